@@ -4,33 +4,54 @@
 use std::time::Duration;
 
 use lock_core::{LockError, LockManager, distributed_lock};
+use tokio::time::sleep;
 
-/// Runs one call at a time for each order, on all machines together. A second call waits for up to two seconds.
-#[distributed_lock(key = "order:<id>", ttl = "500ms", strategy = "retry", wait = "2s")]
+/// Runs one call at a time for each order, on all machines together. A second call waits for up to two seconds. The
+/// label is for people: errors and operators show it.
+#[distributed_lock(key = "order:<id>", ttl = "500ms", wait = "2s", label = "<who> ships <id>", handle = lock)]
 async fn ship(id: u64, who: &str) -> Result<(), LockError> {
     println!("{who} packs order {id}");
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(50)).await;
     println!("{who} ships order {id}");
+    // The letter needs no lock: the next call goes on meanwhile.
+    lock.release_early().await?;
+    sleep(Duration::from_millis(50)).await;
     Ok(())
 }
 
 /// Runs one call in the whole fleet. The calls that find the key held return `None`.
 #[distributed_lock(key = "job:report", ttl = "3s", strategy = "skip")]
 async fn report() -> Option<&'static str> {
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    sleep(Duration::from_millis(20)).await;
     Some("the report is written")
+}
+
+/// The name is the same after a restart: what an earlier run of this worker, now dead, left locked is free at once.
+#[distributed_lock(key = "import:<shard>", ttl = "3s", owner = "import-<shard>", handle = lock)]
+async fn import(shard: u64) -> Result<Duration, LockError> {
+    // Now it knows that the file is large: fewer renewals, and more time for a store that does not answer.
+    lock.extend(Duration::from_secs(60)).await?;
+    Ok(lock.remaining())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
     // The attribute uses the installed manager. `LOCK_URL` names the store; without it, the store is memory.
     LockManager::from_env().await?.install()?;
+    let locks = LockManager::current()?;
 
-    let (first, second, third) = tokio::join!(ship(1, "ann"), ship(1, "bob"), ship(2, "eve"));
+    let look = async {
+        sleep(Duration::from_millis(25)).await;
+        locks.inspect("order:2").await
+    };
+    let (first, second, third, seen) = tokio::join!(ship(1, "ann"), ship(1, "bob"), ship(2, "eve"), look);
     first.and(second).and(third)?;
+    let holder = seen?.and_then(|seen| seen.holders.into_iter().next()?.record);
+    println!("who had order 2: {}", holder.as_ref().and_then(|holder| holder.label()).unwrap_or("nobody"));
 
     let (first, second) = tokio::join!(report(), report());
     println!("one call ran the job, the other skipped it: {first:?}, {second:?}");
     assert_eq!(first.is_some(), second.is_none());
+    println!("the import may take {:?}", import(3).await?);
     Ok(())
 }

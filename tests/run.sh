@@ -4,10 +4,13 @@
 #
 #   tests/run.sh [arguments for cargo test]
 #
-# Needs cargo, a C compiler, redis-server and python3 with redis-py. What is missing, except cargo, is installed with apt-get
-# where that is possible; otherwise the script prints the command to run and stops.
+# Needs cargo, a C compiler, redis-server, etcd with etcdctl, zookeeper, postgres with psql, pgbouncer, python3 with redis-py and
+# kazoo, and a JDK with Curator. What is missing, except cargo, is installed with apt-get where that is possible; otherwise the
+# script prints the command to run and stops.
 #
 #   LOCK_REDIS_SERVER=/path/to/server   the server to test on: another version of Redis, or Valkey
+#   LOCK_POSTGRES_BIN=/path/to/bin      the programs of another version of Postgres
+#   LOCK_ZOOKEEPER_JAR=/path/to.jar     the class path of another version of ZooKeeper
 #   LOCK_TEST_SECONDS=1200              how long one test binary may take before it counts as hung
 #   RUST_TEST_THREADS=8                 how many tests of a binary run at once
 set -euo pipefail
@@ -39,6 +42,15 @@ has_redis_py() {
     return 1
 }
 
+# The same for kazoo, the client of ZooKeeper in Python.
+has_kazoo() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        "$python" -I -c 'import kazoo' 2>/dev/null && return
+    done
+    return 1
+}
+
 # rustup puts cargo here; a shell that has not read its start-up files does not find it.
 command -v cargo >/dev/null || PATH="$PATH:${HOME:-}/.cargo/bin"
 command -v cargo >/dev/null || fail "The tests need cargo, which is not installed; see https://rustup.rs."
@@ -51,6 +63,23 @@ else
     command -v redis-server >/dev/null || install redis-server
 fi
 has_redis_py || install python3-redis
+command -v etcd >/dev/null || install etcd-server
+command -v etcdctl >/dev/null || install etcd-client
+# Debian keeps the programs of the server off the path.
+has_postgres() {
+    local program
+    for program in "${LOCK_POSTGRES_BIN:-/none}"/initdb /usr/lib/postgresql/*/bin/initdb; do
+        [ -x "$program" ] && return
+    done
+    command -v initdb >/dev/null
+}
+{ has_postgres && command -v psql >/dev/null; } || install postgresql
+command -v pgbouncer >/dev/null || install pgbouncer
+{ [ -e "${LOCK_ZOOKEEPER_JAR:-/usr/share/java/zookeeper.jar}" ] && command -v java >/dev/null; } || install zookeeper
+has_kazoo || install python3-kazoo
+# Curator, the client of ZooKeeper in Java: a test compiles a program with it.
+[ -e /usr/share/java/curator-recipes.jar ] || install libcurator-recipes-java
+command -v javac >/dev/null || install default-jdk-headless
 
 export CARGO_TERM_COLOR=never
 log=$(mktemp)
@@ -84,8 +113,8 @@ say "Built in ${built} s, ran in ${ran} s"
 # `store_of` fails the run: add it there.
 awk '
     function store_of(name) {
-        if (name ~ /^(redis|redlock|memory|rig|simulation)(_|$)/) { sub(/_.*/, "", name); return name }
-        if (name ~ /^(locks|contract_memory|observe|testing|quorum|attribute|http)$/) return "memory"
+        if (name ~ /^(redis|redlock|etcd|postgres|zookeeper|memory|rig|simulation)(_|$)/) { sub(/_.*/, "", name); return name }
+        if (name ~ /^(locks|contract_memory|observe|testing|quorum|config|attribute|http|bare)$/) return "memory"
         if (name ~ /^(model|ui|thread_end)$/) return "none"
         print "The test binary " name " is not listed in store_of (tests/run.sh)"
         broken["none"]++
@@ -112,9 +141,12 @@ awk '
     }
     END {
         finish()
-        count = split("redis redlock simulation memory rig none", order, " ")
+        count = split("redis redlock etcd zookeeper postgres simulation memory rig none", order, " ")
         what["redis"] = "real Redis servers"; what["memory"] = "the store inside the process"
         what["redlock"] = "a majority of five real Redis servers"
+        what["etcd"] = "real etcd clusters"
+        what["postgres"] = "real Postgres servers, and a pooler"
+        what["zookeeper"] = "real ZooKeeper servers"
         what["simulation"] = "simulated servers"
         what["rig"] = "the test rig itself, on a real Redis server"
         what["none"] = "unit tests, models and doctests: no store"

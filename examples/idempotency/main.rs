@@ -5,9 +5,9 @@
 //! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example idempotency  # the same on Redis
 //! ```
 //!
-//! It takes two things, and either alone is wrong. With only *stored answers*, two copies of a request that arrive together
-//! find no answer, and both pay. With only *a lock*, the second copy waits or is refused, and then pays again. Here the lock
-//! is the outer layer, and the stored answers are inside it:
+//! It takes two things, and either alone is wrong. With only *stored answers*, two copies of a request that arrive
+//! together find no answer, and both pay. With only *a lock*, the second copy waits or is refused, and then pays again.
+//! Here the lock is the outer layer, and the stored answers are inside it:
 //!
 //! | request | answer |
 //! | --- | --- |
@@ -16,8 +16,8 @@
 //! | the same request again | the answer to the first, with `idempotent-replayed: true` |
 //! | the same key with another body | 422 |
 //!
-//! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends itself such requests, prints the answers,
-//! and exits with status 1 if the card was charged more than once for a payment.
+//! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends itself such requests, prints the
+//! answers, and exits with status 1 if the card was charged more than once for a payment.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod answers;

@@ -33,8 +33,8 @@ pub(crate) fn routes(
     card: Arc<Card>,
     answers: Arc<Answers>,
 ) -> Result<Router, LockError> {
-    // The tenant is in the key, because two tenants may choose the same idempotency key. With `.wait(..)`, a copy would wait for
-    // the first request instead of being refused.
+    // The tenant is in the key, because two tenants may choose the same idempotency key. With `.wait(..)`, a copy would
+    // wait for the first request instead of being refused.
     let one_at_a_time = LockLayer::new(locks)
         .key("payment:<header.x-tenant>:<header.idempotency-key>")
         .ttl(Duration::from_secs(10))
@@ -48,8 +48,8 @@ pub(crate) fn routes(
     Ok(Router::new().route("/payments", pay).with_state(card))
 }
 
-/// Answers with the stored answer, if there is one. Runs under the lock, so no other request reads or writes the answer to
-/// this key at the same time.
+/// Answers with the stored answer, if there is one. Runs under the lock, so no other request reads or writes the answer
+/// to this key at the same time.
 async fn replay(
     State(answers): State<Arc<Answers>>,
     FencingToken(token): FencingToken,
@@ -72,8 +72,8 @@ async fn replay(
     keep(&answers, key, token, body, response).await
 }
 
-/// Stores the answer if it is final. After a 5xx it is unknown what was done: the client may try again, and the payment must
-/// then find out.
+/// Stores the answer if it is final. After a 5xx it is unknown what was done: the client may try again, and the payment
+/// must then find out.
 async fn keep(
     answers: &Answers,
     key: String,

@@ -3,11 +3,12 @@
 //! ```sh
 //! cargo run -p lock-examples --example quickstart                                                    # locks in memory
 //! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example quickstart  # the same on Redis
+//! LOCK_URL=etcd://127.0.0.1:2379/ cargo run -p lock-examples --features etcd --example quickstart  # the same on etcd
 //! cargo run -p lock-examples --example quickstart -- --serve                                         # keep serving
 //! ```
 //!
-//! The service is in `shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file starts it, sends
-//! it the orders, and prints what happened. It exits with status 1 if the shop sold more lamps than it had.
+//! The service is in `shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file starts it,
+//! sends it the orders, and prints what happened. It exits with status 1 if the shop sold more lamps than it had.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod client;

@@ -143,9 +143,9 @@ async fn job(State(shop): State<Arc<Shop>>, Path(name): Path<String>) -> Respons
     }
 }
 
-/// Runs one job at a time in the whole fleet. `ttl` is how soon another machine can take over if this one crashes; the lock is
-/// renewed while the job runs.
-#[distributed_lock(key = "job:<name>", ttl = "3s", strategy = "fail_fast")]
+/// Runs one job at a time in the whole fleet. `ttl` is how soon another machine can take over if this one crashes; the
+/// lock is renewed while the job runs.
+#[distributed_lock(key = "job:<name>", ttl = "5s", strategy = "fail_fast")]
 async fn run_job(shop: &Shop, name: &str) -> Result<(), LockError> {
     let alone = !shop.job_runs.swap(true, Ordering::SeqCst);
     assert!(alone, "{name} runs twice at the same time");

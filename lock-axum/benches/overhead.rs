@@ -4,8 +4,8 @@
 //! cargo bench -p lock-axum --bench overhead
 //! ```
 //!
-//! The same route with and without the layer, called in turn in one process, without a socket. The difference of the medians is
-//! the cost of the layer.
+//! The same route with and without the layer, called in turn in one process, without a socket. The difference of the
+//! medians is the cost of the layer.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 

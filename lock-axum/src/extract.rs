@@ -5,21 +5,22 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts};
+use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
 
 use crate::answer::LockRejection;
 use crate::config::Config;
-use crate::once;
+use crate::{once, router};
 
-/// Extracts a handle of the lock that the request runs under: its key, its remaining time, whether it is lost.
+/// Extracts a handle of the lock that the request runs under: its key, its remaining time, whether it is lost. It can
+/// extend the lease, release the lock early, and make a guard for work behind the answer.
 ///
 /// It dereferences to [`lock_core::LockHandle`]. Under several layers, it is the lock of the innermost.
 ///
 /// # Errors
 /// A request without a lock is answered with 500, and the log names the route that lacks a
-/// [`LockLayer`](crate::LockLayer). It is answered with 503 if the layer serves requests without a lock because the store
-/// does not answer. In both cases an `Option<LockHandle>` is `None` instead.
+/// [`LockLayer`](crate::LockLayer). It is answered with 503 if the layer serves requests without a lock because the
+/// store does not answer. In both cases an `Option<LockHandle>` is `None` instead.
 ///
 /// # Examples
 /// ```
@@ -72,7 +73,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
                 config.log_lock_needed();
                 return LockRejection::store_unavailable();
             }
-            let route = parts.extensions.get::<MatchedPath>().map_or("(none)", MatchedPath::as_str);
+            let route = router::route(parts).unwrap_or("(none)");
             let fix = match why {
                 Some(_) => "the `LockLayer` there skips such requests, so take an `Option<LockHandle>` on",
                 None => "add a `LockLayer` to",
@@ -98,15 +99,15 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
     }
 }
 
-/// Extracts the fencing token of the lock that the request runs under. The protected resource compares it, and so refuses
-/// a late write of an earlier owner.
+/// Extracts the fencing token of the lock that the request runs under. The protected resource compares it, and so
+/// refuses a late write of an earlier owner.
 ///
 /// It may ask the store once: see [`LockLayer::fencing`](crate::LockLayer::fencing). It dereferences to the
 /// [`lock_core::FencingToken`] inside.
 ///
 /// # Errors
-/// As [`LockHandle`]. A request is also answered with 503 if its lock is lost or the store does not answer, and with 500
-/// if the store has no tokens; an `Option<FencingToken>` does not prevent these two.
+/// As [`LockHandle`]. A request is also answered with 503 if its lock is lost or the store does not answer, and with
+/// 500 if the store has no tokens; an `Option<FencingToken>` does not prevent these two.
 ///
 /// # Examples
 /// ```

@@ -7,19 +7,20 @@ use http_body::Body;
 ///
 /// In each case the layer awaits the release before the client can know that its answer is complete. So a client that
 /// sends its next request after that never finds its own lock. The layer waits for the store for at most a second; then
-/// the release continues in the background. With [`Release::Background`](lock_core::Release::Background) it does not wait:
-/// see [`LockLayer::release`](crate::LockLayer::release).
+/// the release continues in the background. With [`Release::Background`](lock_core::Release::Background) it does not
+/// wait: see [`LockLayer::release`](crate::LockLayer::release).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {
-    /// [`Handler`](Self::Handler) if the exact length of the body is known, as for JSON; [`Body`](Self::Body) if the body
-    /// is still being produced, as for a stream. The default.
+    /// [`Handler`](Self::Handler) if the exact length of the body is known, as for JSON; [`Body`](Self::Body) if the
+    /// body is still being produced, as for a stream. The default.
     #[default]
     Auto,
-    /// The lock is held until the handler has returned its response. A body that is streamed after that is not protected.
+    /// The lock is held until the handler has returned its response. A body that is streamed after that is not
+    /// protected.
     Handler,
-    /// The lock is held until the body has ended. The last frame is held back until the lock is released. If the lock is
-    /// lost before that, the body ends with an error and the connection is cut.
+    /// The lock is held until the body has ended. The last frame is held back until the lock is released. If the lock
+    /// is lost before that, the body ends with an error and the connection is cut.
     ///
     /// If an answer has no body, as one to HEAD, the lock is released before the head is sent.
     Body,

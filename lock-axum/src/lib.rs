@@ -1,4 +1,5 @@
 #![doc = include_str!("docs.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;
 mod config;
@@ -6,8 +7,10 @@ mod extract;
 mod hold;
 mod key;
 mod key_limit;
+mod label;
 mod layer;
 mod once;
+mod router;
 mod service;
 
 pub use answer::{LockRejection, Outcome};

@@ -2,6 +2,7 @@
 //!
 //! The compiler's own words change with its version; the expected files are those of Rust 1.95. `TRYBUILD=overwrite
 //! cargo test -p lock-axum --test ui` regenerates them. Read the difference before you commit it.
+#![cfg(feature = "axum")]
 
 #[test]
 fn messages() {

@@ -13,7 +13,7 @@ mod rig;
 use std::time::{Duration, Instant};
 
 use lock_core::LockManager;
-use rig::Server;
+use rig::{Server, cpu};
 
 const LOCKS: usize = 10_000;
 
@@ -40,10 +40,9 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
         let first = server.commands().await;
         server.commands().await - first
     };
-    let (commands, cpu, start) = (server.commands().await, cpu(), Instant::now());
+    let (commands, cpu, start) = (server.commands().await, cpu::own(), Instant::now());
     tokio::time::sleep(window).await;
-    let (commands, cpu, took) =
-        (server.commands().await - commands - own, self::cpu() - cpu, start.elapsed());
+    let (commands, cpu, took) = (server.commands().await - commands - own, cpu::own() - cpu, start.elapsed());
     let held = guards.iter().filter(|guard| guard.is_held()).count();
     let due = LOCKS as f64 * took.as_secs_f64() / (ttl.as_secs_f64() / 3.0);
     println!("{LOCKS} locks, ttl {ttl:?}, {:.1} s", took.as_secs_f64());
@@ -57,12 +56,6 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
     assert_eq!(held, LOCKS, "a lock was lost");
     drop(guards);
     locks.shutdown(Duration::from_secs(10)).await;
-}
-
-/// Returns the CPU time of this process so far.
-fn cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Stops one of three servers while the locks are held: no lock may be lost for that, neither to its holder nor on the
@@ -99,14 +92,14 @@ mod majority {
             if stuck {
                 servers[2].stop();
             }
-            let (cpu, start) = (super::cpu(), Instant::now());
+            let (cpu, start) = (super::cpu::own(), Instant::now());
             let (mut shortest, mut held) = (ttl, LOCKS);
             while start.elapsed() < window {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 shortest = guards.iter().map(LockGuard::remaining).min().unwrap_or_default().min(shortest);
                 held = guards.iter().filter(|guard| guard.is_held()).count().min(held);
             }
-            let (cpu, took) = (super::cpu() - cpu, start.elapsed());
+            let (cpu, took) = (super::cpu::own() - cpu, start.elapsed());
             let mut kept = [0; 2];
             for (kept, server) in kept.iter_mut().zip(&servers) {
                 *kept = server.keys("held:*").await;

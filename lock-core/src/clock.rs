@@ -104,8 +104,8 @@ pub(crate) fn wall() -> Duration {
 }
 
 /// The wall clock for whoever has just read the clock of a manager: for owner records. It is read a hundred times in a
-/// second at most, and counted on with the other clock in between. So a record may be late by that when the wall clock is
-/// set.
+/// second at most, and counted on with the other clock in between. So a record may be late by that when the wall clock
+/// is set.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     /// By how much it is ahead of the other clock.
@@ -193,7 +193,11 @@ impl Moment {
     /// Returns the moment `duration` later; saturates.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        let nanos = nanos(duration);
+        self.plus_nanos(nanos(duration))
+    }
+
+    /// Returns the moment so many nanoseconds later; saturates.
+    pub(crate) fn plus_nanos(self, nanos: i64) -> Self {
         Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
     }
 

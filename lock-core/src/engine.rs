@@ -16,10 +16,11 @@ use crate::expiry;
 use crate::local_queue::LocalQueue;
 use crate::notifications::{Latches, LostOwners, Notifications};
 use crate::observe::Observer;
-use crate::options::Profiles;
+use crate::options::{Profiles, Resolved};
 use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
 use crate::pending::{Certainty, Cleanup, FreedKeys};
 use crate::process::OwnProcess;
+use crate::rates::Rates;
 use crate::store::Store;
 
 /// The shared state of one manager.
@@ -32,9 +33,12 @@ pub(crate) struct Engine {
     pub(crate) notifications: Arc<Notifications>,
     pub(crate) latches: Latches,
     pub(crate) owners: OwnerSource,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) identity: &'static Identity,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
+    /// The options of a request that says nothing by itself.
+    pub(crate) defaults: Resolved,
+    pub(crate) rates: Rates,
     pub(crate) observer: Arc<Observer>,
     /// The number of grants in use.
     held: AtomicUsize,
@@ -65,7 +69,7 @@ impl Engine {
     pub(crate) fn new(
         store: Store,
         observer: Arc<Observer>,
-        identity: Identity,
+        identity: &'static Identity,
         namespace: String,
         profiles: Profiles,
         background: Arc<Background>,
@@ -78,9 +82,7 @@ impl Engine {
         let local_queue = Arc::new(LocalQueue::new(&capability));
         // The clean-up has a weak reference to it, which lives for as long as the engine keeps `local_queue`.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
-        let identity = Arc::new(identity);
-        let cleanup =
-            Cleanup::new(store.clone(), Arc::clone(&identity), background, Arc::downgrade(&waiters));
+        let cleanup = Cleanup::new(store.clone(), identity, background, Arc::downgrade(&waiters));
         Ok(Arc::new(Self {
             observer,
             capability,
@@ -91,14 +93,16 @@ impl Engine {
             latches: Latches::default(),
             owners,
             namespace,
+            defaults: Resolved::of_defaults(&profiles.defaults, &capability)?,
             profiles,
+            rates: Rates::default(),
             held: AtomicUsize::new(0),
             acquiring: AtomicUsize::new(0),
             changed: Notify::new(),
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
             lost: LostOwners::default(),
-            own_process: OwnProcess::new(Arc::clone(&identity)),
+            own_process: OwnProcess::new(identity),
             wall: WallClock::new(),
             identity,
             store,
@@ -113,7 +117,7 @@ impl Engine {
 
     /// Makes the record of a request of this process. `now` is a clock that was just read.
     pub(crate) fn record(&self, label: Option<Cow<'static, str>>, now: Moment) -> OwnerRecord {
-        OwnerRecord::since(self.wall.at(now), Arc::clone(&self.identity), label)
+        OwnerRecord::since(self.wall.at(now), self.identity, label)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -212,30 +216,47 @@ impl Engine {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Releases a grant and waits for the answer.
-    pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        let answer = match self.release_now(claim, keep_for) {
-            Some(answer) => Ok(answer),
-            None => {
-                let answer = self.store.release(claim, keep_for).await;
-                // Also after an error: the store may have freed the key, and nobody else notifies the head of the local
-                // queue.
-                self.freed_by(claim);
-                answer
-            }
-        };
-        if answer.is_ok() && claim.is_resent() {
-            // The command was sent twice: its second copy may reach the store after the release and be granted.
-            self.cleanup.release(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
+    /// Releases a grant and waits for the answer. `now` is a clock that was just read.
+    pub(crate) async fn release(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        now: Moment,
+    ) -> Result<Released> {
+        if let Some(answer) = self.release_now(claim, keep_for, now) {
+            return Ok(answer);
+        }
+        let answer = self.store.release(claim, keep_for).await;
+        // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue. But
+        // an owner that the release names has no place before it is executed, which the background sees to.
+        if answer.is_ok() || claim.successor().is_none() {
+            self.freed_by(claim);
+        }
+        if answer.is_ok() {
+            self.release_again(claim);
         }
         answer
     }
 
-    /// Releases a grant at once, if the store can do so without waiting.
-    pub(crate) fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
-        let answer = self.store.release_now(claim, keep_for)?;
+    /// Releases a grant at once, if the store can do so without waiting. `now` is a clock that was just read.
+    pub(crate) fn release_now(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        now: Moment,
+    ) -> Option<Released> {
+        let answer = self.store.release_now(claim, keep_for, now)?;
         self.freed_by(claim);
+        self.release_again(claim);
         Some(answer)
+    }
+
+    /// Releases a claim once more that was sent twice: its second copy may reach the store after the release and be
+    /// granted.
+    fn release_again(&self, claim: &Claim) {
+        if claim.is_resent() {
+            self.cleanup.release(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
+        }
     }
 
     /// Notes that the store has been asked to release `claim`.

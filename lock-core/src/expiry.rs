@@ -6,19 +6,22 @@
 use std::time::Duration;
 
 use crate::backend::Placement;
-use crate::clock::Moment;
+use crate::clock::{Moment, nanos};
 
 /// The difference by which two leases for the same ttl may appear to end apart: the time that a request takes.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// Returns the part of `lease` for which the grant is certainly held.
-pub(crate) fn safe(placement: Placement, lease: Duration) -> Duration {
-    lease.saturating_sub(placement.drift(lease))
+/// Returns until when a grant is certainly held that the store gave for `lease`, asked for at `sent`.
+pub(crate) fn held_until(placement: Placement, sent: Moment, lease: Duration) -> Moment {
+    // In whole nanoseconds, because every grant passes here and a `Duration` is slow to divide.
+    let lease = nanos(lease);
+    sent.plus_nanos(lease.saturating_sub(placement.drift_nanos(lease)))
 }
 
 /// Returns when the store has certainly forgotten a lease of `ttl` that was asked for at `now`.
 pub(crate) fn forgotten(now: Moment, ttl: Duration) -> Moment {
-    now.plus(ttl).plus(Placement::Remote.drift(ttl))
+    let ttl = nanos(ttl);
+    now.plus_nanos(ttl.saturating_add(Placement::Remote.drift_nanos(ttl)))
 }
 
 /// Returns whether a lease that the store has until `store_until` is longer than `ttl`, asked for now.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use crate::backend::{DynBackend, Listener};
+use crate::backend::{DynBackend, Listener, NodeAnswer};
 use crate::background::Background;
 use crate::engine::Engine;
 use crate::error::{LossReason, Result};
@@ -43,8 +43,14 @@ impl Hub {
         let observer = Arc::new(Observer::new(settings, capability.store, clock));
         let store = Store::new(backend, Arc::clone(&observer));
         let background = Arc::new(Background::new(capability.placement)?);
-        let engine =
-            Engine::new(store.clone(), observer, identity, namespace, profiles, Arc::clone(&background))?;
+        let engine = Engine::new(
+            store.clone(),
+            observer,
+            identity.kept(),
+            namespace,
+            profiles,
+            Arc::clone(&background),
+        )?;
         let renewers = Renewers::new(store, Arc::clone(&engine.local_queue), Arc::clone(&background));
         let hub = Arc::new(Self { engine, renewers, background });
         // Weak, because the engine has the store: a store that kept the hub alive would never let the manager end.
@@ -108,6 +114,10 @@ impl Listener for Hub {
         observe::quarantined(node, stays_out);
     }
 
+    fn node_answered(&self, answer: &NodeAnswer<'_>) {
+        self.engine.observer.meters.node_answered(answer);
+    }
+
     fn reconnected(&self) {
         // Somebody may wait for a grant that lingers here, or that will.
         self.engine.local_queue.missed();
@@ -152,12 +162,12 @@ mod tests {
         let store = Memory::new();
         let hub = inherited(store.clone());
         let engine = &hub.engine;
-        let refused = LockRequest::new(Arc::clone(&hub), "k", Kind::Reentrant).acquire().await;
+        let refused = LockRequest::new(Arc::clone(&hub), "k", Some(Kind::Reentrant)).acquire().await;
         let refused = refused.expect_err("refused");
         assert_eq!(refused.kind(), LockErrorKind::InvalidRequest);
         assert!(refused.to_string().contains("fork"), "{refused}");
 
-        let record = OwnerRecord::new(Arc::clone(&engine.identity), None);
+        let record = OwnerRecord::new(Arc::new(engine.identity.clone()), None);
         let key = Key::new("k").expect("a key");
         let claim = Claim::new(key, engine.owners.mint(), Duration::from_secs(60), record);
         assert!(matches!(store.acquire(&claim, Ask::Try).await, Ok(Attempt::Granted(_))));

@@ -33,10 +33,12 @@
 //! | [`LockRequest`] | a key, a kind, and options such as ttl and strategy |
 //! | [`strategy`] | what to do when the key is held |
 //! | [`backend`] | the stores, and the contract for your own |
-//! | [`LockGuard`], [`LockHandle`] | holding a lock, and watching it |
+//! | [`LockGuard`], [`LockHandle`] | holding a lock; what the code under it can ask and do |
 //! | [`LockScope`] | the locks of a task, for nested calls |
 //! | [`CountDownLatch`] | waiting until others have counted down |
+//! | [`leader`] | leader election |
 //! | [`observe`] | what an operator sees: metrics, spans, events |
+//! | [`recipes`] | how to solve common tasks |
 //!
 //! # Features
 //!
@@ -46,7 +48,13 @@
 //! | `redis` | the store `redis://` | no |
 //! | `redis-tls` | TLS for it, `rediss://`, `redlocks://` | no |
 //! | `redlock` | a majority of independent Redis servers, `redlock://` | no |
+//! | `etcd` | the store `etcd://` | no |
+//! | `etcd-tls` | TLS for it, `etcds://` | no |
+//! | `postgres` | the store `postgres://` | no |
+//! | `postgres-tls` | TLS for it, `?sslmode=verify-full` | no |
+//! | `zookeeper` | ZooKeeper, `zookeeper://` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
+//! | `config` | profiles from a TOML file and from the environment, and the check of those that attributes name | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `full` | all of them | no |
@@ -68,10 +76,17 @@ pub mod __private;
 mod request;
 
 mod options;
+#[allow(dead_code, reason = "the attribute uses the rest, by a link to this folder")]
+mod words;
 
 // The values in a request: no I/O, no clock.
 pub mod key;
 mod kind;
+#[cfg_attr(
+    not(feature = "macros"),
+    allow(unreachable_pub, dead_code, reason = "only the attribute renders labels")
+)]
+mod label;
 pub mod strategy;
 
 // From a request to a grant: the loop, and what wakes it besides the store's answers.
@@ -80,6 +95,7 @@ mod acquire;
 mod local_queue;
 mod notifications;
 mod pending;
+mod rates;
 
 // A grant in use: the guard that a program holds, and its lease.
 mod guard;
@@ -88,6 +104,9 @@ mod lease;
 
 // The count-down latch, which nobody holds.
 mod latch;
+
+// Leader election, on an exclusive lock.
+pub mod leader;
 
 // What all of these use.
 mod hub;
@@ -110,6 +129,8 @@ mod process;
 pub mod backend;
 mod backoff;
 
+pub mod recipes;
+
 // For tests.
 #[cfg_attr(not(feature = "testkit"), path = "no_simulation.rs")]
 mod simulation;
@@ -122,14 +143,15 @@ pub mod testkit;
 
 pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
-pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, OnLost, Skipped};
+pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};
 pub use kind::Kind;
 pub use latch::CountDownLatch;
+pub use leader::LeaderElection;
 #[doc(hidden)]
 pub use manager::{__assert_locked, __assert_locked_of};
 pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
 pub use observe::{LockEvent, LockEvents};
-pub use options::{Profile, Release};
+pub use options::{OnLost, Profile, Release};
 pub use request::LockRequest;
 
 #[cfg(feature = "macros")]

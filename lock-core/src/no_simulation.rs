@@ -21,11 +21,11 @@ pub(crate) const fn dial(
 }
 
 /// Waiters for the same change, who need no turns outside of a simulated world.
-#[cfg(feature = "redis")]
+#[cfg(feature = "_remote")]
 #[derive(Debug, Default)]
 pub(crate) struct Turns(());
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "_remote")]
 impl Turns {
     /// Returns at once.
     pub(crate) fn next(&self) -> std::future::Ready<()> {

@@ -1,12 +1,12 @@
 //! Whether this is the process that made the manager, or a forked child of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::clock::Moment;
 use crate::owner::Identity;
 
-/// A fork takes longer than this, in nanoseconds, until its child runs: 54 us at least, measured with a process of one page.
+/// A fork takes longer than this, in nanoseconds, until its child runs: 54 us at least, measured with a process of one
+/// page.
 const SHORTEST_FORK: i64 = 10_000;
 
 /// Tells the process of a manager from its forked children, which have its memory, but not its threads and not its
@@ -16,13 +16,13 @@ const SHORTEST_FORK: i64 = 10_000;
 /// answer counts until a child that was forked right after it could run.
 #[derive(Debug)]
 pub(crate) struct OwnProcess {
-    identity: Arc<Identity>,
+    identity: &'static Identity,
     /// When the system last said that this is the process.
     seen: AtomicI64,
 }
 
 impl OwnProcess {
-    pub(crate) fn new(identity: Arc<Identity>) -> Self {
+    pub(crate) fn new(identity: &'static Identity) -> Self {
         Self { identity, seen: AtomicI64::new(i64::MIN) }
     }
 
@@ -64,10 +64,10 @@ mod tests {
     #[test]
     fn another_process_is_told_apart_once_the_last_answer_is_old() {
         let at = |nanos| Moment::from_parts((nanos, nanos));
-        let own = OwnProcess::new(Arc::new(Identity::of_this_process("")));
+        let own = OwnProcess::new(Identity::of_this_process("").kept());
         assert!(own.is_here(at(1_000_000)));
         let mut child = own;
-        child.identity = Arc::new(Identity::of_another_process());
+        child.identity = Identity::of_another_process().kept();
         assert!(child.is_here(at(1_000_000 + SHORTEST_FORK - 1)), "no child runs yet");
         assert!(!child.is_here(at(1_000_000 + SHORTEST_FORK)));
         assert!(

@@ -90,13 +90,13 @@ pub(crate) fn dial(host: &str, port: u16) -> Option<Dialling> {
 /// its seed alone, so the waiters queue here first.
 #[derive(Debug, Default)]
 #[cfg_attr(
-    not(feature = "redis"),
+    not(feature = "_remote"),
     allow(dead_code, reason = "only stores on a network wait for connections")
 )]
 pub(crate) struct Turns(Mutex<()>);
 
 #[cfg_attr(
-    not(feature = "redis"),
+    not(feature = "_remote"),
     allow(dead_code, reason = "only stores on a network wait for connections")
 )]
 impl Turns {

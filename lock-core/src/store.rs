@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::{
     Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal,
+    LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -95,8 +95,13 @@ impl Store {
     }
 
     /// Releases at once, if the store can do so without waiting.
-    pub(crate) fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
-        let release = || self.backend.release_now_dyn(claim, keep_for);
+    pub(crate) fn release_now(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        now: Moment,
+    ) -> Option<Released> {
+        let release = || self.backend.release_now_dyn(claim, keep_for, now);
         self.observer.meters.timed_now(Op::Release, release)
     }
 
@@ -135,6 +140,10 @@ impl Store {
         id: &'a GrantId,
     ) -> impl Future<Output = Result<bool>> + 'a {
         self.backend.force_release_dyn(key, id)
+    }
+
+    pub(crate) fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {
+        self.backend.lease_check_dyn(claim)
     }
 
     pub(crate) fn changed<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = ()> + 'a {

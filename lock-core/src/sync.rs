@@ -31,19 +31,11 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 /// [`std::sync::RwLock`] without poisoning.
-#[cfg_attr(
-    not(any(feature = "metrics", feature = "redis")),
-    allow(dead_code, reason = "only metrics and connections are read more often than they are written")
-)]
 #[derive(Default)]
 pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
-#[cfg_attr(
-    not(any(feature = "metrics", feature = "redis")),
-    allow(dead_code, reason = "only metrics and connections are read more often than they are written")
-)]
 impl<T> RwLock<T> {
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "_remote")]
     pub(crate) const fn new(value: T) -> Self {
         Self(sync::RwLock::new(value))
     }
@@ -61,4 +53,40 @@ impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Calls two functions on two threads, round by round, each time at the same moment, for at most a second. Returns the
+/// number of rounds.
+#[cfg(all(test, feature = "redlock"))]
+pub(crate) fn in_step(rounds: usize, one: impl Fn(usize) + Sync, other: impl Fn(usize) + Sync) -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use crate::clock::Clock;
+
+    let (arrived, end, start) = (AtomicUsize::new(0), AtomicUsize::new(rounds), Clock::Suspend.now());
+    let run = |each: &(dyn Fn(usize) + Sync), decides: bool| {
+        for round in 0..rounds {
+            if decides && Clock::Suspend.now().since(start) > Duration::from_secs(1) {
+                // Before this thread arrives: the other one sees it in the same round.
+                end.store(round, Ordering::Release);
+            }
+            arrived.fetch_add(1, Ordering::AcqRel);
+            let mut looks = 0_u32;
+            while arrived.load(Ordering::Acquire) < 2 * (round + 1) {
+                looks += 1;
+                // On a machine without a free processor, the other thread needs this one.
+                if looks.is_multiple_of(1_000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+            if round >= end.load(Ordering::Acquire) {
+                return;
+            }
+            each(round);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(&one, false));
+        run(&other, true);
+    });
+    end.into_inner()
 }

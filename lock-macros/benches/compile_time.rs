@@ -11,8 +11,8 @@
 //! times of finished children come from `/proc`.
 //!
 //! Rust 1.95, two shared cores, medians of 7 rounds, beside `#[tracing::instrument]` in the same rounds: `check` 64 %
-//! (1.11 s and 1.73 s), `build` 84 % (3.05 s and 3.64 s). The goal is 105 %. What makes the difference is how much of the
-//! code around a body is translated for each body: see `lock-core/src/guard/body.rs`.
+//! (1.11 s and 1.73 s), `build` 84 % (3.05 s and 3.64 s). The goal is 105 %. What makes the difference is how much of
+//! the code around a body is translated for each body: see `lock-core/src/guard/body.rs`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 use std::fmt::Write as _;

@@ -6,46 +6,20 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::{Expr, LitStr, Token, token};
 
 use crate::errors::Errors;
-use crate::suggest::{did_you_mean, list};
-use crate::synonyms;
+use crate::words::option::{self, Form};
+use crate::words::suggest::{did_you_mean, list};
+use crate::words::synonyms;
 
 /// The names that a list of `name = value` may contain, each with the form that an error shows.
 pub(crate) struct Words {
     /// The noun for one of them: "option".
     pub(crate) one: &'static str,
-    pub(crate) forms: &'static [(&'static str, &'static str)],
+    pub(crate) forms: &'static [Form],
     /// Returns the hint for a word of another library.
     pub(crate) synonyms: fn(&str) -> Option<&'static str>,
 }
 
-const OPTIONS: Words = Words {
-    one: "option",
-    synonyms: synonyms::option,
-    forms: &[
-        ("key", "key = \"order:<id>\""),
-        ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
-        ("kind", "kind = \"fair\""),
-        ("permits", "permits = 3"),
-        ("ttl", "ttl = \"500ms\""),
-        ("strategy", "strategy = \"retry\""),
-        ("wait", "wait = \"2s\""),
-        ("backoff", "backoff(base = \"10ms\", max = \"200ms\")"),
-        ("max_waiters", "max_waiters = 64"),
-        ("fallback", "fallback = pay_later"),
-        ("renew", "renew = false"),
-        ("renew_every", "renew_every = \"1s\""),
-        ("max_hold", "max_hold = \"10m\""),
-        ("min_hold", "min_hold = \"1s\""),
-        ("linger", "linger = \"5ms\""),
-        ("on_lost", "on_lost = \"finish\""),
-        ("release", "release = \"background\""),
-        ("handle", "handle = lock"),
-        ("label", "label = \"pay\""),
-        ("profile", "profile = \"checkout\""),
-        ("manager", "manager = self.locks"),
-        ("crate", "crate = ::lock_core"),
-    ],
-};
+const OPTIONS: Words = Words { one: "option", synonyms: synonyms::option, forms: option::OPTIONS };
 
 /// One option as it was written.
 pub(crate) struct Arg {
@@ -71,6 +45,7 @@ pub(crate) struct Args {
     pub(crate) keys: Option<Arg>,
     pub(crate) kind: Option<Arg>,
     pub(crate) permits: Option<Arg>,
+    pub(crate) take: Option<Arg>,
     pub(crate) ttl: Option<Arg>,
     pub(crate) strategy: Option<Arg>,
     pub(crate) wait: Option<Arg>,
@@ -86,6 +61,7 @@ pub(crate) struct Args {
     pub(crate) release: Option<Arg>,
     pub(crate) handle: Option<Arg>,
     pub(crate) label: Option<Arg>,
+    pub(crate) owner: Option<Arg>,
     pub(crate) profile: Option<Arg>,
     pub(crate) manager: Option<Arg>,
     pub(crate) krate: Option<Arg>,
@@ -108,6 +84,7 @@ impl Args {
             "keys" => &mut self.keys,
             "kind" => &mut self.kind,
             "permits" => &mut self.permits,
+            "take" => &mut self.take,
             "ttl" => &mut self.ttl,
             "strategy" => &mut self.strategy,
             "wait" => &mut self.wait,
@@ -123,6 +100,7 @@ impl Args {
             "release" => &mut self.release,
             "handle" => &mut self.handle,
             "label" => &mut self.label,
+            "owner" => &mut self.owner,
             "profile" => &mut self.profile,
             "manager" => &mut self.manager,
             "crate" => &mut self.krate,

@@ -11,8 +11,8 @@ pub(crate) struct Parameter {
     pub(crate) attrs: Vec<Attribute>,
 }
 
-/// Returns the names that the signature binds, `self` included, except those that start with an underscore: their use may
-/// trigger a lint, and an `allow` would not compile for a user who forbids that lint.
+/// Returns the names that the signature binds, `self` included, except those that start with an underscore: their use
+/// may trigger a lint, and an `allow` would not compile for a user who forbids that lint.
 pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
     let mut all: Vec<Parameter> = Vec::new();
     for input in &signature.inputs {

@@ -7,7 +7,7 @@ use syn::ext::IdentExt as _;
 use crate::bindings::Parameter;
 use crate::kind::Kind;
 use crate::shape::Body;
-use crate::spec::LockSpec;
+use crate::spec::{LockSpec, Owner};
 use crate::strategy::Strategy;
 use crate::template::Segment;
 
@@ -35,19 +35,20 @@ pub(crate) fn of(spec: &LockSpec, body: &Body) -> TokenStream {
 
 /// Returns the expressions of the attribute, which use the parameters that they mention.
 fn evaluated(spec: &LockSpec) -> TokenStream {
-    let segments = spec.keys.templates().iter().flat_map(|template| &template.segments);
+    let segments = spec.templates().flat_map(|template| &template.segments);
     let values = segments.filter_map(|segment| match segment {
         Segment::Literal(_) => None,
         Segment::Value(value) => Some(value),
     });
-    let permits = if let Kind::Semaphore(permits) = &spec.kind { Some(permits) } else { None };
+    let permits = if let Some(Kind::Semaphore(permits)) = &spec.kind { Some(permits) } else { None };
     let strategy = if let Some(Strategy::Value(strategy)) = &spec.strategy { Some(strategy) } else { None };
-    let (waiters, manager) = (&spec.max_waiters, &spec.manager);
-    quote!(#(#values)* #permits #strategy #waiters #manager)
+    let owner = if let Some(Owner::Value(owner)) = &spec.owner { Some(owner) } else { None };
+    let (take, waiters, manager) = (&spec.take, &spec.max_waiters, &spec.manager);
+    quote!(#(#values)* #permits #take #strategy #waiters #owner #manager)
 }
 
-/// Returns whether `name` occurs anywhere in `tokens`, also in a text, where `{name}` may be an argument. If it is another
-/// thing of that name, only a warning is lost.
+/// Returns whether `name` occurs anywhere in `tokens`, also in a text, where `{name}` may be an argument. If it is
+/// another thing of that name, only a warning is lost.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(&group.stream(), name),

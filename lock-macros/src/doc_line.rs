@@ -13,17 +13,23 @@ use crate::strategy::Strategy;
 pub(crate) fn of(spec: &LockSpec, has_docs: bool) -> TokenStream {
     let mut line = format!("Locked by {}", locked_by(&spec.keys));
     match &spec.kind {
-        Kind::Reentrant => {}
-        kind => line += &format!(", kind `{}`", kind.name()),
+        None | Some(Kind::Reentrant) => {}
+        Some(kind) => line += &format!(", kind `{}`", kind.name()),
     }
-    if let Kind::Semaphore(permits) = &spec.kind {
+    if let Some(Kind::Semaphore(permits)) = &spec.kind {
         line += &format!(", permits {}", code(&expression(permits)));
+    }
+    if let Some(take) = &spec.take {
+        line += &format!(", take {}", code(&expression(take)));
+    }
+    if let Some(profile) = &spec.profile {
+        line += &format!(", profile {}", code(&profile.value()));
     }
     if let Some((ttl, _)) = &spec.ttl {
         line += &format!(", ttl `{}`", ttl.value().trim());
     }
     match &spec.strategy {
-        Some(Strategy::Named(named)) => line += &format!(", strategy `{}`", named.name()),
+        Some(Strategy::Named(named)) => line += &format!(", strategy `{named}`"),
         Some(Strategy::Value(value)) => line += &format!(", strategy {}", code(&expression(value))),
         None => {}
     }
@@ -94,6 +100,11 @@ mod tests {
                 r#"key = "a", kind = "semaphore", permits = pool::SIZE"#,
                 "Locked by `a`, kind `semaphore`, permits `pool::SIZE`.",
             ),
+            (
+                r#"key = "a", kind = "semaphore", permits = 3, take = pool::UNITS"#,
+                "Locked by `a`, kind `semaphore`, permits `3`, take `pool::UNITS`.",
+            ),
+            (r#"key = "a", profile = "checkout""#, "Locked by `a`, profile `checkout`."),
             (r#"keys = ["a:<id>"]"#, "Locked by `a:<id>`."),
             (r#"keys = ["a:<id>", "b"]"#, "Locked by `a:<id>` and `b`, all or none."),
             (

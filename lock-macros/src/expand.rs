@@ -1,7 +1,8 @@
 //! Generates the code from the specification and the body. The function is changed in place: attributes, visibility,
-//! signature, generics and `where` clause stay as they are, so `self`, elided lifetimes and recursion keep their meaning.
+//! signature, generics and `where` clause stay as they are, so `self`, elided lifetimes and recursion keep their
+//! meaning.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::visit_mut::{self, VisitMut};
@@ -12,14 +13,16 @@ use crate::capture;
 use crate::doc_line;
 use crate::errors::Errors;
 use crate::fallback::Handover;
+use crate::keys::Keys;
 use crate::request;
 use crate::shape::{Body, Function};
 use crate::spec::LockSpec;
 use crate::template::Segment;
 use crate::tokens::{first_span, here, local, located, private};
+use crate::value::integer;
 
-/// Expands the attribute. With an error the item keeps its body and its signature, so that other errors and editors still
-/// see it; the `compile_error!` beside it prevents that it ever runs without the lock.
+/// Expands the attribute. With an error the item keeps its body and its signature, so that other errors and editors
+/// still see it; the `compile_error!` beside it prevents that it ever runs without the lock.
 pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
@@ -65,6 +68,8 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //
 // Output:
 //     use ::lock_core::__private as __lock_private;
+//     __lock_private::named_profile! { "checkout", "ship", false, 1 }   (with a profile)
+//     __lock_private::named_template! { "order:<id>" }                  (without a manager)
 //     enum __LockHere {}
 //     let __lock_request = Request::new(manager, key, kind, template, label).ttl(..)..;
 //     let __lock_outcome = __lock_request.run(async move { edge { stmts } }).await;
@@ -80,9 +85,9 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     };
 //     outcome(__lock_outcome)
 //
-// The key is rendered by reference before the body captures the parameters. The body is a future, not a closure that makes
-// one, so that nothing can run it twice; a strategy repeats only the acquire. In the second form the body captures the
-// parameters once the lock is acquired, so that a fallback can take them otherwise.
+// The key is rendered by reference before the body captures the parameters. The body is a future, not a closure that
+// makes one, so that nothing can run it twice; a strategy repeats only the acquire. In the second form the body
+// captures the parameters once the lock is acquired, so that a fallback can take them otherwise.
 fn statements(
     spec: &LockSpec,
     body: &Body,
@@ -93,13 +98,14 @@ fn statements(
     let private = private();
     let support = support(spec);
     let here = here();
+    let (named_profile, named_template) = (named_profile(spec, function), named_template(spec));
     let request = request::of(spec, &label);
     let future = future(spec, body, handover.map(|(_, handover)| handover));
     let falls_back = handover.map(|(path, handover)| falls_back(body, path, handover));
     let answer = answer(spec, body, function, &label);
-    // A key may name a parameter that starts with an underscore, which should not trigger a lint. The lint is allowed only
-    // in that case, because an `allow` does not compile for a user who forbids the lint.
-    let mut segments = spec.keys.templates().iter().flat_map(|template| &template.segments);
+    // A template may name a parameter that starts with an underscore, which should not trigger a lint. The lint is allowed
+    // only in that case, because an `allow` does not compile for a user who forbids the lint.
+    let mut segments = spec.templates().flat_map(|template| &template.segments);
     let allow = segments.any(Segment::begins_with_underscore).then(allow_underscore);
     let [request_name, held, error, outcome] = ["request", "held", "error", "outcome"].map(local);
     let run = if spec.handle.is_none() && handover.is_none() {
@@ -122,6 +128,8 @@ fn statements(
     };
     quote! {
         #support
+        #named_profile
+        #named_template
         enum #here {}
         #allow
         let #request_name = #request;
@@ -133,8 +141,8 @@ fn statements(
 // Output:
 //     outcome(__lock_outcome)
 //
-// If the return type cannot carry the outcome, the error must point at that type, or at the name of the function if there
-// is none.
+// If the return type cannot carry the outcome, the error must point at that type, or at the name of the function if
+// there is none.
 fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
     let outcome = located(local("outcome"), at);
@@ -233,8 +241,34 @@ fn label() -> TokenStream {
     quote!(#private::path_around::<#here>())
 }
 
-/// Generates the import of the module of lock-core that the generated code calls. It is the only place that names the crate,
-/// so a crate that is not found is one error.
+// Output:
+//     named_profile! { "checkout", "ship", false, 1 }
+//
+// A check at start-up finds the profile by it, also where nobody calls the function. The `bool` says whether the
+// function locks several keys, and the number how many permits it takes, where the kind is that of the profile.
+fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
+    let (profile, private) = (spec.profile.as_ref()?, private());
+    let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
+    let taken = spec.take.as_ref().filter(|_| spec.kind.is_none()).and_then(integer);
+    let take = Literal::u64_unsuffixed(taken.unwrap_or(1));
+    Some(quote!(#private::named_profile! { #profile, #function, #several, #take }))
+}
+
+// Output:
+//     named_template! { "order:<id>" }
+//
+// The installed manager shows its metrics at zero by it, also where nobody calls the function. Which manager an
+// expression leads to is known only when it is called.
+fn named_template(spec: &LockSpec) -> Option<TokenStream> {
+    if spec.manager.is_some() {
+        return None;
+    }
+    let (private, template) = (private(), request::template(&spec.keys));
+    Some(quote!(#private::named_template! { #template }))
+}
+
+/// Generates the import of the module of lock-core that the generated code calls. It is the only place that names the
+/// crate, so a crate that is not found is one error.
 fn support(spec: &LockSpec) -> TokenStream {
     let krate = &spec.krate;
     let private = private();

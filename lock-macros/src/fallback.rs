@@ -84,15 +84,16 @@ impl Handover {
         Self { signature, arguments, unpack }
     }
 
-    /// Returns whether a parameter such as `_id` is passed on. Lints do not mind the use of a name with two underscores.
+    /// Returns whether a parameter such as `_id` is passed on. Lints do not mind the use of a name with two
+    /// underscores.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         let mut names = self.arguments.iter().map(ToString::to_string);
         names.any(|name| name.starts_with('_') && !name.starts_with("__"))
     }
 }
 
-/// Returns the name of the parameter. A parameter with a pattern gets a generated name, and a statement that destructures
-/// it.
+/// Returns the name of the parameter. A parameter with a pattern gets a generated name, and a statement that
+/// destructures it.
 fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
     if let Pat::Ident(pattern) = &*parameter.pat
         && pattern.by_ref.is_none()

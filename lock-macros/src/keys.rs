@@ -1,19 +1,13 @@
 //! The options `key` and `keys`: what is locked.
 
+use syn::Expr;
 use syn::spanned::Spanned as _;
-use syn::{Expr, LitStr};
 
 use crate::args::{Arg, Args};
 use crate::errors::Errors;
 use crate::params::Params;
-use crate::template::{self, Segment};
+use crate::template::{self, Template};
 use crate::value::{expected, string, ungrouped};
-
-/// A template whose placeholders name parameters.
-pub(crate) struct Template {
-    pub(crate) literal: LitStr,
-    pub(crate) segments: Vec<Segment>,
-}
 
 /// The templates of the keys to lock.
 pub(crate) enum Keys {
@@ -51,7 +45,8 @@ impl Keys {
     }
 }
 
-/// Reports that `key` is missing, unless there are other errors: a misspelt `key` is missing too, and one error is enough.
+/// Reports that `key` is missing, unless there are other errors: a misspelt `key` is missing too, and one error is
+/// enough.
 fn missing(errors: &mut Errors) {
     if errors.is_empty() {
         let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
@@ -63,12 +58,7 @@ fn one(arg: &Arg, params: &Params) -> syn::Result<Template> {
     let literal = string(&arg.value).ok_or_else(|| {
         expected(arg, "a string literal such as `\"order:<id>\"`; write placeholders into it")
     })?;
-    read(literal, params)
-}
-
-fn read(literal: LitStr, params: &Params) -> syn::Result<Template> {
-    let segments = template::parse(&literal, params)?;
-    Ok(Template { literal, segments })
+    Template::parse(literal, "key", params)
 }
 
 /// The largest value of `ManagerBuilder::max_keys`.
@@ -111,13 +101,14 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
             templates.push(None);
             continue;
         }
-        templates.push(errors.take(read(literal, params)));
+        templates.push(errors.take(Template::parse(literal, "key", params)));
     }
     let templates: Vec<Template> = templates.into_iter().collect::<Option<_>>()?;
     refuse_clashes(&templates, params, errors).then_some(templates)
 }
 
-/// Refuses templates that can give the same key although their fixed texts differ: a value would then decide what is locked.
+/// Refuses templates that can give the same key although their fixed texts differ: a value would then decide what is
+/// locked.
 fn refuse_clashes(templates: &[Template], params: &Params, errors: &mut Errors) -> bool {
     for (at, later) in templates.iter().enumerate() {
         for earlier in &templates[..at] {

@@ -1,48 +1,12 @@
 //! The options `kind` and `permits`: the type of the lock.
 
 use proc_macro2::Span;
-use syn::{Expr, LitStr};
+use syn::Expr;
 
 use crate::args::{Arg, Args};
 use crate::errors::Errors;
-use crate::suggest::{did_you_mean, list};
-use crate::synonyms;
 use crate::value::{expected, number, string};
-
-/// A word of the option `kind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    Reentrant,
-    Fair,
-    Read,
-    Write,
-    Semaphore,
-}
-
-impl Word {
-    const ALL: [Self; 5] = [Self::Reentrant, Self::Fair, Self::Read, Self::Write, Self::Semaphore];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Reentrant => "reentrant",
-            Self::Fair => "fair",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Semaphore => "semaphore",
-        }
-    }
-}
-
-/// What other libraries call a kind. The attribute does not accept these words; they only lead to the right one.
-const SYNONYMS: [(&str, Word); 7] = [
-    ("exclusive", Word::Reentrant),
-    ("lock", Word::Reentrant),
-    ("mutex", Word::Reentrant),
-    ("fifo", Word::Fair),
-    ("queue", Word::Fair),
-    ("shared", Word::Read),
-    ("permits", Word::Semaphore),
-];
+use crate::words::kind::KindWord;
 
 /// The kind of the lock, checked.
 pub(crate) enum Kind {
@@ -58,27 +22,29 @@ impl Kind {
     /// Returns the word for the option `kind`.
     pub(crate) fn name(&self) -> &'static str {
         let word = match self {
-            Self::Reentrant => Word::Reentrant,
-            Self::Fair => Word::Fair,
-            Self::Read => Word::Read,
-            Self::Write => Word::Write,
-            Self::Semaphore(_) => Word::Semaphore,
+            Self::Reentrant => KindWord::Reentrant,
+            Self::Fair => KindWord::Fair,
+            Self::Read => KindWord::Read,
+            Self::Write => KindWord::Write,
+            Self::Semaphore(_) => KindWord::Semaphore,
         };
         word.name()
     }
 
-    /// Reads `kind` and `permits`. Without either, the kind is [`Kind::Reentrant`]. Returns `None` if there are errors.
-    pub(crate) fn of(args: &Args, errors: &mut Errors) -> Option<Self> {
+    /// Reads `kind` and `permits`. Without either it is `Some(None)`: the profile may name a kind, and else it is
+    /// [`Kind::Reentrant`]. Returns `None` if there are errors.
+    pub(crate) fn of(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
         let word = match &args.kind {
-            None => Word::Reentrant,
-            Some(arg) => errors.take(word(arg))?,
+            None => None,
+            Some(arg) => Some(errors.take(word(arg))?),
         };
         let kind = match word {
-            Word::Reentrant => Self::Reentrant,
-            Word::Fair => Self::Fair,
-            Word::Read => Self::Read,
-            Word::Write => Self::Write,
-            Word::Semaphore => return semaphore(args, errors),
+            None => None,
+            Some(KindWord::Reentrant) => Some(Self::Reentrant),
+            Some(KindWord::Fair) => Some(Self::Fair),
+            Some(KindWord::Read) => Some(Self::Read),
+            Some(KindWord::Write) => Some(Self::Write),
+            Some(KindWord::Semaphore) => return semaphore(args, errors).map(Some),
         };
         let Some(permits) = &args.permits else { return Some(kind) };
         refuse_permits(permits, args.kind.as_ref(), word, errors);
@@ -96,19 +62,10 @@ fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
 }
 
 /// Reads the option `kind`.
-fn word(arg: &Arg) -> syn::Result<Word> {
-    let names = || Word::ALL.map(Word::name);
-    let literal: LitStr = string(&arg.value)
-        .ok_or_else(|| expected(arg, &format!("the name of a kind as a string: {}", list(names()))))?;
-    let text = literal.value();
-    Word::ALL.into_iter().find(|word| word.name() == text).ok_or_else(|| {
-        let near = match (SYNONYMS.iter().find(|(other, _)| *other == text), synonyms::kind(&text)) {
-            (Some((_, word)), _) => format!("; did you mean `{}`?", word.name()),
-            (None, Some(hint)) => hint.to_owned(),
-            (None, None) => did_you_mean(&text, names()),
-        };
-        syn::Error::new(literal.span(), format!("unknown kind `{text}`{near}\nkinds: {}", list(names())))
-    })
+fn word(arg: &Arg) -> syn::Result<KindWord> {
+    let literal = string(&arg.value)
+        .ok_or_else(|| expected(arg, &format!("the name of a kind as a string: {}", KindWord::list())))?;
+    KindWord::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))
 }
 
 fn permits(arg: &Arg) -> syn::Result<Expr> {
@@ -117,8 +74,8 @@ fn permits(arg: &Arg) -> syn::Result<Expr> {
 }
 
 /// Refuses `permits` for a kind without permits.
-fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Word, errors: &mut Errors) {
-    let Some(kind) = kind else {
+fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Option<KindWord>, errors: &mut Errors) {
+    let (Some(kind), Some(word)) = (kind, word) else {
         errors.at(
             permits.name.span(),
             "`permits` goes with `kind = \"semaphore\"` only: add that, or remove `permits`",
@@ -141,7 +98,7 @@ mod tests {
         let args = Args::parse(options.parse().expect(options), &mut errors);
         let kind = Kind::of(&args, &mut errors);
         match (kind, errors.into_tokens()) {
-            (Some(kind), None) => Ok(kind.name()),
+            (Some(kind), None) => Ok(kind.map_or("", |kind| kind.name())),
             (None, Some(errors)) => Err(errors.to_string()),
             (kind, errors) => panic!("{options}: kind {}, errors {errors:?}", kind.is_some()),
         }
@@ -150,7 +107,7 @@ mod tests {
     #[test]
     fn each_kind_is_read() {
         for (options, kind) in [
-            ("", "reentrant"),
+            ("", ""),
             (r#"kind = "reentrant""#, "reentrant"),
             (r#"kind = "fair""#, "fair"),
             (r#"kind = "read""#, "read"),
@@ -184,13 +141,6 @@ mod tests {
             let errors = read(options).expect_err(options);
             assert!(errors.contains(part), "{options}: {errors}");
             assert_eq!(errors.matches("compile_error").count(), 1, "{options}: {errors}");
-        }
-    }
-
-    #[test]
-    fn a_synonym_is_not_a_kind() {
-        for (word, _) in SYNONYMS {
-            assert!(Word::ALL.iter().all(|kind| kind.name() != word), "{word}");
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! - `args` parses the tokens of the attribute into options.
 //! - `spec` validates options and signature into a specification, with a file for each option that needs one (`keys`,
-//!   `kind`, `strategy`, `backoff`, `fallback`). `rules` refuses options that contradict each other, and `synonyms` suggests
-//!   the right option to those who write the word of another library.
+//!   `kind`, `strategy`, `backoff`, `fallback`). `rules` refuses options that contradict each other.
+//! - `words`, a link to the folder of lock-core, has the words and units of all options: a configuration file uses them too.
 //! - `shape` finds the body of the function.
 //! - `expand` generates the code, with `request`, `capture` and `doc_line`.
 //!
-//! A mistake becomes a compile error at the token that causes it. A function that cannot be locked is never let through.
+//! A mistake becomes a compile error at the token that causes it. A function that cannot be locked is never let
+//! through.
 
 mod args;
 mod backoff;
@@ -17,7 +18,6 @@ mod capture;
 #[allow(unreachable_pub, dead_code, reason = "the same file as in lock-core")]
 mod clash;
 mod doc_line;
-mod duration;
 mod errors;
 mod expand;
 mod fallback;
@@ -31,11 +31,11 @@ mod rules;
 mod shape;
 mod spec;
 mod strategy;
-mod suggest;
-mod synonyms;
 mod template;
 mod tokens;
 mod value;
+#[allow(dead_code, reason = "the same files as in lock-core")]
+mod words;
 
 use proc_macro::TokenStream;
 

@@ -5,7 +5,7 @@ use syn::{FnArg, Pat, PatIdent, PatType, Signature, Type};
 
 use crate::clash::Values;
 use crate::part::{Part, parts};
-use crate::suggest::{list, nearest};
+use crate::words::suggest::{list, nearest};
 
 /// The names that the signature binds.
 #[derive(Debug, Default)]
@@ -62,8 +62,8 @@ impl Params {
 
     /// Returns the token of the parameter `name`, if the signature binds that name as a whole parameter.
     ///
-    /// Only the token itself has the hygiene of a name that came through `macro_rules!`. If two parameters have the same
-    /// spelling, only the compiler can tell which of them `name` is, so it is returned unchanged.
+    /// Only the token itself has the hygiene of a name that came through `macro_rules!`. If two parameters have the
+    /// same spelling, only the compiler can tell which of them `name` is, so it is returned unchanged.
     pub(crate) fn bound(&self, name: &Ident) -> Option<Ident> {
         let mut alike = self.named.iter().filter(|param| name == param.name.as_str());
         let first = alike.next()?;
@@ -81,7 +81,8 @@ impl Params {
         self.inside.iter().find(|part| part.name == name)
     }
 
-    /// Returns whether `name` may be a part of a parameter that `#[async_trait]` hides, because no other name is similar.
+    /// Returns whether `name` may be a part of a parameter that `#[async_trait]` hides, because no other name is
+    /// similar.
     pub(crate) fn may_hide(&self, name: &str) -> bool {
         self.replaced && name != "self" && nearest(name, self.names()).is_none()
     }
@@ -105,8 +106,8 @@ impl Params {
     }
 }
 
-/// Returns the characters that values of type `ty` consist of. An integer is restricted; any other type may have a `Display`
-/// of its own.
+/// Returns the characters that values of type `ty` consist of. An integer is restricted; any other type may have a
+/// `Display` of its own.
 fn values_of(ty: &Type) -> Values {
     match ty {
         Type::Reference(reference) => values_of(&reference.elem),

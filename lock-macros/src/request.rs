@@ -7,15 +7,17 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 
 use crate::backoff::Backoff;
-use crate::keys::{Keys, Template};
+use crate::keys::Keys;
 use crate::kind::Kind;
-use crate::spec::{LockSpec, OnLost, Release};
+use crate::spec::{LockSpec, Owner};
 use crate::strategy::Strategy;
-use crate::template::Segment;
+use crate::template::{Segment, Template};
 use crate::tokens::private;
+use crate::words::choice::{OnLostWord, ReleaseWord};
+use crate::words::strategy::StrategyWord;
 
 // Output:
-//     Request::new(current(), KeyBuilder::new().., Kind::Reentrant, "order:<id>", label).ttl(..).strategy(..)
+//     Request::new(current(), KeyBuilder::new().., None, "order:<id>", label).ttl(..).strategy(..)
 // and with several keys
 //     Request::all(current(), [KeyBuilder::new().., KeyBuilder::new()..], "a:<x>, b:<y>", label).ttl(..).strategy(..)
 pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
@@ -36,7 +38,7 @@ pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
 }
 
 /// Returns the templates as they were written, for spans and metrics.
-fn template(keys: &Keys) -> String {
+pub(crate) fn template(keys: &Keys) -> String {
     keys.templates().iter().map(|template| template.literal.value()).collect::<Vec<_>>().join(", ")
 }
 
@@ -45,8 +47,8 @@ fn manager(spec: &LockSpec) -> TokenStream {
     match &spec.manager {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
-            // A coercion to `&LockManager` accepts a reference, an `Arc`, a `Box` and anything else that derefs to one. The
-            // binding hides the expected type from the user's expression, and does not move out of a field.
+            // A coercion to `&LockManager` accepts a reference, an `Arc`, a `Box` and anything else that derefs to one.
+            // The binding hides the expected type from the user's expression, and does not move out of a field.
             let at = Span::call_site().located_at(manager.span());
             let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
             quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })
@@ -55,16 +57,18 @@ fn manager(spec: &LockSpec) -> TokenStream {
 }
 
 // Output:
-//     Kind::Semaphore { permits: 3 }
+//     Some(Kind::Semaphore { permits: 3 })
 fn kind(spec: &LockSpec) -> TokenStream {
     let private = private();
-    match &spec.kind {
+    let Some(kind) = &spec.kind else { return quote!(::core::option::Option::None) };
+    let kind = match kind {
         Kind::Reentrant => quote!(#private::Kind::Reentrant),
         Kind::Fair => quote!(#private::Kind::Fair),
         Kind::Read => quote!(#private::Kind::Read),
         Kind::Write => quote!(#private::Kind::Write),
         Kind::Semaphore(permits) => quote!(#private::Kind::Semaphore { permits: #permits }),
-    }
+    };
+    quote!(::core::option::Option::Some(#kind))
 }
 
 // Output:
@@ -77,6 +81,9 @@ fn options(spec: &LockSpec) -> TokenStream {
         quote!(.ttl(#ttl))
     });
     let strategy = spec.strategy.as_ref().map(|strategy| match strategy {
+        Strategy::Named(StrategyWord::ShedAbove(rate)) => {
+            quote!(.strategy(#private::strategy::shed_above(#private::strategy::retry(), #rate)))
+        }
         Strategy::Named(named) => {
             let constructor = format_ident!("{}", named.name());
             quote!(.strategy(#private::strategy::#constructor()))
@@ -102,36 +109,65 @@ fn options(spec: &LockSpec) -> TokenStream {
         let (base, max) = (duration(base), duration(max));
         quote!(.backoff(#base, #max))
     });
-    let max_waiters = spec.max_waiters.as_ref().map(|max| {
-        let at = Span::call_site().located_at(max.span());
-        quote_spanned!(at=> .max_waiters(#max))
-    });
+    let [take, max_waiters] =
+        [("take", &spec.take), ("max_waiters", &spec.max_waiters)].map(|(name, value)| {
+            let value = value.as_ref()?;
+            let at = Span::call_site().located_at(value.span());
+            let name = Ident::new(name, at);
+            Some(quote_spanned!(at=> .#name(#value)))
+        });
     let renew = spec.renew.map(|renew| quote!(.renew(#renew)));
     let on_lost = spec.on_lost.map(|on_lost| match on_lost {
-        OnLost::Cancel => quote!(.on_lost(#private::OnLost::Cancel)),
-        OnLost::Finish => quote!(.on_lost(#private::OnLost::Finish)),
+        OnLostWord::Cancel => quote!(.on_lost(#private::OnLost::Cancel)),
+        OnLostWord::Finish => quote!(.on_lost(#private::OnLost::Finish)),
     });
     let release = spec.release.map(|release| match release {
-        Release::Await => quote!(.release(#private::Release::Await)),
-        Release::Background => quote!(.release(#private::Release::Background)),
+        ReleaseWord::Await => quote!(.release(#private::Release::Await)),
+        ReleaseWord::Background => quote!(.release(#private::Release::Background)),
     });
-    let label = spec.label.as_ref().map(|label| quote!(.label(#label)));
+    let label = spec.label.as_ref().map(text).map(|label| quote!(.label(#label)));
+    let owner = spec.owner.as_ref().map(|owner| match owner {
+        Owner::Template(template) => {
+            let name = text(template);
+            quote!(.owner(#name))
+        }
+        Owner::Value(value) => {
+            let at = Span::call_site().located_at(value.span());
+            quote_spanned!(at=> .owner(#value))
+        }
+    });
     quote! {
-        #profile #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #linger #on_lost #release #label
+        #profile #take #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #linger #on_lost #release #label #owner
     }
 }
 
 // Output:
 //     KeyBuilder::new().literal("order:").value(&id).finish()
 fn key(template: &Template) -> TokenStream {
-    let private = private();
+    let (private, segments) = (private(), segments(template));
+    quote!(#private::KeyBuilder::new() #segments .finish())
+}
+
+// Output:
+//     "pay"
+// and with placeholders
+//     LabelBuilder::new().literal("user ").value(&user.id).finish()
+fn text(template: &Template) -> TokenStream {
+    if let [Segment::Literal(text)] = &template.segments[..] {
+        return quote!(#text);
+    }
+    let (private, segments) = (private(), segments(template));
+    quote!(#private::LabelBuilder::new() #segments .finish())
+}
+
+fn segments(template: &Template) -> TokenStream {
     let at = Span::call_site().located_at(template.literal.span());
     let segments = template.segments.iter().map(|segment| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
         // The error "`Money` doesn't implement `Display`" must point at the literal.
         Segment::Value(value) => quote_spanned!(at=> .value(&#value)),
     });
-    quote!(#private::KeyBuilder::new() #(#segments)* .finish())
+    quote!(#(#segments)*)
 }
 
 fn duration(duration: Duration) -> TokenStream {

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use syn::LitStr;
+use syn::{Expr, LitStr};
 
 use crate::args::{Arg, Args};
 use crate::errors::Errors;
 use crate::kind::Kind;
-use crate::strategy::{Named, Strategy};
+use crate::strategy::Strategy;
+use crate::value::integer;
+use crate::words::strategy::StrategyWord;
 
 /// The values that the rules compare. An option is `None` if it is missing, or wrong by itself and reported already.
 pub(crate) struct Readings<'a> {
     pub(crate) kind: Option<&'a Kind>,
+    pub(crate) take: Option<&'a Expr>,
     pub(crate) ttl: Option<&'a (LitStr, Duration)>,
     pub(crate) strategy: Option<&'a Strategy>,
     pub(crate) renew: Option<bool>,
@@ -26,16 +29,20 @@ pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     backoff_without_trying_again(args, read, errors);
     max_waiters_without_waiting(args, read, errors);
     keys_of_another_kind(args, read, errors);
+    take_of_another_kind(args, read, errors);
+    take_of_several_keys(args, errors);
+    take_beyond_permits(args, read, errors);
     min_hold_beyond_max_hold(args, read, errors);
     min_hold_beyond_a_fixed_ttl(args, read, errors);
     renew_every_without_renewal(args, read, errors);
     linger_of_another_kind(args, read, errors);
     linger_of_several_keys(args, errors);
+    owner_of_several(args, read, errors);
     linger_beyond_its_bound(args, read, errors);
 }
 
 /// Returns the strategy, if it has a name.
-fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, Named)> {
+fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, StrategyWord)> {
     match (&args.strategy, read.strategy?) {
         (Some(arg), Strategy::Named(named)) => Some((arg, *named)),
         _ => None,
@@ -49,7 +56,7 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
         return;
     }
     let name = named.name();
-    let why = if named == Named::Wait { "waits for ever" } else { "does not wait" };
+    let why = if named == StrategyWord::Wait { "waits for ever" } else { "does not wait" };
     let message = format!(
         "`wait` cannot be combined with `strategy = \"{name}\"`, which {why}: remove `wait`, or choose `retry` or `retry_or_skip`"
     );
@@ -92,14 +99,58 @@ fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Er
 /// Several keys have one holder each.
 fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(keys), Some(arg), Some(kind)) = (&args.keys, &args.kind, read.kind) else { return };
-    if matches!(kind, Kind::Reentrant) {
+    if matches!(kind, Kind::Reentrant | Kind::Write) {
         return;
     }
     let message = format!(
-        "`keys` cannot be combined with `kind = \"{}\"`: several keys have one holder each; remove `kind`, or lock one `key`",
+        "`keys` cannot be combined with `kind = \"{}\"`: several keys have one holder each; remove `kind`, write `kind = \"write\"`, or lock one `key`",
         kind.name()
     );
     errors.at(keys.later_of(arg).name.span(), message);
+}
+
+/// Only a semaphore has permits. Without `kind`, it may be that of the profile.
+fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let Some(take) = &args.take else { return };
+    match (&args.kind, read.kind) {
+        (_, Some(Kind::Semaphore(_))) => {}
+        (Some(arg), Some(kind)) => {
+            let message = format!(
+                "`take` cannot be combined with `kind = \"{}\"`, which has no permits: remove `take`, or write \
+                 `kind = \"semaphore\"` with `permits`",
+                kind.name()
+            );
+            errors.at(take.later_of(arg).name.span(), message);
+        }
+        (None, _) if args.profile.is_none() && args.permits.is_none() && args.keys.is_none() => {
+            let message = "`take` goes with `kind = \"semaphore\"` only: add that with `permits`, name a `profile` that has \
+                           them, or remove `take`";
+            errors.at(take.name.span(), message);
+        }
+        // Reported already, or decided by the profile.
+        _ => {}
+    }
+}
+
+/// Several keys have one holder each, also those whose kind is that of a profile.
+fn take_of_several_keys(args: &Args, errors: &mut Errors) {
+    let (Some(take), Some(keys), None) = (&args.take, &args.keys, &args.kind) else { return };
+    let message = "`take` cannot be combined with `keys`: several keys have one holder each; remove `take`, or lock one `key`";
+    errors.at(take.later_of(keys).name.span(), message);
+}
+
+/// Nobody could ever be granted more permits than there are. Expressions are compared when they are evaluated.
+fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(take), Some(permits)) = (&args.take, &args.permits) else { return };
+    let (Some(asked), Some(Kind::Semaphore(there))) = (read.take, read.kind) else { return };
+    if let (Some(asked), Some(there)) = (integer(asked), integer(there))
+        && asked > there
+    {
+        let message = format!(
+            "`take = {asked}` is more than `permits = {there}`, so a call would wait for ever: change one of them"
+        );
+        errors.at(take.later_of(permits).name.span(), message);
+    }
 }
 
 fn min_hold_beyond_max_hold(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
@@ -151,6 +202,24 @@ fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
                    would be in its own way; remove `linger`, or lock one `key`";
     errors.at(linger.later_of(keys).name.span(), message);
+}
+
+/// A lock that others share, or one of several keys, cannot be taken over as a whole.
+fn owner_of_several(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let Some(owner) = &args.owner else { return };
+    let why = "an owner name is for exclusive locks of one key";
+    if let Some(keys) = &args.keys {
+        let message =
+            format!("`owner` cannot be combined with `keys`: {why}; remove `owner`, or lock one `key`");
+        errors.at(owner.later_of(keys).name.span(), message);
+    }
+    if let (Some(arg), Some(kind @ (Kind::Read | Kind::Semaphore(_)))) = (&args.kind, read.kind) {
+        let message = format!(
+            "`owner` cannot be combined with `kind = \"{}\"`: {why}; remove one of them",
+            kind.name()
+        );
+        errors.at(owner.later_of(arg).name.span(), message);
+    }
 }
 
 /// Whoever waits elsewhere may have to wait for its end, and what is left of the lease must be enough for it.

@@ -14,8 +14,9 @@ use crate::kind::Kind;
 use crate::params::Params;
 use crate::rules::{self, Readings};
 use crate::strategy::{Strategy, strategy};
-use crate::suggest::did_you_mean;
+use crate::template::Template;
 use crate::value::{duration_of, expected, literal, number, string, text, ungrouped};
+use crate::words::choice::{OnLostWord, ReleaseWord};
 
 /// The shortest ttl. No store can keep a shorter lease: one round trip and the error of the clock take about as long.
 const SHORTEST_TTL: Duration = Duration::from_millis(10);
@@ -23,7 +24,10 @@ const SHORTEST_TTL: Duration = Duration::from_millis(10);
 /// The validated content of the attribute.
 pub(crate) struct LockSpec {
     pub(crate) keys: Keys,
-    pub(crate) kind: Kind,
+    /// `None` where the attribute names none.
+    pub(crate) kind: Option<Kind>,
+    /// A literal above 0, or an expression that is evaluated once per call.
+    pub(crate) take: Option<Expr>,
     pub(crate) ttl: Option<(LitStr, Duration)>,
     pub(crate) strategy: Option<Strategy>,
     pub(crate) wait: Option<(LitStr, Duration)>,
@@ -37,27 +41,14 @@ pub(crate) struct LockSpec {
     pub(crate) max_hold: Option<(LitStr, Duration)>,
     pub(crate) min_hold: Option<(LitStr, Duration)>,
     pub(crate) linger: Option<(LitStr, Duration)>,
-    pub(crate) on_lost: Option<OnLost>,
-    pub(crate) release: Option<Release>,
+    pub(crate) on_lost: Option<OnLostWord>,
+    pub(crate) release: Option<ReleaseWord>,
     pub(crate) handle: Option<Ident>,
-    pub(crate) label: Option<LitStr>,
+    pub(crate) label: Option<Template>,
+    pub(crate) owner: Option<Owner>,
     pub(crate) profile: Option<LitStr>,
     pub(crate) manager: Option<Expr>,
     pub(crate) krate: Path,
-}
-
-/// What happens to the body when the lock is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnLost {
-    Cancel,
-    Finish,
-}
-
-/// What the caller waits for once the body has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Release {
-    Await,
-    Background,
 }
 
 impl LockSpec {
@@ -66,6 +57,7 @@ impl LockSpec {
         let params = Params::of(signature);
         let keys = Keys::of(args, &params, errors);
         let kind = Kind::of(args, errors);
+        let take = check(args.take.as_ref(), errors, take);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
         let strategy = check(args.strategy.as_ref(), errors, |arg| strategy(arg, &params));
         let wait = check(args.wait.as_ref(), errors, duration_or_profile);
@@ -80,10 +72,12 @@ impl LockSpec {
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
         let release = check(args.release.as_ref(), errors, release);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
-        let label = check(args.label.as_ref(), errors, |arg| text(arg, "\"pay\""));
+        let label = check(args.label.as_ref(), errors, |arg| label(arg, &params));
+        let owner = check(args.owner.as_ref(), errors, |arg| Owner::of(arg, &params));
         let profile = check(args.profile.as_ref(), errors, |arg| text(arg, "\"checkout\""));
         let readings = Readings {
-            kind: kind.as_ref(),
+            kind: given(&kind),
+            take: given(&take),
             ttl: given(&ttl),
             strategy: given(&strategy),
             renew: given(&renew).copied(),
@@ -96,6 +90,7 @@ impl LockSpec {
         Some(Self {
             keys: keys?,
             kind: kind?,
+            take: take?,
             ttl: ttl?,
             strategy: strategy?,
             wait: wait?,
@@ -111,17 +106,57 @@ impl LockSpec {
             release: release?,
             handle: handle?,
             label: label?,
+            owner: owner?,
             profile: profile?,
             manager: args.manager.as_ref().map(|arg| arg.value.clone()),
             krate: krate?,
         })
     }
 
-    /// Returns whether the strategy is known to skip calls. A strategy that is an expression skips only at run time, with an
-    /// error whose `is_skipped()` is true.
+    /// Returns every template of the attribute.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
+        let owner = self.owner.as_ref().and_then(Owner::template);
+        self.keys.templates().iter().chain(&self.label).chain(owner)
+    }
+
+    /// Returns whether the strategy is known to skip calls. A strategy that is an expression skips only at run time,
+    /// with an error whose `is_skipped()` is true.
     pub(crate) fn skips(&self) -> bool {
         matches!(&self.strategy, Some(Strategy::Named(named)) if named.skips())
     }
+}
+
+/// The option `owner`: the name of the worker that requests the lock.
+pub(crate) enum Owner {
+    Template(Template),
+    /// An expression that is evaluated once per call.
+    Value(Expr),
+}
+
+impl Owner {
+    fn of(arg: &Arg, params: &Params) -> syn::Result<Self> {
+        match literal(&arg.value) {
+            Some(Lit::Str(_)) => {
+                let literal = text(arg, "\"import-3\"")?;
+                Template::parse(literal, "owner", params).map(Self::Template)
+            }
+            Some(_) => {
+                Err(expected(arg, "a string such as `\"import-<shard>\"`, or an expression that is a text"))
+            }
+            None => Ok(Self::Value(arg.value.clone())),
+        }
+    }
+
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Template(template) => Some(template),
+            Self::Value(_) => None,
+        }
+    }
+}
+
+fn label(arg: &Arg, params: &Params) -> syn::Result<Template> {
+    Template::parse(text(arg, "\"pay\"")?, "label", params)
 }
 
 /// Reads an option. Returns `Some(None)` if it is missing, and `None` if it is wrong.
@@ -164,6 +199,14 @@ fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
+/// The largest number of permits that one call takes. `lock-core` has the same bound (`options/take.rs`).
+const MOST_PERMITS: u64 = 100;
+
+fn take(arg: &Arg) -> syn::Result<Expr> {
+    let zero = "`take = 0` takes no permit, so nothing would be locked: write at least `take = 1`";
+    number(arg, "u32", MOST_PERMITS, zero)
+}
+
 fn max_waiters(arg: &Arg) -> syn::Result<Expr> {
     let zero = "`max_waiters = 0` lets nobody wait: write `strategy = \"fail_fast\"` for that, or at least `max_waiters = 1`";
     number(arg, "usize", u64::from(u32::MAX), zero)
@@ -176,26 +219,18 @@ fn renew(arg: &Arg) -> syn::Result<bool> {
     }
 }
 
-fn on_lost(arg: &Arg) -> syn::Result<OnLost> {
-    one_of_two(arg, [("cancel", OnLost::Cancel), ("finish", OnLost::Finish)])
+fn on_lost(arg: &Arg) -> syn::Result<OnLostWord> {
+    word(arg, &OnLostWord::forms(), OnLostWord::parse)
 }
 
-fn release(arg: &Arg) -> syn::Result<Release> {
-    one_of_two(arg, [("await", Release::Await), ("background", Release::Background)])
+fn release(arg: &Arg) -> syn::Result<ReleaseWord> {
+    word(arg, &ReleaseWord::forms(), ReleaseWord::parse)
 }
 
-/// Reads an option whose value is one of two words.
-fn one_of_two<T: Copy>(arg: &Arg, values: [(&'static str, T); 2]) -> syn::Result<T> {
-    let [one, other] = values.map(|(word, _)| word);
-    let forms = format!("`\"{one}\"` or `\"{other}\"`");
-    let literal = string(&arg.value).ok_or_else(|| expected(arg, &forms))?;
-    let given = literal.value();
-    if let Some((_, value)) = values.iter().find(|(word, _)| *word == given) {
-        return Ok(*value);
-    }
-    let near = did_you_mean(&given, [one, other]);
-    let message = format!("unknown value `{given}`{near}\n`{}` is {forms}", arg.name);
-    Err(syn::Error::new(literal.span(), message))
+/// Reads an option whose value is a word. `forms` says which words there are.
+fn word<T>(arg: &Arg, forms: &str, parse: fn(&str) -> Result<T, String>) -> syn::Result<T> {
+    let literal = string(&arg.value).ok_or_else(|| expected(arg, forms))?;
+    parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))
 }
 
 fn handle(arg: &Arg, params: &Params) -> syn::Result<Ident> {

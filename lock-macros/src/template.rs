@@ -1,7 +1,8 @@
 //! Parses a template such as `"order:<id>:<item.sku>"` into segments.
 //!
-//! lock-core has a parser of its own, because a proc-macro crate cannot export functions, and its placeholders are names
-//! where those here are Rust expressions with spans. A test checks that both split every template in the same way.
+//! lock-core has a parser of its own, because a proc-macro crate cannot export functions, and its placeholders are
+//! names where those here are Rust expressions with spans. A test checks that both split every template in the same
+//! way.
 
 use quote::ToTokens as _;
 use syn::{Expr, LitStr};
@@ -10,9 +11,15 @@ use crate::clash::{self, Values};
 use crate::params::Params;
 use crate::placeholder::placeholder;
 
-/// A part of the key.
+/// A text of the attribute whose placeholders name parameters.
+pub(crate) struct Template {
+    pub(crate) literal: LitStr,
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// A part of a template.
 pub(crate) enum Segment {
-    /// Text that is part of every key of this template.
+    /// Text that is part of whatever is rendered from this template.
     Literal(String),
     /// A value of the call, taken by reference.
     Value(Box<Expr>),
@@ -36,8 +43,16 @@ impl Segment {
     }
 }
 
+impl Template {
+    /// Parses the template of the option `option`: `key`, `label` or `owner`.
+    pub(crate) fn parse(literal: LitStr, option: &str, params: &Params) -> syn::Result<Self> {
+        let segments = parse(&literal, option, params)?;
+        Ok(Self { literal, segments })
+    }
+}
+
 /// Splits the literal and checks each placeholder against the parameters.
-pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segment>> {
+fn parse(literal: &LitStr, option: &str, params: &Params) -> syn::Result<Vec<Segment>> {
     let error = |message: String| syn::Error::new(literal.span(), message);
     let mut segments = Vec::new();
     for piece in split(&literal.value()).map_err(error)? {
@@ -50,7 +65,7 @@ pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segmen
                 }
                 Segment::Literal(text)
             }
-            Piece::Placeholder(text) => Segment::Value(Box::new(placeholder(&text, literal, params)?)),
+            Piece::Placeholder(text) => Segment::Value(Box::new(placeholder(&text, literal, option, params)?)),
         });
     }
     Ok(segments)
@@ -133,8 +148,8 @@ fn foreign<'a>(text: &'a str, params: &Params) -> Option<(String, &'a str)> {
     after_dollar.into_iter().find(|name| is_parameter(name)).map(|name| (format!("${name}"), name))
 }
 
-/// Returns whether this text separates two values unambiguously: `<a><b>` would give the same key for "ab", "c" and for "a",
-/// "bc". Letters, digits and `%` occur in encoded values. The key builder of lock-core has the same rule.
+/// Returns whether this text separates two values unambiguously: `<a><b>` would give the same key for "ab", "c" and for
+/// "a", "bc". Letters, digits and `%` occur in encoded values. The key builder of lock-core has the same rule.
 fn separates(literal: &str) -> bool {
     literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
 }

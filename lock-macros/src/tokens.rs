@@ -4,15 +4,15 @@ use proc_macro2::{Ident, Span};
 use quote::{ToTokens as _, format_ident};
 use syn::Type;
 
-/// Returns the name under which the generated code imports `lock_core::__private`. Items have the hygiene of the call site,
-/// so nothing else can have this name.
+/// Returns the name under which the generated code imports `lock_core::__private`. Items have the hygiene of the call
+/// site, so nothing else can have this name.
 pub(crate) fn private() -> Ident {
     Ident::new("__lock_private", Span::call_site())
 }
 
-/// Returns the name of a type inside the function, which has the path of the function: only the compiler knows whether the
-/// function is a method, and of which type. The path is the label in the owner record, and the name in the log. A type costs
-/// less to compile than a function.
+/// Returns the name of a type inside the function, which has the path of the function: only the compiler knows whether
+/// the function is a method, and of which type. The path is the label in the owner record, and the name in the log. A
+/// type costs less to compile than a function.
 pub(crate) fn here() -> Ident {
     Ident::new("__LockHere", Span::mixed_site())
 }

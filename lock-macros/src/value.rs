@@ -6,7 +6,7 @@ use syn::spanned::Spanned as _;
 use syn::{Expr, Lit, LitStr, UnOp};
 
 use crate::args::Arg;
-use crate::duration;
+use crate::words::duration;
 
 /// Returns the error for an option that takes another form.
 pub(crate) fn expected(arg: &Arg, form: &str) -> syn::Error {
@@ -25,6 +25,14 @@ pub(crate) fn string(value: &Expr) -> Option<LitStr> {
 pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
     match ungrouped(value) {
         Expr::Lit(literal) => Some(&literal.lit),
+        _ => None,
+    }
+}
+
+/// Returns the value, if it is a whole number.
+pub(crate) fn integer(value: &Expr) -> Option<u64> {
+    match literal(value) {
+        Some(Lit::Int(number)) => number.base10_parse().ok(),
         _ => None,
     }
 }
@@ -62,8 +70,8 @@ pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
-/// Reads a number from 1 to `most`, which is checked if it is a literal, or an expression of type `ty`, which the compiler
-/// checks. `zero` is the error for 0.
+/// Reads a number from 1 to `most`, which is checked if it is a literal, or an expression of type `ty`, which the
+/// compiler checks. `zero` is the error for 0.
 pub(crate) fn number(arg: &Arg, ty: &str, most: u64, zero: &str) -> syn::Result<Expr> {
     let form = || expected(arg, &format!("a number such as `3`, or an expression that is a `{ty}`"));
     match ungrouped(&arg.value) {

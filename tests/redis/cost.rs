@@ -122,6 +122,35 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
     assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
 }
 
+/// The tasks of one process share places in the queue of a fair lock, and one request takes a place for several. Where
+/// several processes want the key at any moment, strict order mixes their places, and a turn costs what it costs alone.
+#[tokio::test]
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+async fn a_fair_turn_behind_ones_own_process_costs_a_part_of_a_command() {
+    const TURNS: u64 = 300;
+    let server = RedisServer::start();
+    let processes =
+        [manager(&server).await, manager(&server).await, manager(&server).await, manager(&server).await];
+    for (count, tasks, most) in [(1, 1, 2.01), (1, 2, 2.01), (1, 32, 0.4), (4, 1, 2.01), (4, 8, 2.05)] {
+        let before = calls(&server, "evalsha");
+        let mut set = JoinSet::new();
+        for locks in processes[..count].iter().flat_map(|locks| std::iter::repeat_n(locks, tasks)) {
+            let locks = locks.clone();
+            set.spawn(async move {
+                for _ in 0..TURNS {
+                    let request = locks.fair("k").ttl(LONG).strategy(strategy::wait());
+                    request.acquire().await.expect("a turn").release().await.expect("handed over");
+                }
+            });
+        }
+        set.join_all().await;
+        let turns = u64::try_from(count * tasks).expect("few") * TURNS;
+        let each = (calls(&server, "evalsha") - before) as f64 / turns as f64;
+        println!("{count} processes of {tasks} tasks: {each:.3} commands a fair turn");
+        assert!(each <= most, "{count} processes of {tasks} tasks: {each} commands a turn");
+    }
+}
+
 /// Returns the time on the server, in microseconds, for a writer that gives up behind `readers` readers, once with a
 /// queue entry and once without.
 async fn given_up(server: &RedisServer, process: &Process, readers: usize) -> f64 {

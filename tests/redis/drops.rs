@@ -216,3 +216,33 @@ async fn a_dropped_waiter_leaves_the_holder_alone() {
     empty(&server, Duration::from_secs(1)).await;
     drop(others);
 }
+
+/// A waiter that is dropped while its entry is being released: whoever took the entry over would lose its grant to that
+/// release.
+#[tokio::test]
+async fn an_entry_that_is_being_released_is_passed_on_to_nobody() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let (one, two) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    let held = two.lock("k").ttl(LONG).acquire().await.expect("it is free");
+    let mut first = Box::pin(one.lock("k").ttl(LONG).wait(ms(500)).acquire());
+    assert!(tokio::time::timeout(ms(300), &mut first).await.is_err(), "it waits");
+    proxy.requests(Flow::Hold);
+    assert!(tokio::time::timeout(ms(300), &mut first).await.is_err(), "the release has no answer");
+    let mut second = Box::pin(one.lock("k").ttl(LONG).strategy(strategy::wait()).acquire());
+    assert!(tokio::time::timeout(ms(50), &mut second).await.is_err(), "it waits");
+    let second = tokio::spawn(second);
+    drop(first);
+    // The store grants the key to the entry that is still there.
+    held.release().await.expect("an answer");
+    tokio::time::sleep(ms(50)).await;
+    proxy.requests(Flow::Pass);
+    let guard = tokio::time::timeout(PATIENCE, second).await.expect("served").expect("no panic");
+    let guard = guard.expect("a grant");
+    // Behind everything that was held back.
+    one.lock("other").run(async {}).await.expect("an answer");
+    let rival = two.lock("k").strategy(strategy::fail_fast()).acquire().await;
+    assert!(rival.is_err() && guard.is_held(), "two holders");
+    guard.release().await.expect("an answer");
+    empty(&server, PATIENCE).await;
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use lock_core::{LockEvent, LossReason, strategy};
-use lock_tests::{PATIENCE, RedisServer, wait_until};
+use lock_tests::{Clock, PATIENCE, RedisServer, wait_until};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -161,11 +161,30 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     }
     assert_eq!(told, ["granted", "released", "granted", "lost"], "of this manager alone");
     for op in ["grab", "renew", "release", "enqueue"] {
-        let name = format!("lock.store.operation.duration{{backend=redis,node=-,op={op}}}");
+        let name = format!("lock.store.operation.duration{{backend=redis,op={op}}}");
         assert!(
             series().get(&name).is_some_and(|times| !times.is_empty()),
             "{name} of {:?}",
             series().keys()
         );
     }
+}
+
+#[tokio::test]
+async fn a_server_is_shown_by_how_quickly_it_answers_and_by_its_clock() {
+    record();
+    let clock = Arc::new(Clock::new());
+    let server = RedisServer::builder().clock(&clock).start();
+    clock.ahead(ms(31_000));
+    let locks = manager(&server).await;
+    let of_node = |name: &str| {
+        let key = format!("lock.store.node.{name}{{backend=redis,node=127.0.0.1:{}}}", server.port());
+        series().get(&key).cloned().unwrap_or_default()
+    };
+    // Nobody takes a lock.
+    wait_until("it has answered", PATIENCE, async || of_node("round_trip").len() >= 2).await;
+    let (trips, ahead) = (of_node("round_trip"), of_node("clock_offset"));
+    assert!(trips.iter().all(|trip| *trip > 0.0 && *trip < PATIENCE.as_secs_f64()), "{trips:?}");
+    assert!(ahead.iter().all(|ahead| (ahead - 31.0).abs() < 5.0), "{ahead:?}");
+    drop(locks);
 }

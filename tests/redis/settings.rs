@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::{LossReason, Released};
+use lock_core::backend::redis::Redis;
+use lock_core::{LockManager, LossReason, Released};
 use lock_tests::{Bound, Directory, PATIENCE, RedisServer, wait_until};
 
 use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, within};
@@ -112,4 +113,23 @@ async fn nothing_is_stored_without_an_expiry() {
     }
     // Both are still held, so their keys still exist.
     assert!(fenced.is_held() && asked.is_held());
+}
+
+/// Its user, its password and its database.
+#[tokio::test]
+async fn a_client_of_the_application_leads_to_the_same_locks() {
+    let server = RedisServer::builder().password("secret").start();
+    let url = format!("{}2", server.url());
+    let client = redis::Client::open(url.as_str()).expect("a URL");
+    let theirs = Redis::from_client(&client).await.expect("the server takes locks");
+    let theirs = LockManager::builder(theirs).build().expect("a manager");
+    let ours = LockManager::connect(&url).await.expect("the server takes locks");
+    let guard = theirs.lock("k").try_acquire().await.expect("an answer").expect("it is free");
+    assert!(ours.lock("k").try_acquire().await.expect("an answer").is_none());
+    guard.release().await.expect("an answer");
+    assert!(ours.lock("k").try_acquire().await.expect("an answer").is_some());
+
+    let wrong = redis::Client::open(server.url().replace("secret", "guess")).expect("a URL");
+    let error = Redis::from_client(&wrong).await.expect_err("refused");
+    assert!(error.to_string().contains("wrong user or password") && !format!("{error:?}").contains("guess"));
 }

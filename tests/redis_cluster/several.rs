@@ -73,7 +73,8 @@ async fn keys_whose_common_token_is_refused_are_free_again() {
     let url = cluster.url().replacen("://", "://app:s3cret@", 1);
     let locks = LockManager::connect(&url).await.expect("the cluster takes locks");
     let keys = [(2, "a"), (0, "b"), (1, "c")].map(|(number, name)| key_on(&cluster, number, name));
-    // The keys are taken in the order of their names. The pause of the last node leaves time to change the rights on the first.
+    // The keys are taken in the order of their names. The pause of the last node leaves time to change the rights on
+    // the first.
     last.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let request = locks.all(&keys).fencing(true).ttl(LONG).strategy(strategy::fail_fast());
     let taking = tokio::spawn(request.acquire());

@@ -21,9 +21,10 @@ pub(crate) struct Terms {
     pub(crate) flags: &'static [&'static str],
 }
 
-/// A server, the processes that contend on it, and the output of those that have ended.
-pub(crate) struct Contest {
-    pub(crate) server: RedisServer,
+/// A server of any store, the processes that contend on it, and the output of those that have ended.
+pub(crate) struct Contest<S = RedisServer> {
+    pub(crate) server: S,
+    url: String,
     resource: RedisServer,
     terms: Terms,
     seed: u64,
@@ -55,13 +56,30 @@ pub(crate) struct Grant {
 }
 
 impl Contest {
-    /// Starts `processes` processes. `seed` decides what they do.
+    /// Starts `processes` processes on a server of Redis. `seed` decides what they do.
     pub(crate) async fn start(processes: usize, terms: Terms, seed: u64) -> Self {
-        let (server, resource) = (RedisServer::start(), RedisServer::start());
+        let server = RedisServer::start();
+        let url = server.url();
+        Self::on(server, url, processes, terms, seed).await
+    }
+
+    /// Makes the server forget everything.
+    pub(crate) fn flush(&mut self) {
+        let before = monotonic();
+        self.server.command(&["FLUSHALL"]);
+        self.floods.push((before, monotonic()));
+    }
+}
+
+impl<S> Contest<S> {
+    /// Starts `processes` processes on `server`. `seed` decides what they do.
+    pub(crate) async fn on(server: S, url: String, processes: usize, terms: Terms, seed: u64) -> Self {
+        let resource = RedisServer::start();
         let workers = Vec::new();
         let (grants, errors, floods) = (Vec::new(), Vec::new(), Vec::new());
         let next_seed = seed;
-        let mut contest = Self { server, resource, terms, seed, next_seed, workers, grants, errors, floods };
+        let mut contest =
+            Self { server, url, resource, terms, seed, next_seed, workers, grants, errors, floods };
         for _ in 0..processes {
             let worker = contest.contender();
             contest.workers.push(worker);
@@ -80,7 +98,7 @@ impl Contest {
         self.next_seed = self.next_seed.wrapping_add(1);
         let Terms { kinds, tasks, ttl, hold, flags } = &self.terms;
         let own = [
-            ("--url", self.server.url()),
+            ("--url", self.url.clone()),
             ("--resource", self.resource.url()),
             ("--kinds", kinds.join(",")),
             ("--tasks", tasks.to_string()),
@@ -113,13 +131,6 @@ impl Contest {
         self.workers[process].process().cont();
     }
 
-    /// Makes the server forget everything.
-    pub(crate) fn flush(&mut self) {
-        let before = monotonic();
-        self.server.command(&["FLUSHALL"]);
-        self.floods.push((before, monotonic()));
-    }
-
     /// Waits until every process has printed more than `grants` further grants.
     pub(crate) async fn all_progress(&self, grants: usize, within: Duration) {
         let before: Vec<_> = self.workers.iter().map(Worker::unread).collect();
@@ -140,7 +151,7 @@ impl Contest {
     }
 
     /// Ends all processes in good order. Returns their holds, and the server.
-    pub(crate) async fn end(mut self) -> Outcome {
+    pub(crate) async fn end(mut self) -> Outcome<S> {
         for (process, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
             let lines = worker.finish().await;
             self.note(process, &lines, None);
@@ -222,15 +233,15 @@ fn time(nanos: &str) -> Option<Duration> {
 }
 
 /// The result of a contest that has ended.
-pub(crate) struct Outcome {
-    pub(crate) server: RedisServer,
+pub(crate) struct Outcome<S = RedisServer> {
+    pub(crate) server: S,
     ttl: Duration,
     pub(crate) grants: Vec<Grant>,
     errors: Vec<String>,
     floods: Vec<(Duration, Duration)>,
 }
 
-impl Outcome {
+impl<S> Outcome<S> {
     /// Checks that no two holds overlapped, that no token was out of order, and that the fenced resource refused no
     /// holder.
     ///
@@ -283,7 +294,9 @@ impl Outcome {
     pub(crate) fn of_kind(&self, kind: &str) -> usize {
         self.grants.iter().filter(|grant| grant.kind == kind).count()
     }
+}
 
+impl Outcome {
     /// Checks that every remaining key has an expiry, and that soon only the last fencing tokens are left.
     pub(crate) async fn leaves_nothing(&self, within: Duration) {
         for key in self.server.keys() {

@@ -6,6 +6,9 @@ mod ends;
 mod exclusion;
 mod faults;
 mod latch;
+mod leader;
+#[path = "../leaders/mod.rs"]
+mod leaders;
 mod locked;
 mod pauses;
 mod progress;

@@ -27,6 +27,7 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// The cases that do not apply: a majority has no order, no permits and no list.
 const NOT_APPLICABLE: &[&str] = &[
+    "permits::",
     "@write",
     "@semaphore",
     "cancel::a_place_in_a_queue",

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lock_core::{LockErrorKind, ManagerBuilder};
-use lock_tests::{PATIENCE, RedisServer, wait_until};
+use lock_tests::{Clock, PATIENCE, RedisServer, wait_until};
 use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use crate::support::{MAX_TTL, new_cluster};
@@ -36,9 +37,14 @@ impl Recorder for Gauges {
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
         let node = key.labels().find(|label| label.key() == "node");
-        match node.filter(|_| key.name() == "lock.store.quarantined") {
-            Some(node) => Gauge::from_arc(Arc::new(OfNode(self.clone(), node.value().to_owned()))),
-            None => Gauge::noop(),
+        match (key.name(), node) {
+            ("lock.store.quarantined", Some(node)) => {
+                Gauge::from_arc(Arc::new(OfNode(self.clone(), node.value().to_owned())))
+            }
+            ("lock.store.node.clock_offset", Some(node)) => {
+                Gauge::from_arc(Arc::new(OfNode(self.clone(), format!("clock of {}", node.value()))))
+            }
+            _ => Gauge::noop(),
         }
     }
 
@@ -51,6 +57,10 @@ impl Gauges {
     fn of(&self, servers: &[RedisServer]) -> Vec<Option<f64>> {
         let gauges = self.0.lock().expect("no panic");
         servers.iter().map(|server| gauges.get(&host(server)).copied()).collect()
+    }
+
+    fn clock_of(&self, server: &RedisServer) -> Option<f64> {
+        self.0.lock().expect("no panic").get(&format!("clock of {}", host(server))).copied()
     }
 }
 
@@ -87,4 +97,25 @@ async fn a_quarantine_is_told_by_its_name_and_shown() {
     assert!(text.contains("2 of 3 nodes did not vote, 2 are needed"), "{text}");
     assert!(!text.contains("answer"), "{text}");
     wait_until("they vote again", PATIENCE, async || locks.lock("k").try_acquire().await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn the_clock_of_each_node_is_shown() {
+    let gauges = Gauges::default();
+    let _here = metrics::set_default_local_recorder(&gauges);
+    let clock = Arc::new(Clock::new());
+    let mut servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    servers.push(RedisServer::builder().clock(&clock).start());
+    new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+    let hosts: Vec<String> = servers.iter().map(host).collect();
+    let url = format!("redlock://{}/?max_ttl=1s", hosts.join(","));
+    let _locks =
+        ManagerBuilder::connect(&url).await.expect("all are up").ttl(MAX_TTL).build().expect("a ttl");
+    let is_about = |server: &RedisServer, expected: f64| {
+        gauges.clock_of(server).is_some_and(|ahead| (ahead - expected).abs() < 5.0)
+    };
+    wait_until("all are right", PATIENCE, async || servers.iter().all(|server| is_about(server, 0.0))).await;
+    clock.behind(Duration::from_secs(31));
+    wait_until("one is behind", PATIENCE, async || is_about(&servers[2], -31.0)).await;
+    assert!(is_about(&servers[0], 0.0) && is_about(&servers[1], 0.0));
 }

@@ -59,13 +59,14 @@ struct Script {
 }
 
 /// The first lines of the scripts, which identify them.
-pub(crate) const TITLES: [(&str, &str); 9] = [
+pub(crate) const TITLES: [(&str, &str); 10] = [
     ("-- Registers one run of a voter", "boot"),
     ("-- Grants a lock", "acquire"),
+    ("-- Grants free locks on a voter", "acquire free"),
     ("-- Grants an exclusive lock on several", "acquire all"),
     ("-- Makes the fencing token", "fence"),
     ("-- Extends the leases of locks", "renew"),
-    ("-- Frees a lock of a voter", "release"),
+    ("-- Frees locks of a voter", "release"),
     ("-- Releases a lock if", "release"),
     ("-- Releases a lock but", "keep"),
     ("-- Turns an exclusive", "downgrade"),
@@ -142,21 +143,20 @@ impl Audit {
         // Heartbeats and handshakes are frequent, and change nothing.
         let Some(script) = self.script(asked) else { return };
         let title = script.title;
-        let owner = words.iter().find_map(|word| owner_of(word));
+        let asking = asking(words);
         let numbers = self.journal.owners(|all| {
-            for owner in words.iter().filter_map(|word| owner_of(word)) {
+            for (owner, keys) in &asking {
                 all.hear(owner, client, true_now());
-            }
-            if let Some(owner) = owner {
                 match title {
                     "release" | "keep" => all.released(owner),
-                    _ if script.acquires => all.asks(owner, keys_of(words)),
+                    _ if script.acquires => all.asks(owner, keys),
                     _ => {}
                 }
             }
             // Readers whose leases end together are sorted by their tokens, which are random.
             let holders = before.values().flat_map(owners).map(|holder| all.number(holder));
-            (owner.map_or(0, |owner| all.number(owner)), holders.min().unwrap_or(0))
+            let first = asking.first().map_or(0, |(owner, _)| all.number(owner));
+            (first, holders.min().unwrap_or(0))
         });
         self.journal.server(server, now, title, (client, numbers.0, numbers.1), reply);
         if title == "boot" {
@@ -210,7 +210,7 @@ impl Audit {
         if self.gated && self.quarantine.borrow().get(server).is_some_and(|till| now < *till) {
             broken("made a lock, although keys were thrown away a short while before");
         }
-        let not_after = script.filter(|script| script.acquires).and_then(|_| not_after(asked.words));
+        let not_after = script.and_then(|script| script.not_after(asked.words));
         if not_after.is_some_and(|end| now > end) {
             broken("took effect after its client had given it up");
         }
@@ -244,6 +244,32 @@ impl Script {
     fn confirms(self) -> bool {
         self.acquires || matches!(self.title, "renew" | "downgrade")
     }
+
+    /// Returns until when an acquire may take effect, by the server's clock in us: its fourth argument, or the first
+    /// one of several claims.
+    fn not_after(self, words: &[Vec<u8>]) -> Option<i64> {
+        let place = match self.title {
+            "acquire free" => 0,
+            _ if self.acquires => 3,
+            _ => return None,
+        };
+        std::str::from_utf8(words.get(3 + keys_of(words).len() + place)?).ok()?.parse().ok()
+    }
+}
+
+/// Returns the owners that a request names, in order, each with the keys that it names for that owner: all keys for one
+/// owner, and one key each for several.
+fn asking(words: &[Vec<u8>]) -> Vec<(&[u8], &[Vec<u8>])> {
+    let mut owners: Vec<&[u8]> = Vec::new();
+    for owner in words.iter().filter_map(|word| owner_of(word)) {
+        if !owners.contains(&owner) {
+            owners.push(owner);
+        }
+    }
+    let keys = keys_of(words);
+    let of =
+        |place: usize| if owners.len() == 1 { keys } else { keys.get(place..=place).unwrap_or_default() };
+    owners.iter().enumerate().map(|(place, owner)| (*owner, of(place))).collect()
 }
 
 /// Returns all owners of a key.
@@ -295,9 +321,4 @@ pub(crate) fn owner_of(word: &[u8]) -> Option<&[u8]> {
     // Behind the token of a holder is a space, or the mark once somebody waits.
     let ends = word.get(TOKEN).is_none_or(|next| matches!(next, b' ' | b'!'));
     (ends && token.iter().all(u8::is_ascii_hexdigit)).then_some(token)
-}
-
-/// Returns until when an acquire may take effect, by the server's clock in us: its fourth argument.
-fn not_after(words: &[Vec<u8>]) -> Option<i64> {
-    std::str::from_utf8(words.get(3 + keys_of(words).len() + 3)?).ok()?.parse().ok()
 }

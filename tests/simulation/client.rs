@@ -199,6 +199,11 @@ impl Client {
         if turn.end != End::Released {
             return drop(guard);
         }
+        if turn.in_background {
+            self.journal.count("releases in the background");
+            self.journal.untold(&of);
+            return guard.release_within(Duration::ZERO).await;
+        }
         let released = guard.release().await;
         if released.is_err() {
             self.journal.untold(&of);

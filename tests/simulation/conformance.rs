@@ -180,8 +180,8 @@ const RELEASE: &str = "Release";
 const FENCE: &str = "Fence";
 const DOWNGRADE: &str = "Downgrade";
 
-/// Calls: the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are owners, `A+` is
-/// the stored value of one, and `A_` the beginning of that; `never` is a time that never comes, `lease` a minute.
+/// Calls: the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are owners, `A+`
+/// is the stored value of one, and `A_` the beginning of that; `never` is a time that never comes, `lease` a minute.
 const CALLS: &[(&str, &str, &str)] = &[
     (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
     (ACQUIRE, "k", "B B+ lease never lease s - 1"),
@@ -244,6 +244,17 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("redis.call('DEL', KEYS[1]) return redis.call('ZADD', KEYS[1], 1, 'member')", "{k}:f", ""),
     (ACQUIRE, "k", "A A+ lease never lease"),
     ("return redis.call('EXISTS', KEYS[1])", "k", ""),
+    // Claims that share a grant: behind the holder of their process, and not behind another process.
+    (ACQUIRE, "g", "A A+ lease never 0 x 9 2"),
+    (ACQUIRE, "g", "A' A'+ lease never 0 x 9 2"),
+    ("return redis.call('EXISTS', '{g}:q', '{g}:w')", "g", ""),
+    (ACQUIRE, "g", "B B+ lease never 0 x 9 2"),
+    (ACQUIRE, "g", "A' A'+ lease never 0 x 9 2"),
+    (ACQUIRE, "g", "A' A'+ lease never 0 x 9 2"),
+    (RELEASE, "g", "A_"),
+    ("return redis.call('GETRANGE', KEYS[1], '46', '60')", "g", ""),
+    (RELEASE, "g", "B_"),
+    ("return redis.call('GETRANGE', KEYS[1], '46', '60')", "g", ""),
     ("return redis.call('ZADD', KEYS[1], 1, 'member')", "set", ""),
     (ACQUIRE, "set", "A A+ lease never 0 s - 1"),
     (DOWNGRADE, "set", "A A+ lease"),
@@ -257,6 +268,9 @@ fn owner(letter: &str) -> String {
 fn argument(word: &str) -> String {
     match word {
         "A" | "B" | "C" => owner(word),
+        // Another owner of the process of A.
+        "A'" => format!("{}0", &owner("A")[1..]),
+        "A'+" => format!("{}0 pid=1", &owner("A")[1..]),
         "A_" | "B_" | "C_" => format!("{} ", owner(&word[..1])),
         "A+" | "B+" | "C+" => format!("{} pid=1", owner(&word[..1])),
         "-" => String::new(),
@@ -270,8 +284,8 @@ fn argument(word: &str) -> String {
 fn alike(value: Value) -> Value {
     match told(value) {
         Value::Int(number) if number >= 1_000 => Value::Int(1_000),
-        // Granted with the time as the token: the short answer. On a server whose clock stands still, the second token is no
-        // time.
+        // Granted with the time as the token: the short answer. On a server whose clock stands still, the second token
+        // is no time.
         Value::BulkString(text) if text.len() == 16 && text.iter().all(u8::is_ascii_digit) => {
             Value::Array(vec![Value::Int(1), Value::Int(1_000), Value::Nil, Value::Int(1_000)])
         }

@@ -12,7 +12,7 @@ use crate::world::{self, Flaw, Outcome};
 const SEEDS: u64 = 500;
 
 /// The events that must happen in a hundred worlds, because otherwise the worlds prove nothing about them.
-const SEEN: [&str; 10] = [
+const SEEN: [&str; 11] = [
     "downgrades",
     "grants of all keys",
     "grants of one key",
@@ -23,6 +23,7 @@ const SEEN: [&str; 10] = [
     "leases over while a process stood still",
     "locks thrown away",
     "nested calls",
+    "releases in the background",
 ];
 
 fn number(name: &str) -> Option<u64> {

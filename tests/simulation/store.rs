@@ -4,6 +4,7 @@ use lock_core::backend::Backend;
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redlock::quorum::Quorum;
 use lock_core::backend::redlock::{Voter, VoterOptions};
+use lock_core::owner::Identity;
 use lock_core::{LockManager, ManagerBuilder, Result};
 
 use crate::plan::Plan;
@@ -33,7 +34,7 @@ pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
     match kind {
         Kind::Redlock => {
             let url = format!("redlock://{}/?max_ttl={}ms", hosts.join(","), plan.max_ttl.as_millis());
-            ManagerBuilder::connect(&url).await?.ttl(plan.max_ttl).build()
+            ManagerBuilder::connect(&url).await?.ttl(plan.max_ttl).service(service()).build()
         }
         Kind::Ungated => {
             let mut servers = Vec::new();
@@ -56,5 +57,15 @@ pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
 }
 
 fn manager(backend: impl Backend, plan: &Plan) -> Result<LockManager> {
-    LockManager::builder(backend).ttl(plan.max_ttl).build()
+    LockManager::builder(backend).ttl(plan.max_ttl).service(service()).build()
+}
+
+/// Returns the name of a service with which every owner record has one length. The host name and the process id of the
+/// machine that simulates are in it too, and a world must depend on its seed alone: the length of a request decides what
+/// leaves in one write with it.
+pub(crate) fn service() -> String {
+    const LENGTH: usize = 80;
+    let identity = Identity::of_this_process("");
+    let used = identity.host().len() + identity.pid().to_string().len();
+    "s".repeat(LENGTH.saturating_sub(used))
 }

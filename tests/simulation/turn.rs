@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_core::backend::Mode;
-use lock_core::{LockManager, LockRequest, OnLost, strategy};
+use lock_core::{LockManager, LockRequest, OnLost, Release, strategy};
 
 use crate::client::{Lapse, ms};
 use crate::plan::{Asks, Plan};
@@ -20,6 +20,8 @@ pub(crate) struct Turn {
     pub(crate) gives_up: Option<Duration>,
     pub(crate) time: Duration,
     pub(crate) end: End,
+    /// Whether it does not wait for the answer to its release.
+    pub(crate) in_background: bool,
     /// Whether it writes without checking its lock, even if the lock is lost.
     pub(crate) careless: bool,
 }
@@ -139,6 +141,7 @@ impl Turn {
             gives_up: (rng.u8(..10) == 0).then(|| ms(rng.u64(1..40))),
             time: most.mul_f64(rng.f64() * rng.f64()),
             end: if renewed && end == End::Lost { End::Released } else { end },
+            in_background: rng.u8(..3) == 0,
             careless: rng.u8(..3) == 0,
         }
     }
@@ -154,6 +157,7 @@ impl Turn {
             }
             Waits::Forever => request.strategy(strategy::wait()),
         };
+        let request = if self.in_background { request.release(Release::Background) } else { request };
         request.on_lost(if lapse == Lapse::GoesOnWhenLost { OnLost::Finish } else { OnLost::Cancel })
     }
 

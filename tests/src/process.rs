@@ -4,8 +4,14 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::wait::Bound;
+
+/// How long a process has to end by its own hand.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A child process, which is killed by its id on drop.
 ///
@@ -86,6 +92,17 @@ impl Process {
         let _ = self.guardian.wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Asks the process to end at once with SIGQUIT. Kills it if it does not.
+    pub fn quit(&mut self) {
+        let bound = Bound::new(GRACE);
+        if self.signal(Signal::QUIT).is_ok() {
+            while self.exited().is_none() && bound.elapsed() < GRACE {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        self.kill9();
     }
 
     fn signal(&self, signal: Signal) -> rustix::io::Result<()> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::response::Response;
+use axum_core::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 

@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
-use axum::body::Body;
-use axum::response::Response;
+use axum_core::body::Body;
+use axum_core::response::Response;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 
@@ -23,7 +23,7 @@ pub(super) fn response(rejection: &LockRejection) -> Response {
     headers.insert(STATUS, HeaderValue::from(u16::from(rejection.outcome().text().grpc)));
     let message = encoded(rejection.detail());
     headers.insert(MESSAGE, HeaderValue::from_str(&message).expect("BUG: encoded text is printable ASCII"));
-    if let Some(after) = rejection.retry_after() {
+    if let Some(after) = rejection.told_retry_after() {
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         headers.insert(PUSHBACK, HeaderValue::from(millis));
     }

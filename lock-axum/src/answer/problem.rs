@@ -21,6 +21,8 @@ pub(super) struct Problem {
     /// The template of the key, if the client may see one.
     pub(super) lock: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
+    /// Where in the time by which it is longer for the client, from 0 to 1.
+    pub(super) jitter: f64,
     pub(super) waited: Option<Duration>,
     pub(super) close: bool,
 }
@@ -30,10 +32,16 @@ impl Problem {
         self.detail.as_deref().unwrap_or(self.outcome.text().detail)
     }
 
+    /// Returns the time after which the client is told to try again: up to a quarter later than another try makes
+    /// sense, so that those who were refused together do not come back together.
+    pub(super) fn told_retry_after(&self) -> Option<Duration> {
+        self.retry_after.map(|after| after + (after / 4).mul_f64(self.jitter))
+    }
+
     pub(super) fn write_headers(&self, headers: &mut HeaderMap) {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds(after)));
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds(after, self.jitter)));
         }
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -55,7 +63,7 @@ impl Problem {
             json.push_str(",\"lock\":");
             write_text(&mut json, lock);
         }
-        for (name, time) in [("retry_after_ms", self.retry_after), ("waited_ms", self.waited)] {
+        for (name, time) in [("retry_after_ms", self.told_retry_after()), ("waited_ms", self.waited)] {
             if let Some(time) = time {
                 write!(json, ",\"{name}\":{}", time.as_millis())
                     .expect("BUG: writing to a String does not fail");
@@ -67,7 +75,9 @@ impl Problem {
 }
 
 /// Returns `after` in whole seconds for `Retry-After`: rounded up, so that no client retries too early, and at least 1.
-fn seconds(after: Duration) -> u64 {
+/// `jitter` (0 to 1) adds up to a quarter, and up to a second at least, because less would be rounded away.
+fn seconds(after: Duration, jitter: f64) -> u64 {
+    let after = after + (after / 4).max(Duration::from_secs(1)).mul_f64(jitter);
     let up = u64::from(after.subsec_nanos() > 0);
     after.as_secs().saturating_add(up).clamp(1, LONGEST.as_secs())
 }
@@ -94,10 +104,19 @@ mod tests {
 
     #[test]
     fn retry_after_is_rounded_up_and_bounded() {
-        for (millis, expected) in
-            [(0, 1), (1, 1), (999, 1), (1_000, 1), (1_001, 2), (29_001, 30), (30_000, 30), (90_000, 30)]
-        {
-            assert_eq!(seconds(Duration::from_millis(millis)), expected, "{millis} ms");
+        for (millis, least, most) in [
+            (0, 1, 1),
+            (1, 1, 2),
+            (999, 1, 2),
+            (1_000, 1, 2),
+            (1_001, 2, 3),
+            (8_000, 8, 10),
+            (29_001, 30, 30),
+            (30_000, 30, 30),
+            (90_000, 30, 30),
+        ] {
+            let after = Duration::from_millis(millis);
+            assert_eq!((seconds(after, 0.0), seconds(after, 1.0)), (least, most), "{millis} ms");
         }
     }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum_core::body::Body;
+use axum_core::response::{IntoResponse, Response};
 use http::{StatusCode, Version};
 use lock_core::{LockError, LockErrorKind};
 
@@ -33,6 +33,7 @@ impl LockRejection {
             detail: None,
             lock: None,
             retry_after: None,
+            jitter: fastrand::f64(),
             waited: None,
             close: false,
         }))
@@ -115,18 +116,24 @@ impl LockRejection {
         self.0.detail()
     }
 
-    /// Returns the template of the key, or the templates of several keys with commas between them. `None` if the program
-    /// is at fault.
+    /// Returns the template of the key, or the templates of several keys with commas between them. `None` if the
+    /// program is at fault.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.0.lock.as_deref()
     }
 
-    /// Returns the time after which another try makes sense, at most 30 s. It is a hint; `Retry-After` has it in whole
-    /// seconds.
+    /// Returns the time after which another try makes sense, at most 30 s. It is a hint. `Retry-After` has it in whole
+    /// seconds, and the client is told up to a quarter more (`Retry-After`: up to a second at least), so that those who
+    /// were refused together do not come back together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
+    }
+
+    /// Returns [`retry_after`](Self::retry_after) as the client is told it.
+    pub(super) fn told_retry_after(&self) -> Option<Duration> {
+        self.0.told_retry_after()
     }
 
     /// Returns how long the request waited for its lock.
@@ -174,8 +181,8 @@ impl From<LockError> for LockRejection {
         // The version of HTTP is unknown here. A server of HTTP/1 closes the connection when it ends in any case.
         let rejection = Self::of_error(&error, None, Version::HTTP_2);
         if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
-            // Without the text of the error, which may contain a key that is kept out of the log. The lock itself logs it
-            // where that is allowed.
+            // Without the text of the error, which may contain a key that is kept out of the log. The lock itself logs
+            // it where that is allowed.
             tracing::error!(why = ?error.kind(), "a handler cannot acquire a lock, and its request is answered with 500");
         }
         rejection

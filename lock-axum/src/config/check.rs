@@ -7,8 +7,8 @@ use super::methods::Methods;
 use super::options::Options;
 use crate::key::Keys;
 
-/// Refuses options that only a layer has, if they contradict each other. The options of a request are checked by a sample
-/// request. `strategy` is `None` if it comes from the profile.
+/// Refuses options that only a layer has, if they contradict each other. The options of a request are checked by a
+/// sample request. `strategy` is `None` if it comes from the profile.
 pub(super) fn all(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     waiting(options, strategy)?;
     kind(keys, options)?;
@@ -39,8 +39,8 @@ fn waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
 }
 
 fn kind(keys: &Keys, options: &Options) -> Result<()> {
-    let kind = options.kind;
-    if matches!(keys, Keys::All { .. }) && kind != Kind::Reentrant {
+    let Some(kind) = options.kind else { return Ok(()) };
+    if matches!(keys, Keys::All { .. }) && !matches!(kind, Kind::Reentrant | Kind::Write) {
         return Err(invalid(format!(
             "kind is {kind}, but several keys have one holder each: remove `kind`, or lock one `key`"
         )));

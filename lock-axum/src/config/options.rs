@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use lock_core::strategy::Strategy;
-use lock_core::{Kind, LockManager, OnLost, Release};
+use lock_core::{Kind, LockManager, Profile};
 
 use super::log::Logged;
 use super::methods::Methods;
@@ -21,23 +21,16 @@ use crate::key_limit::KeyLimit;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) manager: LockManager,
-    pub(crate) kind: Kind,
-    pub(crate) ttl: Option<Duration>,
+    /// What each request sets, and nothing here looks at.
+    pub(crate) own: Profile,
+    pub(crate) kind: Option<Kind>,
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
     pub(crate) wait: Option<Duration>,
-    pub(crate) renew: Option<bool>,
-    pub(crate) release: Option<Release>,
-    pub(crate) min_hold: Option<Duration>,
-    pub(crate) linger: Option<Duration>,
-    pub(crate) renew_every: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: Option<usize>,
-    pub(crate) fencing: bool,
     pub(crate) label: Option<Cow<'static, str>>,
     pub(crate) profile: Option<Cow<'static, str>>,
     pub(crate) hold: Hold,
     pub(crate) on_disconnect: OnDisconnect,
-    pub(crate) on_lost: OnLost,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) on_no_route: OnNoRoute,
     pub(crate) methods: Methods,
@@ -59,23 +52,15 @@ impl Options {
     pub(crate) fn new(manager: LockManager) -> Self {
         Self {
             manager,
-            kind: Kind::Reentrant,
-            ttl: None,
+            own: Profile::new(),
+            kind: None,
             strategy: None,
             wait: None,
-            renew: None,
-            release: None,
-            min_hold: None,
-            linger: None,
-            renew_every: None,
-            max_hold: None,
             max_waiters: None,
-            fencing: false,
             label: None,
             profile: None,
             hold: Hold::default(),
             on_disconnect: OnDisconnect::default(),
-            on_lost: OnLost::default(),
             on_store_error: OnStoreError::default(),
             on_no_route: OnNoRoute::default(),
             methods: Methods::default(),

@@ -4,12 +4,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnDisconnect {
-    /// The server drops the handler at its next await point, as it does without the layer, and the lock is released. The
-    /// default.
+    /// The server drops the handler at its next await point, as it does without the layer, and the lock is released.
+    /// The default.
     #[default]
     Cancel,
-    /// The handler runs to its end in a task of its own, which holds the lock until then. A request that still waits for
-    /// its lock is dropped all the same.
+    /// The handler runs to its end in a task of its own, which holds the lock until then. A request that still waits
+    /// for its lock is dropped all the same.
     ///
     /// Nothing outside the task stops the handler: neither a timeout nor the loss of a lock of an outer layer. So, of
     /// several lock layers, give this option to the outermost. The loss of its own lock does stop it: see
@@ -27,8 +27,8 @@ pub enum OnStoreError {
     #[default]
     Reject,
     /// The request is served **without a lock**, whatever else runs at the same time: for work where a rare double
-    /// execution costs less than an outage. A metric counts such requests, and the log reports them. Each request asks the
-    /// store first, and starts when that call has failed: on Redis after up to the `timeout` of the URL, 500 ms.
+    /// execution costs less than an outage. A metric counts such requests, and the log reports them. Each request asks
+    /// the store first, and starts when that call has failed: on Redis after up to the `timeout` of the URL, 500 ms.
     RunUnlocked,
 }
 
@@ -37,11 +37,15 @@ pub enum OnStoreError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnNoRoute {
-    /// The request is served **without a lock**, so that a 404 remains a 404. If the answer is anything else, as behind
-    /// [`nest_service`](axum::Router::nest_service), the log reports it once. The default.
+    /// A request that the router passes on to a service with routes of its own, by
+    /// [`nest_service`](axum::Router::nest_service), is answered with 500, and the log reports it once: what it needs for
+    /// its key is known behind the layer only. Any other request is served as with [`Serve`](Self::Serve), so that a 404
+    /// remains a 404. The default.
     #[default]
+    RefuseNested,
+    /// The request is served **without a lock**. If the answer is anything but 404, the log reports it once.
     Serve,
-    /// The request is answered with 500, and the log reports it once. Nothing runs without the lock, and a 404 becomes a
-    /// 500 too.
+    /// The request is answered with 500, and the log reports it once. Nothing runs without the lock, and a 404 becomes
+    /// a 500 too.
     Refuse,
 }

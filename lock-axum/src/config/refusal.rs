@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use axum::response::Response;
+use axum_core::response::Response;
 use http::request::Parts;
 use http::{StatusCode, Version};
 use lock_core::clock::Clock;
@@ -12,6 +12,7 @@ use super::checked::Config;
 use super::policy::{OnNoRoute, OnStoreError};
 use crate::answer::{LockRejection, Outcome};
 use crate::key::NoKey;
+use crate::router;
 
 impl Config {
     /// Returns whether the request is served although `error` kept it from its lock. If so, counts and logs it.
@@ -66,7 +67,7 @@ impl Config {
     }
 
     /// Returns the answer to a request without a key, or `None` if it is served without a lock.
-    pub(crate) fn no_key(&self, why: NoKey, parts: &Parts) -> Option<Response> {
+    pub(crate) async fn no_key(&self, why: NoKey, parts: &Parts) -> Option<Response> {
         let template = self.keys().template();
         let rejection = match why {
             NoKey::Client(detail) => LockRejection::key_invalid(detail, template),
@@ -76,13 +77,21 @@ impl Config {
                 template,
             ),
             NoKey::Refused(answer) => return Some(*answer),
-            NoKey::NoRoute if self.options().on_no_route == OnNoRoute::Refuse => self.misconfigured(
+            NoKey::NoRoute if self.refuses_unrouted(parts).await => self.misconfigured(
                 &"the router found no route for this request: mount the layer inside `nest_service`, or on the routes \
                  with `route_layer`",
             ),
             NoKey::NoRoute | NoKey::Skip => return None,
         };
         Some(self.answer(rejection, Some(parts)))
+    }
+
+    async fn refuses_unrouted(&self, parts: &Parts) -> bool {
+        match self.options().on_no_route {
+            OnNoRoute::RefuseNested => router::is_passed_on(parts).await,
+            OnNoRoute::Serve => false,
+            OnNoRoute::Refuse => true,
+        }
     }
 
     /// Logs a request that was served without a lock because it has no route, unless its answer was "not found": work

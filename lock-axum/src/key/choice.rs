@@ -5,12 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, RawPathParams};
 use http::request::Parts;
 use lock_core::LockError;
 use lock_core::key::Key;
 
 use super::no_key::NoKey;
+use crate::router::{self, Params};
 
 /// The choice of a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) for one request.
 #[derive(Clone, Debug)]
@@ -82,10 +82,11 @@ impl From<Result<Key, LockError>> for KeyChoice {
 
 /// The path parameters of a request, for a function of [`LockLayer::key_with`](crate::LockLayer::key_with).
 #[derive(Clone, Copy, Debug)]
-pub struct PathParams<'a>(&'a RawPathParams);
+pub struct PathParams<'a>(&'a Params);
 
 impl<'a> PathParams<'a> {
-    /// Returns the text of the parameter `name`, decoded. If there are two of this name, it is that of the inner router.
+    /// Returns the text of the parameter `name`, decoded. If there are two of this name, it is that of the inner
+    /// router.
     ///
     /// A handler parses several texts to one number: if it does, use [`parse`](Self::parse).
     #[must_use]
@@ -114,6 +115,7 @@ pub(crate) struct Chooser {
 #[derive(Clone)]
 enum Choose {
     Of(Arc<dyn Fn(&Parts) -> KeyChoice + Send + Sync>),
+    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "no router has parameters"))]
     WithPath(Arc<dyn Fn(&Parts, PathParams<'_>) -> KeyChoice + Send + Sync>),
 }
 
@@ -125,6 +127,7 @@ impl Chooser {
         Self { name: name.into(), choose: Choose::Of(Arc::new(move |parts| choose(parts).into_key_choice())) }
     }
 
+    #[cfg(feature = "axum")]
     pub(crate) fn with_path<C: IntoKeyChoice>(
         name: &str,
         choose: impl Fn(&Parts, PathParams<'_>) -> C + Send + Sync + 'static,
@@ -142,11 +145,11 @@ impl Chooser {
     }
 
     /// Returns the key of this request. `params` are present if the function [needs them](Self::needs_path).
-    pub(crate) fn key(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<Key, NoKey> {
+    pub(crate) fn key(&self, parts: &Parts, params: Option<&Params>) -> Result<Key, NoKey> {
         let choice = match (&self.choose, params) {
             (Choose::Of(choose), _) => choose(parts),
             // A request without a route keeps its 404.
-            (Choose::WithPath(_), Some(_)) if parts.extensions.get::<MatchedPath>().is_none() => {
+            (Choose::WithPath(_), Some(_)) if router::route(parts).is_none() => {
                 return Err(NoKey::NoRoute);
             }
             (Choose::WithPath(choose), Some(params)) => choose(parts, PathParams(params)),

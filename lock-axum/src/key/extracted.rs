@@ -5,16 +5,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
-use axum::response::IntoResponse;
+use axum_core::extract::FromRequestParts;
+use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
 use lock_core::key::{Key, KeyTemplate};
 use lock_core::{LockError, LockErrorKind, Result};
 
 use super::no_key::NoKey;
+use crate::router;
 
-/// A type that a function of [`LockLayer::key_of`](crate::LockLayer::key_of) can return: one value with [`Display`], or a
-/// tuple of two to four, one for each placeholder of the template.
+/// A type that a function of [`LockLayer::key_of`](crate::LockLayer::key_of) can return: one value with [`Display`], or
+/// a tuple of two to four, one for each placeholder of the template.
 ///
 /// `M` distinguishes the two cases; the compiler infers it.
 #[diagnostic::on_unimplemented(
@@ -129,11 +130,11 @@ impl Extracted {
     }
 }
 
-/// Decides what the rejection of the extractor means. If a router has found no route for the request, there was nothing to
-/// extract, and the request keeps its 404.
-async fn no_key(parts: &mut Parts, rejection: axum::response::Response) -> NoKey {
-    let has_router = RawPathParams::from_request_parts(parts, &()).await.is_ok();
-    if has_router && parts.extensions.get::<MatchedPath>().is_none() {
+/// Decides what the rejection of the extractor means. If a router has found no route for the request, there was nothing
+/// to extract, and the request keeps its 404.
+async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
+    let has_router = router::params(parts).await.is_ok();
+    if has_router && router::route(parts).is_none() {
         return NoKey::NoRoute;
     }
     NoKey::Refused(Box::new(rejection))

@@ -19,3 +19,5 @@ pub(crate) use extracted::Extracted;
 pub use extracted::KeyValues;
 pub(crate) use keys::{Keys, Rendered};
 pub(crate) use no_key::NoKey;
+pub(crate) use source::path_params;
+pub(crate) use value::Value;

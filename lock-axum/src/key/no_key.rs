@@ -14,5 +14,5 @@ pub(crate) enum NoKey {
     /// The program has a mistake. The text is for its log.
     Program(String),
     /// An extractor has rejected the request with this answer.
-    Refused(Box<axum::response::Response>),
+    Refused(Box<axum_core::response::Response>),
 }

@@ -1,7 +1,5 @@
 //! A key from a template and the values of the request.
 
-use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use lock_core::key::{Key, KeyTemplate};
 use lock_core::{LockError, LockErrorKind, Result};
@@ -9,6 +7,7 @@ use lock_core::{LockError, LockErrorKind, Result};
 use super::extension::Registered;
 use super::no_key::NoKey;
 use super::value::{Value, values_of};
+use crate::router::{self, NoParams, Params};
 
 /// A template with valid placeholders.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ impl KeySource {
 
     /// Checks that the request has a route, as far as this template needs one. This comes before the check of what the
     /// client sent: a 404 must not become a 400.
-    pub(crate) fn check_route(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<(), NoKey> {
+    pub(crate) fn check_route(&self, parts: &Parts, params: Option<&Params>) -> Result<(), NoKey> {
         for value in self.values.iter().filter(|value| value.is_of_route()) {
             value.raw(parts, params)?;
         }
@@ -53,7 +52,7 @@ impl KeySource {
     }
 
     /// Returns the key of this request. `params` are present if the template [needs them](Self::needs_path).
-    pub(crate) fn render(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<Key, NoKey> {
+    pub(crate) fn render(&self, parts: &Parts, params: Option<&Params>) -> Result<Key, NoKey> {
         let mut values = self.values.iter();
         let mut failure = None;
         let key = self.template.render(|_name| {
@@ -89,12 +88,10 @@ fn no_braces(template: &str) -> Result<()> {
     }
 }
 
-pub(crate) async fn path_params(parts: &mut Parts) -> Result<RawPathParams, NoKey> {
-    RawPathParams::from_request_parts(parts, &()).await.map_err(|rejection| match rejection {
-        RawPathParamsRejection::InvalidUtf8InPathParam(_) => {
-            NoKey::Client("A parameter of the path is not UTF-8.".into())
-        }
-        _ => NoKey::Program(
+pub(crate) async fn path_params(parts: &mut Parts) -> Result<Params, NoKey> {
+    router::params(parts).await.map_err(|why| match why {
+        NoParams::NotUtf8 => NoKey::Client("A parameter of the path is not UTF-8.".into()),
+        NoParams::NoRouter => NoKey::Program(
             "no axum router has matched the request yet: mount the layer on a route or a `Router`, not around the \
              `Router`, or use a template without path parameters"
                 .to_owned(),

@@ -31,8 +31,8 @@ pub(super) fn canonical(value: &str) -> Option<String> {
     Some(canonical)
 }
 
-/// Returns whether `value` is certainly a UUID, but not in its canonical spelling. Thirty-two digits without hyphens may be
-/// something else.
+/// Returns whether `value` is certainly a UUID, but not in its canonical spelling. Thirty-two digits without hyphens
+/// may be something else.
 pub(super) fn is_noncanonical(value: &str) -> bool {
     value.len() != DIGITS && canonical(value).is_some_and(|canonical| canonical != value)
 }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use axum::extract::{MatchedPath, OriginalUri, RawPathParams};
 use http::HeaderName;
 use http::request::Parts;
 use lock_core::key::{KeyTemplate, Values};
@@ -13,10 +12,11 @@ use super::canonical::{self, Form};
 use super::extension::{Registered, Registration};
 use super::no_key::NoKey;
 use super::{query, uri_path};
+use crate::router::{self, Params};
 
 /// The value that a placeholder stands for.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
+pub(crate) struct Value {
     origin: Origin,
     form: Form,
 }
@@ -32,8 +32,8 @@ enum Origin {
     Extension(Registration),
 }
 
-/// The longest header that can be a part of a key: long enough for an identifier, too short for most tokens, which should
-/// not end up in a key by mistake.
+/// The longest header that can be a part of a key: long enough for an identifier, too short for most tokens, which
+/// should not end up in a key by mistake.
 const LONGEST_HEADER: usize = 255;
 
 /// Returns the characters that the values of the placeholder `name` consist of.
@@ -49,7 +49,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
 
 impl Value {
     /// Parses the placeholder `name` of `template`.
-    pub(super) fn parse(name: &str, template: &KeyTemplate, extensions: &Registered) -> Result<Self> {
+    pub(crate) fn parse(name: &str, template: &KeyTemplate, extensions: &Registered) -> Result<Self> {
         let invalid = |detail: String| {
             let detail = format!("placeholder `<{name}>` in the template `{template}`: {detail}");
             LockError::new(LockErrorKind::InvalidKey, detail)
@@ -61,6 +61,13 @@ impl Value {
             Some(Err(word)) => return Err(invalid(unknown(place, word))),
         };
         let origin = Origin::parse(place, extensions).map_err(invalid)?;
+        if cfg!(not(feature = "axum")) && matches!(origin, Origin::Path(_) | Origin::Route) {
+            return Err(invalid(
+                "this build has no router: add the feature `axum` to lock-axum in Cargo.toml, or use values of the \
+                 request such as `<header.x-tenant>` or `<uri.path>`"
+                    .to_owned(),
+            ));
+        }
         match (&origin, form) {
             (Origin::Method | Origin::Route, Some(_)) => {
                 Err(invalid(format!("`{place}` has no type: write `<{place}>`")))
@@ -76,7 +83,7 @@ impl Value {
     }
 
     /// Returns whether it is a path parameter.
-    pub(super) fn is_of_path(&self) -> bool {
+    pub(crate) fn is_of_path(&self) -> bool {
         matches!(self.origin, Origin::Path(_))
     }
 
@@ -86,11 +93,7 @@ impl Value {
     }
 
     /// Returns the value in this request, in its canonical spelling, not encoded.
-    pub(super) fn of<'a>(
-        &self,
-        parts: &'a Parts,
-        params: Option<&'a RawPathParams>,
-    ) -> Result<Cow<'a, str>, NoKey> {
+    pub(super) fn of<'a>(&self, parts: &'a Parts, params: Option<&'a Params>) -> Result<Cow<'a, str>, NoKey> {
         let value = self.raw(parts, params)?;
         let canonical = match (&self.origin, self.form) {
             (Origin::Uri, Form::Plain) => canonical::of_path(value),
@@ -103,11 +106,25 @@ impl Value {
         })
     }
 
+    /// Returns the value in words for people, or `None` if this request has none. `params` are present if the request
+    /// has path parameters.
+    pub(crate) fn shown<'a>(&self, parts: &'a Parts, params: Option<&'a Params>) -> Option<Cow<'a, str>> {
+        match &self.origin {
+            Origin::Path(_) if params.is_none() => None,
+            // A key refuses a long header and one that occurs twice, because it must name one thing.
+            Origin::Header(name) => {
+                let text = parts.headers.get(name)?.to_str().ok()?;
+                (!text.is_empty()).then_some(Cow::Borrowed(text))
+            }
+            _ => self.of(parts, params).ok(),
+        }
+    }
+
     /// Returns the value as the request contains it.
     pub(super) fn raw<'a>(
         &self,
         parts: &'a Parts,
-        params: Option<&'a RawPathParams>,
+        params: Option<&'a Params>,
     ) -> Result<Cow<'a, str>, NoKey> {
         match &self.origin {
             Origin::Path(name) => {
@@ -117,18 +134,11 @@ impl Value {
             Origin::Header(name) => header(name, parts).map(Cow::Borrowed),
             Origin::Query(name) => query::parameter(name, parts.uri.query().unwrap_or_default()),
             Origin::Method => Ok(parts.method.as_str().into()),
-            // Inside a nested router, `parts.uri` lacks the prefix of the outer router.
-            Origin::Uri => {
-                let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |uri| &uri.0);
-                Ok(uri_path::canonical(uri.path()))
-            }
+            Origin::Uri => Ok(uri_path::canonical(router::uri(parts).path())),
             Origin::Extension(extension) => {
                 extension.value(&parts.extensions).map(Cow::Owned).map_err(NoKey::Program)
             }
-            Origin::Route => match parts.extensions.get::<MatchedPath>() {
-                Some(route) => Ok(route.as_str().into()),
-                None => Err(NoKey::NoRoute),
-            },
+            Origin::Route => router::route(parts).map(Cow::Borrowed).ok_or(NoKey::NoRoute),
         }
     }
 }
@@ -194,25 +204,24 @@ impl fmt::Display for Origin {
     }
 }
 
-fn path_param<'a>(name: &str, parts: &Parts, params: &'a RawPathParams) -> Result<&'a str, NoKey> {
+fn path_param<'a>(name: &str, parts: &Parts, params: &'a Params) -> Result<&'a str, NoKey> {
     let mut found = params.iter().filter(|(param, _)| *param == name).map(|(_, value)| value);
-    let route = parts.extensions.get::<MatchedPath>();
+    let route = router::route(parts);
     match (found.next(), found.next(), route) {
         (Some(value), None, _) => Ok(value),
         (Some(_), Some(_), _) => Err(NoKey::Program(format!(
             "the route {} has two parameters `{name}`: give them different names",
-            route.map_or("of this request", MatchedPath::as_str)
+            route.unwrap_or("of this request")
         ))),
         (None, _, None) => Err(NoKey::NoRoute),
         (None, _, Some(route)) => Err(NoKey::Program(format!(
-            "the route {} has no parameter `{name}`; it has {}",
-            route.as_str(),
+            "the route {route} has no parameter `{name}`; it has {}",
             names(params)
         ))),
     }
 }
 
-fn names(params: &RawPathParams) -> String {
+fn names(params: &Params) -> String {
     let names: Vec<_> = params.iter().map(|(name, _)| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

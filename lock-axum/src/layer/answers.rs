@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::response::IntoResponse;
+use axum_core::response::IntoResponse;
 use http::StatusCode;
 use http::request::Parts;
 
@@ -50,8 +50,8 @@ impl<K> LockLayer<K> {
         self.status_if_held(StatusCode::LOCKED)
     }
 
-    /// Answers with 429 Too Many Requests instead of 409 if the key is held: most clients and proxies retry such a request
-    /// by themselves, which they do not do after 409 or 423.
+    /// Answers with 429 Too Many Requests instead of 409 if the key is held: most clients and proxies retry such a
+    /// request by themselves, which they do not do after 409 or 423.
     ///
     /// # Examples
     /// ```
@@ -66,8 +66,8 @@ impl<K> LockLayer<K> {
         self.status(Outcome::Contended, status).status(Outcome::TimedOut, status)
     }
 
-    /// Answers in the form that gRPC expects, for a service of tonic: HTTP status 200, no body, and `grpc-status` in the
-    /// head.
+    /// Answers in the form that gRPC expects, for a service of tonic: HTTP status 200, no body, and `grpc-status` in
+    /// the head.
     ///
     /// | outcome | `grpc-status` |
     /// | --- | --- |
@@ -78,9 +78,9 @@ impl<K> LockLayer<K> {
     /// | key invalid | 3, `INVALID_ARGUMENT` |
     /// | misconfigured | 13, `INTERNAL` |
     ///
-    /// `grpc-retry-pushback-ms` replaces `Retry-After`. The values of a key come from the metadata (`<header.x-order>`),
-    /// from the method (`<uri.path>`) or from [`key_fn`](LockLayer::key_fn); the layer does not read the message. A
-    /// streamed answer holds its lock until its end, as every body of unknown length does.
+    /// `grpc-retry-pushback-ms` replaces `Retry-After`. The values of a key come from the metadata
+    /// (`<header.x-order>`), from the method (`<uri.path>`) or from [`key_fn`](LockLayer::key_fn); the layer does not
+    /// read the message. A streamed answer holds its lock until its end, as every body of unknown length does.
     ///
     /// [`check`](LockLayer::check) refuses it together with [`status`](Self::status) or
     /// [`respond_with`](Self::respond_with).
@@ -96,8 +96,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Makes the answer to a request that is not served with a function of the rejection and the head of the request. It
-    /// returns anything that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
+    /// Makes the answer to a request that is not served with a function of the rejection and the head of the request.
+    /// It returns anything that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
     /// [`LockRejection::to_response`] returns the default answer, for the function to change.
     ///
     /// The head is cloned before the handler runs, which costs about a microsecond per request.

@@ -96,8 +96,8 @@ impl LockLayer<NoKeyYet> {
 }
 
 impl LockLayer {
-    /// Checks that the options do not contradict each other and that the store supports them. Call it at start-up. It sends
-    /// nothing to the store.
+    /// Checks that the options do not contradict each other and that the store supports them. Call it at start-up. It
+    /// sends nothing to the store.
     ///
     /// A layer also works without this check. But a router mounts the layers of
     /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client. A
@@ -106,20 +106,26 @@ impl LockLayer {
     /// # Errors
     /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for
     ///
-    /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) of 0 or without
-    ///   waiting;
-    /// - a [`kind`](Self::kind) other than `Reentrant` with [`keys`](Self::keys), or a semaphore with 0 permits;
+    /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) of 0 or
+    ///   without waiting;
+    /// - a [`kind`](Self::kind) other than `Reentrant` and `Write` with [`keys`](Self::keys), or a semaphore with 0 permits;
+    /// - a number to [`take`](Self::take) that is 0 or more than there are permits, or a kind that has none;
     /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
     /// - a [`ttl`](Self::ttl) that the store does not support, a [`min_hold`](Self::min_hold) above
     ///   [`max_hold`](Self::max_hold), or [`renew_every`](Self::renew_every) without renewal;
+    /// - an [`owner`](Self::owner) for a kind that several requests share, for several `keys`, or with
+    ///   [`fencing(false)`](Self::fencing);
     /// - a [`linger`](Self::linger) that is too long, or that the kind or the number of keys does not allow;
-    /// - an empty list of [`methods`](Self::methods), [`max_keys`](Self::max_keys) below the number of keys of a request, or
-    ///   [`after_body`](Self::after_body) of 0;
+    /// - an empty list of [`methods`](Self::methods), [`max_keys`](Self::max_keys) below the number of keys of a
+    ///   request, or [`after_body`](Self::after_body) of 0;
     /// - a [`status`](Self::status) other than 4xx and 5xx, or [`grpc`](Self::grpc) with `status` or
     ///   [`respond_with`](Self::respond_with);
-    /// - a [`profile`](Self::profile) that the manager does not have, or one whose options contradict those of the layer.
+    /// - a [`profile`](Self::profile) that the manager does not have, or one whose options contradict those of the
+    ///   layer.
     ///
-    /// [`Unsupported`](lock_core::LockErrorKind::Unsupported) for a `kind` or `keys` that the store does not support.
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) for a [`label`](Self::label) with an invalid placeholder.
+    ///
+    /// [`Unsupported`](lock_core::LockErrorKind::Unsupported) for a `kind`, a `take` or `keys` that the store does not support.
     ///
     /// # Examples
     /// ```
@@ -142,8 +148,8 @@ impl LockLayer {
 impl<S, K: HasKey> Layer<S> for LockLayer<K> {
     type Service = Lock<S>;
 
-    /// Wraps `inner`. Never panics: if the options contradict each other, which [`check`](LockLayer::check) finds out, each
-    /// request is answered with 500, and the log reports the reason once.
+    /// Wraps `inner`. Never panics: if the options contradict each other, which [`check`](LockLayer::check) finds out,
+    /// each request is answered with 500, and the log reports the reason once.
     fn layer(&self, inner: S) -> Self::Service {
         K::mount(self, inner)
     }

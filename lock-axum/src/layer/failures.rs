@@ -16,9 +16,9 @@ impl<K> LockLayer<K> {
     /// Sets what an answer waits for once the handler, or with [`Hold::Body`] its body, has ended. Default: that of the
     /// profile, else [`Release::Await`]: a client that has its answer finds the key free, wherever it asks next.
     ///
-    /// With [`Release::Background`] the answer leaves while the release is on its way. The next request for the key to this
-    /// process is not refused because of it; one to another process may be, for a round trip. [`Release`] says what else
-    /// that gives up.
+    /// With [`Release::Background`] the answer leaves while the release is on its way. The next request for the key to
+    /// this process is not refused because of it; one to another process may be, for a round trip. [`Release`] says
+    /// what else that gives up.
     ///
     /// # Examples
     /// ```
@@ -29,7 +29,7 @@ impl<K> LockLayer<K> {
     /// let quick = LockLayer::new(locks).key("session:<id>").release(Release::Background);
     /// ```
     pub fn release(mut self, release: Release) -> Self {
-        self.options.release = Some(release);
+        self.options.own = self.options.own.release(release);
         self
     }
 
@@ -47,11 +47,11 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to the handler when the lock is lost. Default: [`OnLost::Cancel`], which drops the handler before
-    /// another request can hold the lock.
+    /// Sets what happens to the handler when the lock is lost. Default: that of the profile, else [`OnLost::Cancel`],
+    /// which drops the handler before another request can hold the lock.
     ///
-    /// Either way the client gets 503, with [`OnLost::Finish`] after the handler has ended. A body that carries the lock is
-    /// sent to its end with `OnLost::Finish`, and cut with `OnLost::Cancel`.
+    /// Either way the client gets 503, with [`OnLost::Finish`] after the handler has ended. A body that carries the
+    /// lock is sent to its end with `OnLost::Finish`, and cut with `OnLost::Cancel`.
     ///
     /// # Examples
     /// ```
@@ -62,7 +62,7 @@ impl<K> LockLayer<K> {
     /// let to_the_end = LockLayer::new(locks).key("order:<id>").on_lost(OnLost::Finish);
     /// ```
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.options.on_lost = on_lost;
+        self.options.own = self.options.own.on_lost(on_lost);
         self
     }
 
@@ -89,8 +89,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to a request for which axum found no route, for a layer around services with routes of their own.
-    /// Default: [`OnNoRoute::Serve`].
+    /// Sets what happens to a request for which axum found no route, for a layer around services with routes of their
+    /// own. Default: [`OnNoRoute::RefuseNested`], so that nothing runs unlocked there.
     ///
     /// # Examples
     /// ```

@@ -1,15 +1,17 @@
 //! The key of a layer, from a function or an extractor.
 
-use axum::extract::FromRequestParts;
+use axum_core::extract::FromRequestParts;
 use http::request::Parts;
 
 use super::builder::{HasNoKey, LockLayer};
-use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys, PathParams};
+#[cfg(feature = "axum")]
+use crate::key::PathParams;
+use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys};
 
 impl<K> LockLayer<K> {
-    /// Sets a function that chooses the key of each request, serves the request without a lock, or refuses it: for keys that
-    /// no template can express. Spans, metrics, the log and clients see `name` in place of a template, so it must be a
-    /// constant without secrets.
+    /// Sets a function that chooses the key of each request, serves the request without a lock, or refuses it: for keys
+    /// that no template can express. Spans, metrics, the log and clients see `name` in place of a template, so it must
+    /// be a constant without secrets.
     ///
     /// The function gets the head of the request, with the extensions that outer layers have added. If it needs path
     /// parameters, use [`key_with`](Self::key_with).
@@ -61,8 +63,8 @@ impl<K> LockLayer<K> {
         self.keyed(Keys::Chosen(Chooser::new(name, choose)))
     }
 
-    /// As [`key_fn`](Self::key_fn), for a function that also needs the path parameters. A request for which the router found
-    /// no route is served without a lock.
+    /// As [`key_fn`](Self::key_fn), for a function that also needs the path parameters. A request for which the router
+    /// found no route is served without a lock.
     ///
     /// # Examples
     /// ```
@@ -80,6 +82,8 @@ impl<K> LockLayer<K> {
     /// # let app: axum::Router =
     /// #     axum::Router::new().route("/orders/{id}", axum::routing::post(async || "").route_layer(layer));
     /// ```
+    #[cfg(feature = "axum")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
     pub fn key_with<C: IntoKeyChoice>(
         self,
         name: &str,
@@ -91,13 +95,13 @@ impl<K> LockLayer<K> {
         self.keyed(Keys::Chosen(Chooser::with_path(name, choose)))
     }
 
-    /// Sets the key from an axum extractor: the key is made of the values that the handler gets, so one thing has one key
-    /// however the client writes it. The function returns one value, or a tuple of two to four, in the order of the
+    /// Sets the key from an axum extractor: the key is made of the values that the handler gets, so one thing has one
+    /// key however the client writes it. The function returns one value, or a tuple of two to four, in the order of the
     /// placeholders of `template`. The names of the placeholders are only for people. The values are encoded.
     ///
-    /// The extractor runs before the lock is acquired. If it rejects the request, the client gets its answer, such as 401;
-    /// with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The extractor has no access to the
-    /// state of the router. Several extractors are a tuple.
+    /// The extractor runs before the lock is acquired. If it rejects the request, the client gets its answer, such as
+    /// 401; with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The extractor has no access
+    /// to the state of the router. Several extractors are a tuple.
     ///
     /// # Panics
     /// If the template is invalid, or its number of placeholders differs from the number of values.

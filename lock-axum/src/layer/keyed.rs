@@ -32,11 +32,11 @@ impl<K> LockLayer<K> {
     /// | `<id>` from the path or the query, and each segment of `<uri.path>` | any text, but 400 for digits with a `+` or with leading zeros, and for a UUID with hyphens in upper case, in braces or after `urn:uuid:` | the text |
     /// | `<zip:text>`, or a header | any text | the text |
     ///
-    /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` accepts them as text: write `<id:uuid>` if the
-    /// handler has a `Path<Uuid>`.
+    /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` accepts them as text: write `<id:uuid>`
+    /// if the handler has a `Path<Uuid>`.
     ///
-    /// Only the handler knows of other texts that mean the same thing: `1.0` and `1e0` as `f64`, or names that the database
-    /// compares without accents. For these, take the key from the value that the handler gets, with
+    /// Only the handler knows of other texts that mean the same thing: `1.0` and `1e0` as `f64`, or names that the
+    /// database compares without accents. For these, take the key from the value that the handler gets, with
     /// [`key_of`](Self::key_of).
     ///
     /// Values are encoded, so no value produces the key of another template as long as the fixed texts of the templates
@@ -44,8 +44,8 @@ impl<K> LockLayer<K> {
     /// `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
-    /// If the template or one of its placeholders is invalid: at start-up, with the position and what was expected there.
-    /// [`try_key`](Self::try_key) returns that as an error instead.
+    /// If the template or one of its placeholders is invalid: at start-up, with the position and what was expected
+    /// there. [`try_key`](Self::try_key) returns that as an error instead.
     #[track_caller]
     pub fn key(self, template: &str) -> LockLayer
     where
@@ -72,10 +72,12 @@ impl<K> LockLayer<K> {
     /// Sets several keys to lock, all or none, each a template as for [`key`](Self::key).
     ///
     /// The order does not matter: two requests that name the same keys in opposite order never deadlock. If two
-    /// templates give the same key, it is locked once: `account:<from>` and `account:<to>` are meant to meet. Templates with
-    /// different fixed texts that can still give the same key, such as `job:<name>` and `job:nightly`, are refused.
+    /// templates give the same key, it is locked once: `account:<from>` and `account:<to>` are meant to meet. Templates
+    /// with different fixed texts that can still give the same key, such as `job:<name>` and `job:nightly`, are
+    /// refused.
     ///
-    /// Each key has one holder, so no [`kind`](Self::kind) but [`Kind::Reentrant`](lock_core::Kind::Reentrant) is possible.
+    /// Each key has one holder, and no reader at the same time, so no [`kind`](Self::kind) but
+    /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) and [`Kind::Write`](lock_core::Kind::Write) is possible.
     /// [`check`](LockLayer::check) refuses other kinds, and more keys than the manager
     /// [allows](lock_core::ManagerBuilder::max_keys) for one request, 100 by default.
     ///
@@ -189,8 +191,8 @@ impl<K> LockLayer<K> {
     }
 
     pub(super) fn keyed(self, keys: Keys) -> LockLayer {
-        // Registered here, so that dashboards show the template from the start: a router may mount the layer only when its
-        // first client connects.
+        // Registered here, so that dashboards show the template from the start: a router may mount the layer only when
+        // its first client connects.
         self.options.manager.register_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }
     }

@@ -10,7 +10,7 @@ use lock_core::strategy::Strategy;
 use super::builder::LockLayer;
 
 impl<K> LockLayer<K> {
-    /// Sets the kind of lock. Default: [`Kind::Reentrant`].
+    /// Sets the kind of lock. Default: that of the [`profile`](Self::profile), else [`Kind::Reentrant`].
     ///
     /// | kind | requests for one key |
     /// | --- | --- |
@@ -20,12 +20,12 @@ impl<K> LockLayer<K> {
     /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] at the same time |
     /// | [`Kind::Semaphore`] | as many at a time as there are permits |
     ///
-    /// Everything that locks the same key must use the same kind; only `Read` and `Write` go together. Two layers for the
-    /// same key, one inside the other, follow the rules of a task that enters its lock again: a `Write` inside a `Read` is
-    /// answered with 500.
+    /// Everything that locks the same key must use the same kind; only `Read` and `Write` go together. Two layers for
+    /// the same key, one inside the other, follow the rules of a task that enters its lock again: a `Write` inside a
+    /// `Read` is answered with 500.
     ///
-    /// [`check`](LockLayer::check) refuses a kind that the store does not support, a semaphore with 0 permits, and any kind
-    /// but `Reentrant` together with [`keys`](Self::keys).
+    /// [`check`](LockLayer::check) refuses a kind that the store does not support, a semaphore with 0 permits, and any
+    /// kind but `Reentrant` and `Write` together with [`keys`](Self::keys).
     ///
     /// # Examples
     /// ```
@@ -44,14 +44,37 @@ impl<K> LockLayer<K> {
     ///     .route("/report", get(async || "done").route_layer(three));
     /// ```
     pub fn kind(mut self, kind: Kind) -> Self {
-        self.options.kind = kind;
+        self.options.kind = Some(kind);
         self
     }
 
-    /// Sets the lease: how long the key stays locked after its server has crashed. It is renewed while the request runs.
-    /// Default: that of the manager.
+    /// Sets how many permits of a [semaphore](Kind::Semaphore) each request takes, all at once or none: see
+    /// [`LockRequest::take`](lock_core::LockRequest::take). Default: that of the [`profile`](Self::profile), where the
+    /// kind is the profile's too, else 1.
+    ///
+    /// [`check`](LockLayer::check) refuses 0, more than 1 for a kind without permits, more permits than the semaphore has
+    /// or than 100, and more than 1 over a store that gives one to each holder.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::LockLayer;
+    /// use lock_core::Kind;
+    ///
+    /// let reports = || LockLayer::new(locks.clone()).key("report").kind(Kind::Semaphore { permits: 10 });
+    /// // A large report counts as three of the ten that may run at the same time.
+    /// let (small, large) = (reports().check()?, reports().take(3).check()?);
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    pub fn take(mut self, permits: u32) -> Self {
+        self.options.own = self.options.own.take(permits);
+        self
+    }
+
+    /// Sets the lease: how long the key stays locked after its server has crashed. It is renewed while the request
+    /// runs. Default: that of the manager.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.ttl = Some(ttl);
+        self.options.own = self.options.own.ttl(ttl);
         self
     }
 
@@ -68,9 +91,9 @@ impl<K> LockLayer<K> {
     /// While it waits, a request keeps what it has reserved in the services inside the layer, such as a permit of a
     /// concurrency limit.
     ///
-    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come later by the time of one
-    /// call, on Redis the `timeout` of the URL, 500 ms: see [`LockRequest::wait`](lock_core::LockRequest::wait). For a
-    /// limit on everything, use a timeout in an outer layer.
+    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come later by the time of
+    /// one call, on Redis the `timeout` of the URL, 500 ms: see [`LockRequest::wait`](lock_core::LockRequest::wait).
+    /// For a limit on everything, use a timeout in an outer layer.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -79,14 +102,14 @@ impl<K> LockLayer<K> {
     /// Sets the time between renewals, for a long ttl: a renewal finds out that somebody deleted the key. See
     /// [`LockRequest::renew_every`](lock_core::LockRequest::renew_every). Default: a third of the ttl.
     pub fn renew_every(mut self, every: Duration) -> Self {
-        self.options.renew_every = Some(every);
+        self.options.own = self.options.own.renew_every(every);
         self
     }
 
     /// Sets the longest time that a request holds its lock. After it the lock is lost and the handler dropped. Default:
     /// none.
     pub fn max_hold(mut self, max: Duration) -> Self {
-        self.options.max_hold = Some(max);
+        self.options.own = self.options.own.max_hold(max);
         self
     }
 
@@ -109,9 +132,70 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what the lock is for, in words for people. Operators see it in the owner record; clients do not. Default: none.
+    /// Sets what the lock is for, in words for people. Operators see it in the owner record, in errors, spans and
+    /// events; clients do not. Default: that of the profile, else none.
+    ///
+    /// It may contain the placeholders of a [`key`](LockLayer::key), and `<<` for a plain `<`. A value that is missing
+    /// or malformed becomes `-`: no request is refused for its label. Values are shown as the client sent them, so a
+    /// label proves nothing, and it must not contain a secret. One of more than 256 bytes is cut.
+    ///
+    /// [`check`](LockLayer::check) refuses an invalid template. What `<ext.Name>` stands for is registered with
+    /// [`extension`](LockLayer::extension).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::Request;
+    /// # use tower::ServiceExt;
+    /// use lock_axum::LockLayer;
+    /// use lock_core::LockManager;
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let layer = LockLayer::new(locks.clone())
+    ///     .key("order:<id:u64>")
+    ///     .label("request <header.x-request-id> of <header.x-user>")
+    ///     .check()?;
+    /// # let manager = locks.clone();
+    /// let pay = move || async move {
+    ///     let held = manager.inspect("order:7").await.unwrap().unwrap();
+    ///     held.holders[0].record.as_ref().unwrap().label().map(str::to_owned).unwrap()
+    /// };
+    /// let app: Router = Router::new().route("/orders/{id}", post(pay).route_layer(layer));
+    /// let request = Request::post("/orders/7").header("x-request-id", "af09").body(Body::empty())?;
+    /// let answer = app.oneshot(request).await?;
+    /// assert_eq!(axum::body::to_bytes(answer.into_body(), 99).await?, "request af09 of -");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.options.label = Some(label.into());
+        self
+    }
+
+    /// Names the worker that requests the locks, such as `import-3`: a name that this process has again after a restart.
+    /// If the key is held by an earlier run of it that is dead, that lock is freed at once. See
+    /// [`LockRequest::owner`](lock_core::LockRequest::owner). It is one name for all requests: a client has no say in it.
+    /// Sets [`fencing`](Self::fencing) too. Default: that of the profile, else none.
+    ///
+    /// [`check`](LockLayer::check) refuses it with several [`keys`](Self::keys), and with a [`kind`](Self::kind) that
+    /// several requests share.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let import = lock_axum::LockLayer::new(locks)
+    ///     .key("import:<group>")
+    ///     .ttl(Duration::from_secs(120))
+    ///     .owner("import-3")
+    ///     .check()?;
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
+        // As that of a request does.
+        self.options.own = self.options.own.owner(name).fencing(true);
         self
     }
 
@@ -125,12 +209,12 @@ impl<K> LockLayer<K> {
     /// let fixed = lock_axum::LockLayer::new(locks).key("order:<id>").ttl(Duration::from_secs(5)).renew(false);
     /// ```
     pub fn renew(mut self, renew: bool) -> Self {
-        self.options.renew = Some(renew);
+        self.options.own = self.options.own.renew(renew);
         self
     }
 
-    /// Sets the shortest time for which the key stays locked, counted from the grant: a second click within it is refused
-    /// even if the first was served at once. The answer does not wait for it. Default: none.
+    /// Sets the shortest time for which the key stays locked, counted from the grant: a second click within it is
+    /// refused even if the first was served at once. The answer does not wait for it. Default: none.
     ///
     /// [`check`](LockLayer::check) refuses a time that is longer than [`max_hold`](Self::max_hold).
     ///
@@ -141,15 +225,15 @@ impl<K> LockLayer<K> {
     /// let one_a_second = lock_axum::LockLayer::new(locks).key("mail:<user>").min_hold(Duration::from_secs(1));
     /// ```
     pub fn min_hold(mut self, min: Duration) -> Self {
-        self.options.min_hold = Some(min);
+        self.options.own = self.options.own.min_hold(min);
         self
     }
 
-    /// Sets how long a lock stays at hand for this process after its request: the next request for the same key then costs
-    /// the store nothing. Requests that wait elsewhere are served at once all the same. Those that do not wait, which is
-    /// the default of the layer, may be answered with 409 for so long. See
-    /// [`LockRequest::linger`](lock_core::LockRequest::linger). Default: that of the profile or the manager, else not at
-    /// all.
+    /// Sets how long a lock stays at hand for this process after its request: the next request for the same key then
+    /// costs the store nothing. Requests that wait elsewhere are served at once all the same. Those that do not wait,
+    /// which is the default of the layer, may be answered with 409 for so long. See
+    /// [`LockRequest::linger`](lock_core::LockRequest::linger). Default: that of the profile or the manager, else not
+    /// at all.
     ///
     /// [`check`](LockLayer::check) refuses more than a second or a third of the ttl, several [`keys`](Self::keys), and
     /// each [`kind`](Self::kind) but `Reentrant`.
@@ -161,12 +245,12 @@ impl<K> LockLayer<K> {
     /// let sticky = lock_axum::LockLayer::new(locks).key("cart:<id>").linger(Duration::from_millis(5));
     /// ```
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.options.linger = Some(linger);
+        self.options.own = self.options.own.linger(linger);
         self
     }
 
-    /// Sets whether the fencing token comes with the lock, so that the extractor [`FencingToken`](crate::FencingToken) need
-    /// not ask the store. Default: no.
+    /// Sets whether the fencing token comes with the lock, so that the extractor [`FencingToken`](crate::FencingToken)
+    /// need not ask the store. Default: no.
     ///
     /// # Examples
     /// ```
@@ -174,14 +258,16 @@ impl<K> LockLayer<K> {
     /// let fenced = lock_axum::LockLayer::new(locks).key("order:<id>").fencing(true);
     /// ```
     pub fn fencing(mut self, fencing: bool) -> Self {
-        self.options.fencing = fencing;
+        self.options.own = self.options.own.fencing(fencing);
         self
     }
 
     /// Takes the options that the layer does not set from this profile of the manager, and the rest from the manager
     /// itself.
     ///
-    /// [`check`](LockLayer::check) refuses a name of which the manager has no profile.
+    /// [`check`](LockLayer::check) refuses a name of which the manager has no profile. Each request has the profile as
+    /// the manager [reloaded](lock_core::ManagerBuilder#method.config) it last. Where it is gone by then, or contradicts
+    /// the layer, requests are answered with 500, and the log says why.
     ///
     /// # Examples
     /// ```

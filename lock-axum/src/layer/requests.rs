@@ -9,8 +9,9 @@ use super::builder::LockLayer;
 use crate::config::{Methods, SkipIf};
 
 impl<K> LockLayer<K> {
-    /// Sets the methods to lock; the others are served without a lock. `GET` and `HEAD` go together, whichever is named.
-    /// Default: all methods, because a request that is silently not locked is worse than one that is locked in vain.
+    /// Sets the methods to lock; the others are served without a lock. `GET` and `HEAD` go together, whichever is
+    /// named. Default: all methods, because a request that is silently not locked is worse than one that is locked in
+    /// vain.
     ///
     /// [`check`](LockLayer::check) refuses an empty list.
     ///
@@ -52,12 +53,12 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Acquires the lock after the body of the request has arrived, so that a client that sends its body slowly does not
-    /// keep other requests out. A body of more than `limit` bytes is answered with 413, and one that ends early with 400,
-    /// both without the lock. Default: the lock is acquired first, and the handler reads the body under it.
+    /// Acquires the lock after the body of the request has arrived, so that a client that sends its body slowly does
+    /// not keep other requests out. A body of more than `limit` bytes is answered with 413, and one that ends early
+    /// with 400, both without the lock. Default: the lock is acquired first, and the handler reads the body under it.
     ///
-    /// The body is kept in memory, up to `limit` bytes for each request. Limit the time for it in an outer layer, such as
-    /// `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. The body must be an [`axum::body::Body`], as in a
+    /// The body is kept in memory, up to `limit` bytes for each request. Limit the time for it in an outer layer, such
+    /// as `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. The body must be an [`axum::body::Body`], as in a
     /// [`Router`](axum::Router): in a service with another body type, each request is answered with 500.
     ///
     /// [`check`](LockLayer::check) refuses 0.
@@ -73,9 +74,9 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets how many different keys the requests of this layer may lock, or wait for, at the same time in this process. A
-    /// request for a further key is refused with 503. Keys are made from what clients send, so without a limit one client
-    /// could fill the store. Clones of a layer share the limit. Default: 10,000.
+    /// Sets how many different keys the requests of this layer may lock, or wait for, at the same time in this process.
+    /// A request for a further key is refused with 503. Keys are made from what clients send, so without a limit one
+    /// client could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///

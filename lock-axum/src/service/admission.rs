@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
+use axum_core::response::Response;
 use http::request::Parts;
-use lock_core::LockGuard;
+use lock_core::{LockGuard, OnLost};
 
 use super::upload::{self, Unread};
 use crate::answer::{LockRejection, Outcome};
@@ -15,8 +15,8 @@ use crate::key_limit::KeyPermit;
 
 /// The way in which the handler of a request runs.
 pub(super) enum Admitted {
-    /// The handler runs under this lock.
-    Locked(LockGuard, KeyPermit),
+    /// The handler runs under this lock. If it is lost, this happens to the handler.
+    Locked(LockGuard, OnLost, KeyPermit),
     /// The handler runs without a lock, as the layer is configured.
     Unlocked(Option<KeyPermit>),
     /// The handler runs without a lock, because the router found no route.
@@ -36,7 +36,7 @@ pub(super) async fn admit<B: Send + 'static>(
         Ok(keys) => keys,
         Err(NoKey::Skip) => return Ok(skip(parts)),
         Err(why) => {
-            return match config.no_key(why, parts) {
+            return match config.no_key(why, parts).await {
                 Some(answer) => Err(Box::new(answer)),
                 None => Ok(Admitted::Unrouted),
             };
@@ -45,10 +45,11 @@ pub(super) async fn admit<B: Send + 'static>(
     let read = read_first(config, body).await;
     let counted = read.and_then(|()| count(config, &keys));
     let permit = counted.map_err(|rejection| Box::new(config.answer(rejection, Some(parts))))?;
-    match config.request(keys).acquire().await {
-        Ok(guard) => {
+    let label = config.label(parts).await;
+    match config.request(keys, label).acquire_to_run().await {
+        Ok((guard, on_lost)) => {
             parts.extensions.insert(LockHandle::new(guard.handle()));
-            Ok(Admitted::Locked(guard, permit))
+            Ok(Admitted::Locked(guard, on_lost, permit))
         }
         Err(error) if config.runs_unlocked(&error) => {
             // The handle of an outer layer says nothing about the lock of this one.

@@ -7,8 +7,8 @@ use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use axum::BoxError;
-use axum::body::Bytes;
+use axum_core::BoxError;
+use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use lock_core::{LockGuard, LockScope, LossReason, OnLost};
@@ -41,7 +41,7 @@ pin_project! {
         B: Body,
     {
         Unlocked { #[pin] body: B },
-        Problem { #[pin] body: axum::body::Body },
+        Problem { #[pin] body: axum_core::body::Body },
         // Fields are dropped in their order: the body first, then the lock.
         Held { #[pin] body: B, tail: Tail<B>, lock: Option<Held> },
         Releasing { release: Pin<Box<dyn Future<Output = ()> + Send>>, tail: Tail<B> },
@@ -68,7 +68,7 @@ impl<B: Body> LockBody<B> {
     }
 
     /// The body of an answer that replaces that of the service.
-    pub(crate) fn problem(body: axum::body::Body) -> Self {
+    pub(crate) fn problem(body: axum_core::body::Body) -> Self {
         Self { state: State::Problem { body } }
     }
 
@@ -96,7 +96,7 @@ impl Held {
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
         let Some(lost) = &mut self.lost else { return Poll::Pending };
         // Reads the clock before every frame: after a pause of the whole process, no further frame may be produced.
-        if let Err(error) = self.guard.check() {
+        if let Err(error) = self.guard.check_loss() {
             return Poll::Ready(error.into());
         }
         lost.as_mut().poll(cx).map(|reason| format!("the lock was lost: {reason}").into())
@@ -146,7 +146,8 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        // Once the announced length is reached, an HTTP/1 server needs no further frame, so the body need not wait for one.
+        // Once the announced length is reached, an HTTP/1 server needs no further frame, so the body need not wait for
+        // one.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
             Poll::Pending if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),

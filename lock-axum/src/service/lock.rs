@@ -98,8 +98,8 @@ where
     R::Data: Send,
 {
     let (mut parts, mut body) = request.into_parts();
-    let (guard, permit) = match admit(&config, &mut parts, &mut body).await {
-        Ok(Admitted::Locked(guard, permit)) => (guard, permit),
+    let (lock, permit) = match admit(&config, &mut parts, &mut body).await {
+        Ok(Admitted::Locked(guard, on_lost, permit)) => ((guard, on_lost), permit),
         Ok(Admitted::Unlocked(_permit)) => return unlocked(inner, parts, body).await,
         Ok(Admitted::Unrouted) => {
             let response = unlocked(inner, parts, body).await?;
@@ -108,7 +108,7 @@ where
         }
         Err(answer) => return Ok(answer.map(LockBody::problem)),
     };
-    Work::new(config, &parts, guard, permit).serve(inner, Request::from_parts(parts, body)).await
+    Work::new(config, &parts, lock, permit).serve(inner, Request::from_parts(parts, body)).await
 }
 
 /// Serves a request without a lock.

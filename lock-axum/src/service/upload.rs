@@ -6,7 +6,8 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes};
+use axum_core::body::Body;
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 
@@ -20,7 +21,8 @@ pub(crate) enum Unread {
     OfAnotherType,
 }
 
-/// The largest buffer that is allocated before any byte has arrived: a length that is only announced must not cost memory.
+/// The largest buffer that is allocated before any byte has arrived: a length that is only announced must not cost
+/// memory.
 const MAX_FIRST_BUFFER: u64 = 64 * 1024;
 
 /// Reads a body of axum to its end, and replaces it by the bytes that were read.

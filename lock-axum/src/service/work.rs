@@ -7,7 +7,7 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use lock_core::{LockError, LockErrorKind, LockGuard, LockScope};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockScope, OnLost};
 use tower::Service;
 use tracing::{Instrument, Span};
 
@@ -22,13 +22,20 @@ pub(super) struct Work {
     /// The head of the request, if the answer to a lost lock needs it.
     head: Option<Arc<Parts>>,
     guard: LockGuard,
+    /// What happens to the handler when the lock is lost.
+    on_lost: OnLost,
     permit: KeyPermit,
 }
 
 impl Work {
-    pub(super) fn new(config: Arc<Config>, head: &Parts, guard: LockGuard, permit: KeyPermit) -> Self {
+    pub(super) fn new(
+        config: Arc<Config>,
+        head: &Parts,
+        (guard, on_lost): (LockGuard, OnLost),
+        permit: KeyPermit,
+    ) -> Self {
         let head = config.options().answers.need_request().then(|| Arc::new(head.clone()));
-        Self { config, head, guard, permit }
+        Self { config, head, guard, on_lost, permit }
     }
 
     /// Runs the handler, in a task of its own if it must survive its client.
@@ -61,7 +68,7 @@ impl Work {
         S: Service<Request<B>, Response = Response<R>>,
         R: Body,
     {
-        let Self { config, head, guard, permit } = self;
+        let Self { config, head, guard, on_lost, permit } = self;
         let options = config.options();
         let (parts, body) = request.into_parts();
         let (method, version) = (parts.method.clone(), parts.version);
@@ -71,7 +78,7 @@ impl Work {
             (answer, LockScope::current())
             // The service is dropped here, before the lock is released.
         };
-        let (answer, scope) = match guard.run_on_lost(options.on_lost, handler).await {
+        let (answer, scope) = match guard.run_on_lost(on_lost, handler).await {
             Ok(answered) => answered,
             Err(lost) => return Ok(config.refused(&lost, version, head.as_deref()).map(LockBody::problem)),
         };
@@ -89,13 +96,12 @@ impl Work {
             drop(permit);
             return Ok(response.map(LockBody::unlocked));
         }
-        let on_lost = options.on_lost;
         Ok(response.map(|body| LockBody::held(body, guard, scope, (announced, version), on_lost, permit)))
     }
 }
 
-/// Runs `work` in a task of its own, which continues if the caller is dropped. Returns `None` if the runtime of the task
-/// shuts down first, which a caller on another runtime can observe.
+/// Runs `work` in a task of its own, which continues if the caller is dropped. Returns `None` if the runtime of the
+/// task shuts down first, which a caller on another runtime can observe.
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // A new task does not inherit the locks of the task that spawns it.
     let work = LockScope::current().enter(work).instrument(Span::current());

@@ -99,6 +99,27 @@ async fn a_semaphore_serves_as_many_as_it_has_permits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_takes_several_permits_at_once() {
+    let locks = LockManager::in_memory();
+    let inside = Inside::of(2);
+    let layer = || LockLayer::new(locks.clone()).key("report").kind(Kind::Semaphore { permits: 4 });
+    let app = Router::new()
+        .route("/large", inside.handler().route_layer(layer().take(3).check().unwrap()))
+        .route("/small", inside.handler().route_layer(layer().check().unwrap()));
+    let served = [spawn(&app, "/large"), spawn(&app, "/small")];
+    inside.all_came().await;
+    assert_eq!(locks.semaphore("report", 4).available().await.unwrap(), 0);
+    assert_eq!(send(&app, get("/small")).await.status(), StatusCode::CONFLICT);
+    inside.let_out().await;
+    for served in served {
+        assert_eq!(served.await.unwrap(), StatusCode::OK);
+    }
+    let one = locks.semaphore("report", 4).take(2).acquire().await.unwrap();
+    assert_eq!(send(&app, get("/large")).await.status(), StatusCode::CONFLICT, "all of them or none");
+    one.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fair_route_serves_in_the_order_of_arrival() {
     let locks = LockManager::in_memory();
     let layer = LockLayer::new(locks.clone()).key("queue").kind(Kind::Fair).wait(Duration::from_secs(60));
@@ -285,6 +306,7 @@ fn what_contradicts_itself_is_found_at_start_up() {
     }
     for layer in [
         new().keys(["a", "b"]).kind(Kind::Reentrant),
+        new().keys(["a", "b"]).kind(Kind::Write),
         new().key("a").kind(Kind::Semaphore { permits: 1 }),
         new().key("a").wait(wait).max_waiters(1),
         new().key("a").strategy(strategy::wait()).max_waiters(1),
@@ -294,4 +316,27 @@ fn what_contradicts_itself_is_found_at_start_up() {
     assert!(new().try_keys(["a", "b:<c"]).unwrap_err().to_string().contains("not closed"));
     let panic = catch_unwind(AssertUnwindSafe(|| new().keys(["a", "a"]))).unwrap_err();
     assert!(panic.downcast_ref::<String>().unwrap().contains("the template `a` twice"));
+}
+
+#[tokio::test]
+async fn a_request_that_writes_to_several_things_has_no_reader_of_one_beside_it() {
+    let locks = LockManager::in_memory();
+    let both = LockLayer::new(locks.clone()).keys(["account:<from>", "account:<to>"]).kind(Kind::Write);
+    let show = LockLayer::new(locks.clone()).key("account:<id>").kind(Kind::Read);
+    let other = locks.clone();
+    let app = Router::new()
+        .route("/transfer/{from}/{to}", on_get(async || "moved").route_layer(both.check().unwrap()))
+        .route(
+            "/accounts/{id}",
+            on_get(async move || {
+                let transfer = other.all(["account:1", "account:2"]).try_acquire();
+                tokio::spawn(transfer).await.unwrap().unwrap().is_none().to_string()
+            })
+            .route_layer(show.check().unwrap()),
+        );
+    assert_eq!(text(send(&app, get("/accounts/2")).await).await, "true", "it waits for the reader");
+    let reader = locks.read("account:2").acquire().await.unwrap();
+    assert_eq!(send(&app, get("/transfer/1/2")).await.status(), StatusCode::CONFLICT);
+    reader.release().await.unwrap();
+    assert_eq!(send(&app, get("/transfer/1/2")).await.status(), StatusCode::OK);
 }

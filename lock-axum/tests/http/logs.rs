@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::routing::get as on_get;
 use http::request::Parts;
 use http::{Request, StatusCode};
-use lock_axum::{FencingToken, LockHandle, LockLayer, OnStoreError};
+use lock_axum::{FencingToken, LockHandle, LockLayer, OnNoRoute, OnStoreError};
 use lock_core::LockManager;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -101,7 +101,7 @@ async fn a_missing_parameter_is_told_once_with_those_that_there_are() {
 #[tokio::test]
 async fn a_nested_service_that_passes_unlocked_is_told_and_a_404_is_not() {
     let service = Router::<()>::new().route("/orders/{id}", on_get(async || "served"));
-    let layer = LockLayer::new(LockManager::in_memory()).key("order:<id>");
+    let layer = LockLayer::new(LockManager::in_memory()).key("order:<id>").on_no_route(OnNoRoute::Serve);
     let app = Router::new().nest_service("/api", service).layer(layer);
     let (log, _capturing) = capture();
     assert_eq!(send(&app, get("/elsewhere")).await.status(), StatusCode::NOT_FOUND);

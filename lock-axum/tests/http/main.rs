@@ -1,16 +1,20 @@
 //! The guarantees of the layer, as a client sees them.
+#![cfg(feature = "axum")]
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod answers;
 mod bodies;
 mod connections;
+mod early;
 mod encoding;
 mod extractors;
 mod hang_up;
 mod keys;
 mod kinds;
+mod labels;
 mod logs;
 mod loss;
+mod profiles;
 mod property;
 mod refusals;
 mod services;

@@ -3,6 +3,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
+pub(crate) mod cpu;
+mod gathered;
+
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -11,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use gathered::Gathered;
 use redis::aio::MultiplexedConnection;
 
 /// A redis-server on a free port, without persistence. It ends with this value.
@@ -81,15 +85,28 @@ impl Server {
         }
     }
 
-    /// Opens a plain connection with the driver of the library, set up in the same way.
+    /// Opens a plain connection with the driver of the library, on which every command is a packet of its own.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        self.connection_over(Sends::EachAlone).await
+    }
+
+    /// Opens a plain connection with the driver of the library.
+    pub(crate) async fn connection_over(&self, sends: Sends) -> MultiplexedConnection {
         if self.unix {
             return hello(tokio::net::UnixStream::connect(self.dir.join("socket")).await.expect("connects"))
                 .await;
         }
         let stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.expect("connects");
-        stream.set_nodelay(true).expect("nodelay");
-        hello(stream).await
+        stream.set_nodelay(sends != Sends::Nagle).expect("nodelay");
+        match sends {
+            Sends::Gathered => hello(Gathered::new(stream)).await,
+            Sends::EachAlone | Sends::Nagle => hello(stream).await,
+        }
+    }
+
+    /// Returns the CPU time of the server so far.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        cpu::of(self.child.id())
     }
 
     /// Returns `INFO commandstats`.
@@ -119,6 +136,18 @@ impl Server {
             })
             .sum()
     }
+}
+
+/// How the commands of many tasks leave a plain connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sends {
+    /// With `TCP_NODELAY`, the default of the driver: one system call and one packet each.
+    EachAlone,
+    /// Without it: the kernel holds a small packet back until the one before it has an answer. On a network with
+    /// delayed acknowledgements this can cost 40 ms.
+    Nagle,
+    /// With it, and all commands of the tasks that are ready in one system call.
+    Gathered,
 }
 
 async fn hello<S>(stream: S) -> MultiplexedConnection
@@ -181,44 +210,46 @@ where
     done / start.elapsed().as_secs_f64()
 }
 
-/// Returns the CPU time of this process so far, of all its threads; `None` where the system does not tell. In steps of 10 ms.
-pub(crate) fn cpu() -> Option<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may contain anything: the 14th and the 15th field of all, in ticks of 10 ms.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
-}
-
-/// A round of [`throughput`], and the CPU time of this process for a cycle of it.
+/// A round of [`throughput`], and the CPU time for a cycle of it.
 pub(crate) struct Round {
     pub(crate) rate: f64,
-    pub(crate) cpu: Option<Duration>,
+    pub(crate) client: Option<Duration>,
+    pub(crate) server: Option<Duration>,
 }
 
-/// Measures a round of [`throughput`] with its CPU time.
-pub(crate) async fn round<F, Fut>(tasks: usize, window: Duration, cycle: F) -> Round
+/// Measures a round of [`throughput`] with the CPU time of this process and, if there is one, of the server.
+pub(crate) async fn round<F, Fut>(tasks: usize, window: Duration, server: Option<&Server>, cycle: F) -> Round
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = ()> + Send,
 {
-    let before = cpu();
+    let times = || (Some(cpu::own()), server.and_then(Server::cpu));
+    let (client, server) = times();
     let rate = throughput(tasks, window, cycle).await;
-    let used = cpu().zip(before).map(|(after, before)| after.saturating_sub(before));
-    Round { rate, cpu: used.map(|used| used.div_f64(rate * window.as_secs_f64())) }
+    let (client_after, server_after) = times();
+    let each = |before: Option<Duration>, after: Option<Duration>| {
+        Some(after?.saturating_sub(before?).div_f64(rate * window.as_secs_f64()))
+    };
+    Round { rate, client: each(client, client_after), server: each(server, server_after) }
 }
 
-/// Prints what [`row`] prints, and the median of the CPU times.
+/// Prints what [`row`] prints, and the medians of the CPU times.
 pub(crate) fn rounds(name: &str, rounds: &[Round], base: &[Round]) {
     let rates = |rounds: &[Round]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     row(name, &rates(rounds), &rates(base));
-    let cpu = |rounds: &[Round]| {
-        let nanos = rounds.iter().map(|round| Some(round.cpu?.as_secs_f64() * 1e9)).collect::<Option<_>>()?;
-        Some(median(nanos))
-    };
-    if let (Some(nanos), Some(base)) = (cpu(rounds), cpu(base)) {
-        println!("  {:<28} {nanos:>12.0} ns  {:>5.2} x", "  CPU a cycle", nanos / base);
+    let client: fn(&Round) -> _ = |round| round.client;
+    let server: fn(&Round) -> _ = |round| round.server;
+    for (whose, time) in [("client", client), ("server", server)] {
+        if let (Some(nanos), Some(base)) = (median_of(rounds, time), median_of(base, time)) {
+            println!("  {:<28} {nanos:>12.0} ns  {:>5.2} x", format!("  CPU of the {whose}"), nanos / base);
+        }
     }
+}
+
+/// Returns the median of the times of `rounds` in ns, if each has one.
+pub(crate) fn median_of(rounds: &[Round], time: impl Fn(&Round) -> Option<Duration>) -> Option<f64> {
+    let nanos = rounds.iter().map(|round| Some(time(round)?.as_secs_f64() * 1e9)).collect::<Option<_>>()?;
+    Some(median(nanos))
 }
 
 /// Returns the median.

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use super::event::Answer;
-use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held};
+use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::expiry;
-use crate::lease::Granted;
 use crate::notifications::{Notifications, Subscription};
-use crate::pending::{PendingClaim, QueueEntry};
+use crate::pending::{Granted, PendingClaim, QueueEntry};
 
 /// The shortest time between two heartbeats, whatever the store says of its holder.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
+
+/// The time between two heartbeats of a waiter with an owner name, while an entry of an earlier run of it may be in the
+/// queue. The store may serve that entry to a dead process, and only this waiter knows that it is dead: nothing but an
+/// answer tells it who holds.
+const NAMESAKE_HEARTBEAT: Duration = Duration::from_millis(100);
 
 impl PendingClaim {
     /// Asks the store once.
@@ -26,6 +30,11 @@ impl PendingClaim {
             let key = engine.observer.redact_key(&self.claim.key, None);
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
+            // Another group of this process may be asking. Behind a strict owner there is no order of two answers to
+            // know.
+            if self.claim.owner.is_grouped() {
+                self.unless_sent(|| engine.owners.mint_strict());
+            }
         }
         // Read before `begin_request`, which changes it.
         let waiting = self.is_waiting();
@@ -60,8 +69,13 @@ impl PendingClaim {
     /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the
     /// background goes on.
     pub(super) async fn leave(&mut self, engine: &Engine) {
+        if !self.is_waiting() {
+            return;
+        }
+        // Before the await: whoever took the entry over would have its grant released by the request that is under way.
+        self.leaving();
         // Settled only by the answer: a future that is dropped at this await rolls back in the background.
-        if self.is_waiting() && engine.release(&self.claim, None).await.is_ok() {
+        if engine.release(&self.claim, None, engine.clock.now()).await.is_ok() {
             self.settle();
         }
     }
@@ -77,17 +91,19 @@ impl PendingClaim {
             return;
         };
         let waiter_lease = engine.capability.waiter_lease(&self.claim);
-        let heartbeat = engine
-            .capability
-            .waiting
-            .by_heartbeats()
-            .then(|| next_heartbeat(sent, waiter_lease, held, engine.clock.now()));
+        let (waiting, now) = (engine.capability.waiting, engine.clock.now());
+        let is_named = self.claim.record.owner_name().is_some();
         self.queued(|before| {
+            let since = before.as_ref().map_or(sent, |entry| entry.since);
+            // An entry of an earlier run lives for at most the store's waiter lease: it had a ttl of its own.
+            let seeks = is_named && sent.since(since) <= waiting.waiter_lease().unwrap_or(WAITER_LEASE);
+            let heartbeat =
+                waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, seeks, now));
             // An earlier waiter of this entry, or a heartbeat without an answer, may have asked for less. Nobody knows
             // which of them the store has executed last, so the shortest counts.
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
             let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
-            QueueEntry { sent, lease, heartbeat, unanswered: Duration::ZERO, subscription }
+            QueueEntry { since, sent, lease, heartbeat, unanswered: Duration::ZERO, subscription }
         });
     }
 
@@ -127,8 +143,8 @@ impl PendingClaim {
 }
 
 /// Refuses a grant whose answer, which arrived at `arrived`, took as long as its lease.
-pub(super) fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
-    let deadline = grant.sent.plus(expiry::safe(engine.capability.placement, grant.lease));
+fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
+    let deadline = expiry::held_until(engine.capability.placement, grant.sent, grant.lease);
     if !deadline.is_past(arrived) {
         return Ok(Granted { grant, arrived });
     }
@@ -136,11 +152,39 @@ pub(super) fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<
     Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
 }
 
-/// Returns when the next heartbeat is due: after a third of the waiter's lease, or when the holder's lease is over.
-fn next_heartbeat(sent: Moment, waiter_lease: Duration, held: &Held, now: Moment) -> Moment {
-    let regular = sent.plus(waiter_lease / 3);
+/// Returns when the next heartbeat is due: after a third of the waiter's lease, sooner where it `seeks` the grant of an
+/// earlier run of the same owner name, or when the holder's lease is over.
+fn next_heartbeat(sent: Moment, waiter_lease: Duration, held: &Held, seeks: bool, now: Moment) -> Moment {
+    let third = waiter_lease / 3;
+    let regular = sent.plus(if seeks { third.min(NAMESAKE_HEARTBEAT) } else { third });
     match held.remaining.map(|left| now.plus(left.max(SHORTEST_HEARTBEAT))) {
         Some(free) => free.earlier(regular, now),
         None => regular,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_is_due_in_time_for_whoever_may_hold() {
+        let ms = Duration::from_millis;
+        let sent = Moment::from_parts((1_000_000_000, 1_000_000_000));
+        // The waiter's lease, what the holder has left, whether it seeks, and when the next one is due after the last.
+        for (lease, left, seeks, expected) in [
+            (ms(2_000), None, false, Duration::from_secs(2) / 3),
+            (ms(2_000), Some(ms(60_000)), true, ms(100)),
+            (ms(2_000), None, true, ms(100)),
+            (ms(150), None, true, ms(50)),
+            (ms(2_000), Some(ms(40)), false, ms(60)),
+            (ms(2_000), Some(ms(40)), true, ms(60)),
+            (ms(2_000), Some(ms(0)), true, ms(21)),
+        ] {
+            let held = Held { remaining: left, ..Held::default() };
+            // The answer took 20 ms.
+            let due = next_heartbeat(sent, lease, &held, seeks, sent.plus(ms(20)));
+            assert_eq!(due, sent.plus(expected), "{lease:?} {left:?} {seeks}");
+        }
     }
 }

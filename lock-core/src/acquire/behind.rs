@@ -1,7 +1,7 @@
 //! Asking the store behind the releases of this process that nobody waits for.
 //!
-//! `pending/under_way.rs` has the two rules: a question waits until each release of its keys is ahead of it or answered, and
-//! a question that was refused while one of them fell behind is asked again.
+//! `pending/under_way.rs` has the two rules: a question waits until each release of its keys is ahead of it or
+//! answered, and a question that was refused while one of them fell behind is asked again.
 
 use std::sync::Arc;
 
@@ -33,15 +33,16 @@ impl Acquire<'_> {
         self.unless_in_doubt(ask, answer, &earlier).await
     }
 
-    /// Returns the answer to a question that was asked behind the releases `earlier`. Asks once more where it is a refusal
-    /// that may be due to one of them.
+    /// Returns the answer to a question that was asked behind the releases `earlier`. Asks once more where it is a
+    /// refusal that may be due to one of them.
     pub(super) async fn unless_in_doubt(
         &mut self,
         ask: Ask,
         answer: Result<Answer>,
         earlier: &[Arc<Earlier>],
     ) -> Result<Answer> {
-        let is_refused = matches!(&answer, Ok(Answer::Held(held)) if held.queued_at.is_none());
+        let is_refused =
+            matches!(&answer, Ok(Answer::Held(held)) if held.queued_at.is_none() && held.behind.is_none());
         if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(earlier)).await? {
             return answer;
         }
@@ -58,8 +59,8 @@ impl Acquire<'_> {
         earlier.iter().find(in_the_way).cloned()
     }
 
-    /// Returns whether one of the releases that were ahead of a question has fallen behind it, so that the store may have
-    /// refused the question because of it. Waits until that is known.
+    /// Returns whether one of the releases that were ahead of a question has fallen behind it, so that the store may
+    /// have refused the question because of it. Waits until that is known.
     async fn is_in_doubt(&self, earlier: &[Arc<Earlier>]) -> Result<bool> {
         for release in earlier {
             if release.refusal() == Refusal::Open {

@@ -1,8 +1,8 @@
 //! What happens in the loop, as values: why a wait is over, and what it brought.
 
 use crate::backend::{Ask, Held};
-use crate::lease::Granted;
 use crate::local_queue::Handoff;
+use crate::pending::Granted;
 use crate::strategy::Decision;
 
 /// Why a wait is over.

@@ -28,8 +28,8 @@ impl Acquire<'_> {
         let (plan, engine, lease) = (self.plan, self.engine, handoff.lease());
         // Nothing was awaited since. The clock is read once more before the grant is used.
         let now = self.started;
-        // As for a hand-off: a kind that queues in the store has its place there, and a crash of the new holder must not
-        // keep others out for longer than it said.
+        // As for a hand-off: a kind that queues in the store has its place there, and a crash of the new holder must
+        // not keep others out for longer than it said.
         plan.options.kind.queue() == Queue::Barging
             && plan.options.kind.mode() == Mode::Exclusive
             && plan.more.is_empty()
@@ -41,7 +41,7 @@ impl Acquire<'_> {
     /// Gives a grant back, and waits for the answer. Without one, the background goes on.
     async fn give_back(&self, handoff: Handoff) {
         // Accepted only with the answer: a future that is dropped at this await releases it in the background.
-        if self.engine.release(&handoff.lease().claim, None).await.is_ok() {
+        if self.engine.release(&handoff.lease().claim, None, self.engine.clock.now()).await.is_ok() {
             drop(handoff.accept());
         }
     }

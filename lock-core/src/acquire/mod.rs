@@ -8,15 +8,17 @@
 //! | `first` | the first question, which is enough for a free key |
 //! | `ask` | one question to the store |
 //! | `behind` | that question, behind the releases of this process that are under way |
+//! | `group` | waiting for a fair lock together with others of this process |
 //! | `linger` | the grant that lingers in this process |
 //! | `state` | where it waits, and what it knows |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
-//! | `promote` | from a grant to a guard |
+//! | `promote` | from a grant to the hold of a guard |
 //! | `refusal` | why a wait ended without the lock |
 //! | `recorder` | what an operator sees of a request: metrics, events, log |
 //! | `spans` | its span, and that of the grant |
 //! | `multi`, `partial_grants` | several keys: all or none |
+//! | `orphan` | the grant that an earlier run of the same named owner has left behind |
 //! | `event` | what happens in the loop, as values |
 //!
 //! [`PendingClaim`](crate::pending::PendingClaim) rolls back what a dropped loop may have taken.
@@ -60,8 +62,10 @@ mod ask;
 mod behind;
 mod event;
 mod first;
+mod group;
 mod linger;
 mod multi;
+mod orphan;
 mod outcome;
 mod partial_grants;
 mod plan;

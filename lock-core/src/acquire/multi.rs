@@ -13,15 +13,14 @@ use super::plan::Plan;
 use super::run::Acquire;
 use crate::backend::{Ask, BoxFuture, Claim, MoreKeys};
 use crate::error::Result;
-use crate::guard::LockGuard;
+use crate::guard::Hold;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::lease::LeaseOptions;
-use crate::options::Release;
+use crate::options::{LeaseOptions, Release, Resolved};
 use crate::pending::PendingClaim;
 
 /// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
-fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<LockGuard>> {
+fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<Hold>> {
     Box::pin(acquire.run(None))
 }
 
@@ -32,26 +31,34 @@ impl Plan {
             hub: Arc::clone(&self.hub),
             key: key.clone(),
             more: MoreKeys::default(),
-            ttl: self.ttl,
-            options: LeaseOptions {
-                // A place in strict order at each key, so that the wait ends on a busy key too. The limits of the lease
-                // belong to the one grant of all keys: a single one must last while the others are waited for, and be
-                // free as soon as it is dropped.
-                kind: Kind::Fair,
-                renew: true,
-                release: Release::Await,
-                renew_every: None,
-                max_hold: None,
-                min_hold: None,
-                linger: None,
-            },
-            strategy: Arc::clone(&self.strategy),
-            wait: self.wait,
-            fencing: false,
-            reentrant: self.reentrant,
-            max_waiters: self.max_waiters,
-            label: self.label.clone(),
+            own: Some(Box::new(Resolved {
+                ttl: self.ttl,
+                options: LeaseOptions {
+                    // A place in strict order at each key, so that the wait ends on a busy key too. The limits of the
+                    // lease belong to the one grant of all keys: a single one must last while the others are waited
+                    // for, and be free as soon as it is dropped.
+                    kind: Kind::Fair,
+                    renew: true,
+                    release: Release::Await,
+                    renew_every: None,
+                    max_hold: None,
+                    min_hold: None,
+                    linger: None,
+                },
+                strategy: Arc::clone(&self.strategy),
+                wait: self.wait,
+                fencing: false,
+                reentrant: self.reentrant,
+                max_waiters: self.max_waiters,
+                on_lost: self.on_lost,
+                label: self.label.clone(),
+                // Refused for several keys.
+                owner: None,
+                take: 1,
+            })),
+            alone: self.alone,
             template: self.template.clone(),
+            is_part: true,
         }
     }
 }
@@ -93,9 +100,9 @@ impl Acquire<'_> {
             let mut acquire = Acquire::new(&part, self.started, None, claim);
             acquire.attempts = self.attempts;
             acquire.has_awaited = true;
-            let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
-            let same = guard.lease().claim.owner == owner;
-            self.partial_grants.push(guard);
+            let hold = boxed(acquire).await.map_err(|error| error.with_key(key))?;
+            let same = hold.lease().claim.owner == owner;
+            self.partial_grants.push(hold);
             if !same {
                 return Ok(false);
             }

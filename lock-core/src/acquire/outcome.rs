@@ -9,37 +9,51 @@ use super::run::Acquire;
 use super::spans::acquire_span;
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::guard::LockGuard;
+use crate::guard::{Hold, LockGuard};
 use crate::pending::PendingClaim;
 
-/// Acquires what is planned.
-pub(crate) async fn acquire(plan: &mut Plan) -> Result<LockGuard> {
-    let span = acquire_span(plan);
-    observed(plan, &span).await.map_err(|error| error.or_key(&plan.key))
+/// Acquires what is planned, if it could be planned.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an async function has room for an argument twice, and is moved with both"
+)]
+pub(crate) fn acquire(mut plan: Result<Plan>) -> impl Future<Output = Result<LockGuard>> + Send {
+    async move {
+        let hold = match plan {
+            Ok(ref mut plan) => {
+                let span = acquire_span(plan);
+                observed(plan, &span).await.map_err(|error| error.or_key(&plan.key))?
+            }
+            Err(error) => return Err(error),
+        };
+        // Out of the plan, which ends here.
+        Ok(LockGuard::new(hold, plan?.hub))
+    }
 }
 
 /// Acquires, and records the outcome. Entering a lock again is not recorded.
-async fn observed(plan: &mut Plan, span: &Span) -> Result<LockGuard> {
+async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     let started = plan.engine().clock.now();
     plan.engine().check_process(started)?;
-    let entered = plan.entered();
-    if let Ok(Some(guard)) = entered {
-        return Ok(guard);
-    }
+    let refused = match plan.entered() {
+        Ok(Some(hold)) => return Ok(hold),
+        Ok(None) => None,
+        Err(error) => Some(error),
+    };
     let recorder = AcquireRecorder::begin(plan, span, started);
-    let outcome = match entered {
-        Ok(_) => by_question(plan, span, started).await,
-        Err(error) => Err(error),
+    let outcome = match refused {
+        None => by_question(plan, span, started).await,
+        Some(error) => Err(error),
     };
     let start = span.in_scope(|| recorder.finish(&outcome));
-    if let Ok(guard) = &outcome {
-        guard.lease().open_record(plan.template.take(), start);
+    if let Ok(hold) = &outcome {
+        hold.lease().open_record(plan.template.take(), start);
     }
     outcome
 }
 
 /// Acquires with one question, or else with the loop.
-async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<LockGuard> {
+async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> {
     // A grant that lingers is taken, or given back, before the store is asked, and one that will linger is expected.
     let lingers =
         plan.options.linger.is_some() || plan.keys().any(|key| plan.engine().local_queue.lingers(key));
@@ -49,13 +63,13 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<LockGu
             Some(first) => first,
             // Boxed, like the loop, because every future between this one and the task would hold its state, and would
             // be moved with it.
-            None => Box::pin(first::ask_first(plan, ask, started)).instrument(span.clone()).await?,
+            None => Box::pin(first::ask_first(plan, ask, started).instrument(span.clone())).await?,
         },
     };
     let (acquire, answer) = match first {
-        First::Granted(guard) => {
+        First::Granted(hold) => {
             span.record("lock.attempts", 1);
-            return Ok(guard);
+            return Ok(hold);
         }
         First::Answered(answered) => Acquire::after(plan, started, span, *answered),
         First::NotAsked => {
@@ -63,5 +77,5 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<LockGu
             (Acquire::new(plan, started, Some(span), claim), None)
         }
     };
-    Box::pin(acquire.run(answer)).instrument(span.clone()).await
+    Box::pin(acquire.run(answer).instrument(span.clone())).await
 }

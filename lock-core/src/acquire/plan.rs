@@ -1,112 +1,85 @@
 //! A request with its defaults, and what is checked without the store.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::backend::{Claim, MoreKeys, Queue};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::guard::LockGuard;
-use crate::guard::LockScope;
+use crate::guard::{Hold, LockScope};
 use crate::hub::Hub;
 use crate::key::Key;
-use crate::lease::LeaseOptions;
-use crate::strategy::Strategy;
+use crate::kind::Kind;
+use crate::options::Resolved;
 
-/// A request with its defaults.
+/// A request with its defaults: it reads like its [options](Resolved).
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) key: Key,
     /// The other keys of a request for several.
     pub(crate) more: MoreKeys,
-    pub(crate) ttl: Duration,
-    pub(crate) options: LeaseOptions,
-    pub(crate) strategy: Arc<dyn Strategy>,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) fencing: bool,
-    pub(crate) reentrant: bool,
-    pub(crate) max_waiters: Option<usize>,
-    pub(crate) label: Option<Cow<'static, str>>,
+    /// Its options, unless they are [those of the manager](Engine::defaults). Boxed, because a plan is moved with the
+    /// future that acquires.
+    pub(crate) own: Option<Box<Resolved>>,
+    /// It shares no place in the store's queue.
+    pub(crate) alone: bool,
     /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
+    /// It is for one key of several.
+    pub(crate) is_part: bool,
 }
 
-/// The shortest time between two renewals.
-const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
+impl Deref for Plan {
+    type Target = Resolved;
+
+    fn deref(&self) -> &Resolved {
+        self.own.as_deref().unwrap_or(&self.hub.engine.defaults)
+    }
+}
 
 impl Plan {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.hub.engine
     }
 
-    /// Refuses a request that contradicts itself, or that the store cannot serve, before any I/O.
+    /// Refuses more keys than the store or the manager allows. The options were checked when they were filled in.
     pub(crate) fn check(&self) -> Result<()> {
         let store = &self.engine().capability;
-        let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        self.options.kind.check(store)?;
         if self.more.len() >= self.engine().profiles.max_keys {
             let (keys, max) = (self.more.len() + 1, self.engine().profiles.max_keys);
-            return invalid(format!(
+            let detail = format!(
                 "{keys} keys were asked for at once, and {max} are allowed: the store takes all of them in one step, in \
                  which it serves nobody else; lock something that stands for them, or raise `max_keys` of the manager's \
                  builder"
-            ));
+            );
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
         if !self.more.is_empty() && !store.several {
             let detail =
                 format!("the {} store cannot lock several keys at once in this version", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
-        if self.fencing && !store.fencing.gives_tokens() {
-            let detail = format!("the {} store gives no fencing tokens", store.store);
-            return Err(LockError::new(LockErrorKind::Unsupported, detail));
-        }
-        let ttl = self.ttl;
-        store.check_ttl(ttl)?;
-        if let Some(wait) = self.wait.filter(|_| !self.strategy.takes_wait_limit()) {
-            let name = self.strategy.name();
-            let detail =
-                format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
-            return invalid(detail);
-        }
-        if let Some(every) = self.options.renew_every {
-            if !self.options.renew {
-                return invalid(format!(
-                    "renew_every is {every:?}, but the lease is not renewed: drop one of the two"
-                ));
-            }
-            if every < SHORTEST_CYCLE {
-                return invalid(format!("renew_every is {every:?}: choose {SHORTEST_CYCLE:?} or longer"));
-            }
-        }
-        if self.options.max_hold.is_some_and(|max| max.is_zero()) {
-            return invalid("max_hold is 0: nothing could run".to_owned());
-        }
-        if let Some(min) = self.options.min_hold {
-            if let Some(max) = self.options.max_hold.filter(|max| *max < min) {
-                return invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}"));
-            }
-            let Some(max) = store.keeps_after_release else {
-                let detail =
-                    format!("min_hold is {min:?}: the {} store keeps no key after its release", store.store);
-                return Err(LockError::new(LockErrorKind::Unsupported, detail));
-            };
-            if min > max {
-                return invalid(format!(
-                    "min_hold is {min:?}: the {} store keeps a key for {max:?} at most",
-                    store.store
-                ));
-            }
-            if !self.options.renew && min > ttl {
-                return invalid(format!(
-                    "min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed"
-                ));
-            }
-        }
         Ok(())
+    }
+
+    /// Returns whether it waits in a group, which shares a place in the store's queue. The exclusive kind in order of
+    /// arrival does, where the store can say who stands directly behind whom.
+    ///
+    /// A limit of waiters counts each of them, so it needs a place for each. A grant that stays taken after its release
+    /// can be handed on to nobody. The store shows the record of one that shares a place to all who stand behind it, and
+    /// a named owner must find its own.
+    pub(super) fn is_grouped(&self) -> bool {
+        self.options.kind == Kind::Fair
+            && self.engine().capability.shares_places
+            && !self.is_part
+            && !self.alone
+            && self.owner.is_none()
+            && self.max_waiters.is_none()
+            && !self.strategy.uses_waiters()
+            && self.options.min_hold.is_none()
     }
 
     /// Makes a claim with an owner of its own. `now` is a clock that was just read.
@@ -117,9 +90,14 @@ impl Plan {
         // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = self.engine().record(self.label.clone(), now);
+        let record = match &self.owner {
+            Some(name) => record.with_owner_name(name),
+            None => record,
+        };
         Claim {
             more: self.more.clone(),
             mode: self.options.kind.mode(),
+            permits: self.take,
             // Fair locks are refused where the store has no order; readers and writers come as they come.
             queue: if self.engine().capability.waiting.in_order() {
                 self.options.kind.queue()
@@ -138,7 +116,7 @@ impl Plan {
     }
 
     /// Enters the grant that this task has already, if any.
-    pub(crate) fn entered(&self) -> Result<Option<LockGuard>> {
+    pub(crate) fn entered(&self) -> Result<Option<Hold>> {
         let live = |key| {
             LockScope::lease_of(self.engine(), key)
                 .filter(|lease| !lease.has_ended() && lease.loss().is_none())
@@ -158,7 +136,15 @@ impl Plan {
             return Err(LockError::new(LockErrorKind::Reentered, detail));
         }
         lease.options.kind.admits(self.options.kind)?;
+        if self.take > lease.claim.permits {
+            let (has, asks) = (lease.claim.permits, self.take);
+            let detail = format!(
+                "this task holds {has} of the permits and asks for {asks}: it would wait for its own; take all of them \
+                 outside"
+            );
+            return Err(LockError::new(LockErrorKind::Upgrade, detail));
+        }
         // It may have been lost or released since it was found. Then the store is asked like for any other request.
-        Ok(lease.enter().then(|| LockGuard::new(lease, Arc::clone(&self.hub))))
+        Ok(lease.enter().then(|| Hold::new(lease)))
     }
 }

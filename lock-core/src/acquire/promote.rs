@@ -1,4 +1,4 @@
-//! From a grant to a guard.
+//! From a grant to the hold of a guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::event::Won;
 use super::run::Acquire;
 use super::spans::hold_span;
-use super::state::LastQuestion;
-use crate::backend::Renewal;
+use super::state::{Holder, LastQuestion};
+use crate::backend::{Queue, Renewal};
 use crate::error::Result;
-use crate::guard::LockGuard;
-use crate::lease::{Granted, Lease, Schedule};
+use crate::guard::Hold;
+use crate::lease::{Lease, Schedule};
 use crate::local_queue::Handoff;
+use crate::pending::Granted;
 
 /// How often a process that hands a grant off asks the store all the same. If the notification that others wait was
 /// lost, the answer says so.
@@ -33,12 +34,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Makes a guard of a grant. Returns `None` where the grant turned out to be worth nothing, and the wait goes on.
-    pub(super) async fn take(
-        &mut self,
-        won: Won,
-        schedule: &Arc<Schedule<Lease>>,
-    ) -> Result<Option<LockGuard>> {
+    /// Makes the hold of a grant. Returns `None` where the grant turned out to be worth nothing, and the wait goes on.
+    pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
         self.engine.check_open()?;
         let length = match &won {
@@ -49,64 +46,106 @@ impl Acquire<'_> {
             }
             Won::Handoff(_) => None,
         };
-        let lease = match won {
-            // The report overtook the answer. What the store may have of the grant is released by its owner.
-            Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
-                self.claim.start_over(&self.engine.owners);
-                return Ok(None);
-            }
-            Won::Store(granted) | Won::Queued(granted) => self.granted(&granted, schedule),
-            Won::Handoff(handoff) => {
-                // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
-                self.has_queued |= self.waiter.take().is_some();
-                let Some(handoff) = self.extended(handoff).await else { return Ok(None) };
-                // Once more: a shutdown may have begun while the renewal was under way.
-                self.engine.check_open()?;
-                self.handed_off(handoff, schedule)
-            }
-        };
+        let Some(lease) = self.lease(won, schedule).await? else { return Ok(None) };
         let keep = |lease: &Arc<Lease>| match length {
             Some(length) => schedule.watch(lease, length),
             None => schedule.watch_handoff(lease),
         };
-        let needs_token = self.plan.fencing && lease.known_fence().is_none();
-        // A future that is not polled any more must not keep its lease, so renewals wait for the token.
-        if needs_token {
-            schedule.watch_end(&lease)
+        let needs_renewal = length.is_none() && self.in_order() && !self.is_long_enough(&lease);
+        let is_incomplete = needs_renewal || self.plan.fencing && lease.known_fence().is_none();
+        // A future that is not polled any more must not keep its lease, so renewals wait until the grant is complete.
+        if is_incomplete {
+            schedule.watch_end(&lease);
         } else {
-            keep(&lease)
+            keep(&lease);
         }
         if let Some(reason) = self.engine.reported_lost(lease.claim.owner) {
             // Reported between the check above and the lease, which nobody knew then.
             lease.lose(reason);
         }
-        let guard = LockGuard::new(lease, Arc::clone(&self.plan.hub));
-        if self.plan.fencing
-            && let Err(error) = guard.lease().fence().await
-        {
-            // Before the pause: the grant has no token, and must not be kept while the store fails.
-            guard.release_to_store();
+        let hold = Hold::new(lease);
+        if let Err(error) = self.complete(&hold, needs_renewal).await {
+            // Before the pause: the grant must not be kept while the store fails. In a group it goes to the next one,
+            // who would lose its place behind a release.
+            if self.in_order() {
+                drop(hold);
+            } else {
+                hold.release_to_store();
+            }
             if !error.is_lost() {
                 self.store_failed(error).await?;
             }
             return Ok(None);
         }
-        if needs_token {
+        if is_incomplete {
             self.engine.check_open()?;
-            keep(guard.lease());
+            keep(hold.lease());
         }
-        Ok(Some(guard))
+        Ok(Some(hold))
     }
 
-    fn granted(&mut self, granted: &Granted, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
+    /// Makes a lease of a grant. Returns `None` where it is worth nothing.
+    async fn lease(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Arc<Lease>>> {
+        let handoff = match won {
+            // The report overtook the answer. What the store may have of the grant is released by its owner.
+            Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
+                self.claim.start_over(&self.engine.owners);
+                self.set_asking(false);
+                // Whoever held the key before, this waiter asks again after its pause.
+                self.holder = Holder::Elsewhere;
+                return Ok(None);
+            }
+            Won::Store(granted) | Won::Queued(granted) => return Ok(Some(self.granted(&granted, schedule))),
+            Won::Handoff(handoff) => handoff,
+        };
+        // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
+        self.has_queued |= self.waiter.take().is_some();
+        let handoff = if self.in_order() {
+            // It is renewed as a lease: a future that is dropped during that passes it on in its group.
+            self.engine.reported_lost(handoff.lease().claim.owner).is_none().then_some(handoff)
+        } else {
+            let handoff = self.extended(handoff).await;
+            // Once more: a shutdown may have begun while the renewal was under way.
+            self.engine.check_open()?;
+            handoff
+        };
+        Ok(handoff.map(|handoff| self.handed_off(handoff, schedule)))
+    }
+
+    /// Asks the store for what the grant lacks: the lease that this holder asks for, and the fencing token.
+    async fn complete(&self, hold: &Hold, needs_renewal: bool) -> Result<()> {
+        if needs_renewal {
+            hold.lease().renew_now(self.plan.ttl).await?;
+        }
+        if self.plan.fencing {
+            hold.lease().fence().await?;
+        }
+        Ok(())
+    }
+
+    fn in_order(&self) -> bool {
+        self.plan.options.kind.queue() == Queue::Fifo
+    }
+
+    /// Returns whether the lease of a grant that was handed on in a group is long enough: renewed, with two thirds of
+    /// what the store gives a place in its queue. A lease that will not be renewed must be the whole one.
+    fn is_long_enough(&self, lease: &Lease) -> bool {
+        let enough = self.plan.ttl.min(lease.deadline().since(lease.confirmed()));
+        self.plan.options.renew && lease.deadline().remaining(self.engine.clock.now()) >= enough * 2 / 3
+    }
+
+    fn granted(&mut self, granted: &Granted, schedule: &Schedule<Lease>) -> Arc<Lease> {
         // First: a log that panics here leaves the claim, which then rolls back.
         let span = hold_span(self.plan);
         let grant = &granted.grant;
         let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
         let owner = self.claim.claim.owner;
+        // Before the local queue knows of the grant: with it, those who wait rely on a lease, and a log may panic.
+        self.record_attempts();
+        self.tell_group_of_grant(grant.waiters);
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(owner, contended);
-            if self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
+            if !waiter.is_grouped() && self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
                 self.engine.local_queue.record_held(&self.plan.key, false);
             }
         } else if let Some(expected) = &self.expected {
@@ -114,7 +153,6 @@ impl Acquire<'_> {
         }
         let claim = self.claim.take(&self.engine.owners);
         self.partial_grants.supersede();
-        self.record_attempts();
         let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, granted, span);
         self.engine.lease_began();
         lease
@@ -153,7 +191,7 @@ impl Acquire<'_> {
         (!late).then_some(handoff)
     }
 
-    fn handed_off(&mut self, handoff: Handoff, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
+    fn handed_off(&mut self, handoff: Handoff, schedule: &Schedule<Lease>) -> Arc<Lease> {
         self.record_attempts();
         let span = hold_span(self.plan);
         let (engine, handed) = (Arc::clone(self.engine), handoff.accept());

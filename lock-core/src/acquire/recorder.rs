@@ -7,8 +7,9 @@ use tracing::{Level, Span};
 use super::plan::Plan;
 use crate::clock::Moment;
 use crate::error::{LockError, Result};
-use crate::guard::LockGuard;
+use crate::guard::Hold;
 use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
+use crate::owner::OwnerRecord;
 
 /// The record of a request under way. A record that is dropped before it is [finished](Self::finish) was cancelled.
 #[derive(Debug)]
@@ -30,10 +31,10 @@ impl<'a> AcquireRecorder<'a> {
     }
 
     /// Records the outcome.
-    pub(super) fn finish(mut self, outcome: &Result<LockGuard>) -> HoldStart {
+    pub(super) fn finish(mut self, outcome: &Result<Hold>) -> HoldStart {
         self.finished = true;
         match outcome {
-            Ok(guard) => self.granted(guard),
+            Ok(hold) => self.granted(hold),
             Err(error) => self.refused(error),
         }
     }
@@ -46,7 +47,7 @@ impl<'a> AcquireRecorder<'a> {
         self.plan.engine().clock.now().since(self.started)
     }
 
-    fn granted(&self, guard: &LockGuard) -> HoldStart {
+    fn granted(&self, hold: &Hold) -> HoldStart {
         let meter = self.meter.clone();
         let observed = meter.is_on() || self.observer().events.are_wanted() || tracing::enabled!(Level::INFO);
         if !observed && self.span.is_disabled() {
@@ -54,7 +55,7 @@ impl<'a> AcquireRecorder<'a> {
         }
         let waited = self.waited();
         meter.request_ended(Outcome::Acquired, waited);
-        if let Some(token) = guard.lease().known_fence() {
+        if let Some(token) = hold.lease().known_fence() {
             self.span.record("lock.fencing_token", token.get());
         }
         self.span.record("lock.waited_ms", millis(waited));
@@ -142,7 +143,7 @@ impl Drop for AcquireRecorder<'_> {
     }
 }
 
-fn name(plan: &Plan) -> LockName {
+pub(super) fn name(plan: &Plan) -> LockName {
     LockName {
         key: plan.key.clone(),
         more: plan.more.to_arc(),
@@ -163,4 +164,17 @@ pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let (key, error) = (observer.redact_key(&plan.key, template), observer.redact_error(error));
     tracing::warn!(lock.template = template, lock.key = %key, %error, left_out,
         "the store fails, the wait for the lock goes on");
+}
+
+/// Records that another process of the same owner name holds the key. `alive` says that it is certainly there.
+pub(super) fn shares_owner(plan: &Plan, holder: &OwnerRecord, alive: bool) {
+    let observer = &plan.engine().observer;
+    let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
+    observer.events.emit(|| LockEvent::SameOwner { lock: name(plan), holder: holder.clone(), alive });
+    let Some(left_out) = observer.admit(Observer::group(template, label), Warning::SameOwner) else {
+        return;
+    };
+    let key = observer.redact_key(&plan.key, template);
+    tracing::warn!(lock.template = template, lock.key = %key, %holder, alive, left_out,
+        "the lock is held under the same owner name by a process that is not known to be dead: it is waited for");
 }

@@ -11,7 +11,13 @@ const OWN_GUARD: &str = "it was taken in this process, by another task as a rule
                          `run` can it enter its own lock again";
 
 impl Acquire<'_> {
+    /// What is known where the key was found held.
     pub(super) fn contention(&self, held: &Held) -> Contention {
+        self.known(held).with_rate(self.rate())
+    }
+
+    /// What is known where that was not found: before the first question, and after a failure of the store.
+    pub(super) fn known(&self, held: &Held) -> Contention {
         let local = match &self.waiter {
             Some(waiter) => waiter.others(),
             None => self.engine.local_queue.waiters(&self.plan.key),
@@ -22,8 +28,14 @@ impl Acquire<'_> {
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
-            .with_notified(self.is_notified())
+            .with_notified(self.is_notified() || self.is_in_group())
             .with_jitter(fastrand::f64())
+    }
+
+    /// Returns how many requests a second find the key held, this one included. It is counted once.
+    fn rate(&self) -> Option<f64> {
+        let count = || self.engine.rates.arrived(self.plan.key.as_str(), self.engine.clock.now());
+        self.plan.strategy.uses_rate().then(|| *self.rate.get_or_init(count))
     }
 
     pub(super) fn overloaded(&self, held: &Held, room: usize) -> LockError {
@@ -42,9 +54,9 @@ impl Acquire<'_> {
             _ if self.waiter.is_none() && self.attempts <= 1 => LockErrorKind::Contended,
             _ => LockErrorKind::TimedOut,
         };
-        let waiters = self.contention(held).waiters;
+        let waiters = self.known(held).waiters;
         self.record_attempts();
-        let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == &*self.engine.identity);
+        let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine.identity);
         let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
             .with_waited(waited)
             .with_waiters(waiters)

@@ -10,7 +10,7 @@
 //!            +------ wait <------ strategy ---- enough ---> refusal
 //! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tracing::Span;
@@ -26,7 +26,7 @@ use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::guard::LockGuard;
+use crate::guard::Hold;
 use crate::local_queue::{Expected, Waiter};
 use crate::pending::{Earlier, PendingClaim};
 use crate::strategy::Decision;
@@ -66,8 +66,12 @@ pub(super) struct Acquire<'a> {
     /// The pending notification of a store that is watched.
     pub(super) watch: Option<Watch>,
     pub(super) holder: Holder,
+    /// How many requests a second find the key held: see `refusal.rs`.
+    pub(super) rate: OnceLock<f64>,
     /// When the log last said that the store fails.
     warned: Option<Moment>,
+    /// Whether the log has said that the holder has the same owner name.
+    pub(super) told_of_namesake: bool,
     pub(super) waiter: Option<Waiter<'a>>,
     /// Its grant may linger.
     pub(super) expected: Option<Expected<'a>>,
@@ -96,7 +100,9 @@ impl<'a> Acquire<'a> {
             asked_in: engine.reconnects(),
             watch: None,
             holder: Holder::Elsewhere,
+            rate: OnceLock::new(),
             warned: None,
+            told_of_namesake: false,
             waiter: None,
             expected: None,
             span,
@@ -119,18 +125,19 @@ impl<'a> Acquire<'a> {
         (acquire, Some((ask, answer, earlier)))
     }
 
-    /// Runs until there is a guard, or none any more. `first` is the answer to the first question, if it was asked
+    /// Runs until there is a hold, or none any more. `first` is the answer to the first question, if it was asked
     /// already.
-    pub(super) async fn run(mut self, mut first: FirstAnswer) -> Result<LockGuard> {
+    pub(super) async fn run(mut self, mut first: FirstAnswer) -> Result<Hold> {
         // Before the first byte is sent: without a renewer nothing could be held.
         let schedule = self.plan.hub.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
-        // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers since.
+        // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers
+        // since.
         let lingering = if first.is_none() { self.lingering().await } else { None };
         let mut wake = match (lingering, &first) {
             (Some(handoff), _) => Wake::Handoff(handoff),
             (None, Some((ask, ..))) => Wake::Ask(*ask),
-            (None, None) => self.first(),
+            (None, None) => self.first()?,
         };
         loop {
             let won = match wake {
@@ -138,11 +145,15 @@ impl<'a> Acquire<'a> {
                     Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
                     Ok(Answer::Held(news)) => {
                         held = news;
+                        if let Some(again) = self.frees_orphan(&held).await {
+                            wake = again;
+                            continue;
+                        }
                         None
                     }
                     Err(error) => {
                         self.store_failed(error).await?;
-                        wake = self.first();
+                        wake = self.first()?;
                         continue;
                     }
                 },
@@ -151,9 +162,9 @@ impl<'a> Acquire<'a> {
                 Wake::Again => None,
             };
             if let Some(won) = won
-                && let Some(guard) = self.take(won, &schedule).await?
+                && let Some(hold) = self.take(won, &schedule).await?
             {
-                return Ok(guard);
+                return Ok(hold);
             }
             // That was the last try, after the strategy had enough.
             if let Some(decision) = last {
@@ -174,18 +185,22 @@ impl<'a> Acquire<'a> {
 
     /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is
     /// known.
-    fn first(&self) -> Wake {
-        let waits = || {
-            matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
-        };
-        match self.claim.claim.queue {
+    fn first(&mut self) -> Result<Wake> {
+        let waits =
+            || matches!(self.plan.strategy.decide(&self.known(&Held::default())), Decision::RetryAfter(_));
+        Ok(match self.claim.claim.queue {
             // After a failure of the store, a claim that waits already keeps its place. `ask_again` says when it asks.
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
-            Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
-            Queue::Fifo => Wake::Ask(Ask::Try),
+            Queue::Fifo if !waits() => Wake::Ask(Ask::Try),
+            // The head of a group asks for all of it.
+            Queue::Fifo if self.plan.is_grouped() => match self.joins()? {
+                true => Wake::Ask(Ask::Enqueue { room: None }),
+                false => Wake::Again,
+            },
+            Queue::Fifo => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Barging => self.plan.barging_question(waits).map_or(Wake::Again, Wake::Ask),
-        }
+        })
     }
 
     /// Asks the store, unless it has answered `first`.
@@ -240,19 +255,6 @@ impl<'a> Acquire<'a> {
         Ok(())
     }
 
-    /// Asks the store. Meanwhile the local queue does not take its head for stalled.
-    pub(super) async fn answer(&mut self, ask: Ask) -> Result<Answer> {
-        let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
-            if let Some(waiter) = waiter {
-                waiter.set_asking(asking, self.engine.clock.now());
-            }
-        };
-        is_asking(&self.waiter, true);
-        let answer = self.claim.ask(self.engine, ask).await;
-        is_asking(&self.waiter, false);
-        answer
-    }
-
     /// Asks the strategy, and waits as it says.
     async fn next(&mut self, held: &Held) -> Result<Next> {
         self.has_awaited = true;
@@ -291,6 +293,8 @@ impl<'a> Acquire<'a> {
     fn last_wake(&self) -> Option<Wake> {
         let by_heartbeats = self.engine.capability.waiting.by_heartbeats();
         match self.question {
+            // Others of its group wait longer.
+            _ if self.is_in_group() => self.claim.take_notification().map(Wake::Notified),
             LastQuestion::None => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Stale if !by_heartbeats => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Fresh | LastQuestion::Stale => self.claim.take_notification().map(Wake::Notified),
@@ -300,7 +304,11 @@ impl<'a> Acquire<'a> {
     /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the
     /// key when it has the error, and an entry that is still there would then be granted the key for nobody.
     async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
-        let error = self.give_up(decision, held);
+        // The head alone asks for a group.
+        let of_group = self.held_by();
+        let error = self.give_up(decision, of_group.as_ref().unwrap_or(held));
+        // Before the entry is released: who is told meanwhile to stand directly behind it would have no place.
+        self.leave_group();
         // An entry that others wait behind goes to the next head when this value is dropped.
         if !self.leaves_its_entry_to_another() {
             self.claim.leave(self.engine).await;
@@ -321,7 +329,7 @@ impl<'a> Acquire<'a> {
         if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
             return Err(error.with_waited(self.waited()));
         }
-        match self.plan.strategy.decide(&self.contention(&Held::default())) {
+        match self.plan.strategy.decide(&self.known(&Held::default())) {
             Decision::RetryAfter(pause) => {
                 let now = self.engine.clock.now();
                 if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {
@@ -351,9 +359,10 @@ impl Drop for Acquire<'_> {
     /// Leaves the entry in the store's queue to the next waiter: it belongs to the local queue, not to its head.
     fn drop(&mut self) {
         // Before the fields are dropped: the claim would release the entry that is left to another.
+        self.leave_group();
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
-            waiter.leave_with(if to_another { self.claim.take_entry() } else { None });
+            drop(waiter.leave_with(if to_another { self.claim.take_entry() } else { None }));
         }
     }
 }

@@ -27,9 +27,12 @@ impl Acquire<'_> {
     ///
     /// It was asked before, but a holder of this process that has released since knew of nobody in the queue.
     pub(super) fn joins(&mut self) -> Result<bool> {
-        let hands_off = self.plan.options.kind.queue() == Queue::Barging;
-        if self.waiter.is_some() || !hands_off || self.is_of_several() {
+        let (grouped, barging) = (self.plan.is_grouped(), self.plan.options.kind.queue() == Queue::Barging);
+        if self.waiter.is_some() || !(grouped || barging) || self.is_of_several() {
             return Ok(false);
+        }
+        if grouped {
+            return Ok(self.joins_group());
         }
         let max = self.plan.max_waiters.filter(|_| !self.has_queued).unwrap_or(usize::MAX);
         match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl) {
@@ -47,9 +50,10 @@ impl Acquire<'_> {
 
     /// Returns what the others of the local queue have left for this waiter.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
+        let queued = self.claim.is_queued().then_some(self.claim.claim.owner);
         let waiter = self.waiter.as_mut()?;
         // First, because a hand-off ends the wait, and another waiter gets it after 250 ms.
-        if let Some(handoff) = waiter.check_in() {
+        if let Some(handoff) = waiter.check_in(queued) {
             return Some(Wake::Handoff(handoff));
         }
         if let Some(entry) = waiter.take_entry()
@@ -64,7 +68,7 @@ impl Acquire<'_> {
     }
 
     /// Returns what the store is asked while the claim waits.
-    fn question(&self) -> Ask {
+    pub(super) fn question(&self) -> Ask {
         match self.claim.claim.queue {
             _ if !self.engine.capability.waiting.in_order() || self.is_of_several() => Ask::Try,
             Queue::Fifo => Ask::Enqueue { room: self.plan.max_waiters },

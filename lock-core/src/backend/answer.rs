@@ -8,9 +8,7 @@ use super::Backend;
 use super::Claim;
 use crate::clock::Moment;
 use crate::error::LockError;
-#[cfg(doc)]
-use crate::owner::Owner;
-use crate::owner::OwnerRecord;
+use crate::owner::{Owner, OwnerRecord};
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
 ///
@@ -103,6 +101,10 @@ pub struct Held {
     /// The time at which the last request was sent that queued the claim or kept it in the queue; `None` if it is not
     /// queued.
     pub queued_at: Option<Moment>,
+    /// The owner directly before the asking claim, where that [shares its grant](Owner::may_share_with) with it: the
+    /// last of the queue, or the holder where nobody waits. Then the claim is not queued, and its process hands the
+    /// grant of that owner on to it before it releases. A store that never says so queues every claim.
+    pub behind: Option<Owner>,
 }
 
 /// The answer to one attempt.
@@ -147,7 +149,7 @@ pub enum Renewal {
         /// The lease that the store gave, before drift is taken off. A store may give another one than was requested:
         /// whole seconds, or the timeout of a session. The one that it gave counts.
         lease: Duration,
-        /// How many claims wait in the store's queue, where it has one.
+        /// How many claims wait in the store's queue, where it has one and looked.
         waiters: Option<usize>,
     },
     /// The owner no longer has the grant.

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Backend;
 use super::{Claim, Mode, Order, Queue, Waiting};
-use crate::clock::Clock;
+use crate::clock::{Clock, nanos};
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// The place of the store, which decides where renewals run and which clock measures leases.
@@ -36,15 +36,21 @@ impl Placement {
     /// ("Distributed Locks with Redis" subtracts both).
     #[must_use]
     pub fn drift(self, lease: Duration) -> Duration {
+        Duration::from_nanos(self.drift_nanos(nanos(lease)).unsigned_abs())
+    }
+
+    /// As [`drift`](Self::drift), in nanoseconds.
+    pub(crate) const fn drift_nanos(self, lease: i64) -> i64 {
         match self {
-            Self::Embedded => GRANULARITY.min(lease / 4),
+            Self::Embedded if lease / 4 < GRANULARITY => lease / 4,
+            Self::Embedded => GRANULARITY,
             Self::Remote => lease / 100 + GRANULARITY,
         }
     }
 }
 
-/// The granularity of expiry in a store, and of timers here.
-const GRANULARITY: Duration = Duration::from_millis(2);
+/// The granularity of expiry in a store, and of timers here, in nanoseconds.
+const GRANULARITY: i64 = 2_000_000;
 
 /// What the lifetime of a grant is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +99,8 @@ pub struct Capability {
     pub shared: bool,
     /// Whether the store supports [`Mode::Permit`].
     pub permits: bool,
+    /// Whether a claim can take several permits at once, see [`Claim::permits`].
+    pub several_permits: bool,
     /// Whether the store supports claims of several keys.
     pub several: bool,
     /// Whether the store supports [`Backend::latch`].
@@ -114,8 +122,19 @@ pub struct Capability {
     pub min_ttl: Duration,
     /// The longest lease that the store supports.
     pub max_ttl: Duration,
+    /// The unit in which the store counts leases, of which a ttl is a multiple; `None` where any ttl will do.
+    pub ttl_step: Option<Duration>,
+    /// What an application can do to have a ttl that the store does not support, such as an option of its URL. It ends
+    /// the sentence that refuses the ttl.
+    pub ttl_advice: Option<&'static str>,
     /// The longest time for which the store keeps a key after its [release](Backend::release); `None` if it cannot.
     pub keeps_after_release: Option<Duration>,
+    /// Whether the store answers [`Held::behind`](super::Held::behind) to a claim that would stand directly behind one
+    /// of its own process. Then the waiters of a fair lock share places and hand their grant on. A grant that a
+    /// transaction has verified goes back to the store all the same. So a store that says `true` and has a
+    /// [lease check](Backend::lease_check) lets a release name who is next ([`Claim::successor`](super::Claim::successor)):
+    /// otherwise those who shared its place would lose it.
+    pub shares_places: bool,
 }
 
 impl Capability {
@@ -126,6 +145,7 @@ impl Capability {
             store,
             shared: false,
             permits: false,
+            several_permits: false,
             several: false,
             latches: false,
             lists: false,
@@ -136,7 +156,10 @@ impl Capability {
             placement: Placement::Remote,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),
+            ttl_step: None,
+            ttl_advice: None,
             keeps_after_release: None,
+            shares_places: false,
         }
     }
 
@@ -165,6 +188,11 @@ impl Capability {
             () if self.keeps_after_release.is_some_and(|keep| keep.is_zero()) => {
                 "`keeps_after_release` is 0: a store that keeps no key says `None`".to_owned()
             }
+            () if self.shares_places && !self.waiting.by_heartbeats() => {
+                "its claims share places (`shares_places`), which the first of them keeps by heartbeats: say \
+                 `Waiting::Queue`"
+                    .to_owned()
+            }
             () if self.waiting.confirms() && self.fencing == Fencing::StoreTime => {
                 "its grants need a confirmation (`confirms`), and with `Fencing::StoreTime` a process numbers tokens that \
                  nothing confirms: say `Fencing::Counter`"
@@ -185,11 +213,36 @@ impl Capability {
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names the bounds.
     pub fn check_ttl(&self, ttl: Duration) -> Result<()> {
         let detail = match (self.min_ttl, self.max_ttl) {
-            (min, max) if (min..=max).contains(&ttl) => return Ok(()),
+            (min, max) if (min..=max).contains(&ttl) => match self.neighbours(ttl) {
+                None => return Ok(()),
+                Some((below, above)) => {
+                    format!(
+                        "ttl is {ttl:?}: the {} store holds {below:?} or {above:?}, and nothing in between{}",
+                        self.store,
+                        self.advice()
+                    )
+                }
+            },
             _ if ttl.is_zero() => "ttl is 0: a lease needs a length, such as 10 s".to_owned(),
-            (min, max) => format!("ttl is {ttl:?}: the {} store holds {min:?} to {max:?}", self.store),
+            (min, max) => {
+                let advice = if ttl < min { self.advice() } else { String::new() };
+                format!("ttl is {ttl:?}: the {} store holds {min:?} to {max:?}{advice}", self.store)
+            }
         };
         Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+    }
+
+    fn advice(&self) -> String {
+        self.ttl_advice.map_or_else(String::new, |advice| format!("; {advice}"))
+    }
+
+    /// Returns the longest ttl below and the shortest above one that the store cannot count.
+    fn neighbours(&self, ttl: Duration) -> Option<(Duration, Duration)> {
+        let step = self.ttl_step?.as_nanos();
+        let over = ttl.as_nanos().checked_rem(step).filter(|over| *over > 0)?;
+        let [over, missing] =
+            [over, step - over].map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)));
+        Some((ttl.saturating_sub(over).max(self.min_ttl), ttl.saturating_add(missing)))
     }
 
     /// Returns the lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at
@@ -199,8 +252,8 @@ impl Capability {
         self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))
     }
 
-    /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. A backend that does not do all
-    /// of them calls this first.
+    /// Refuses a claim that the store cannot do: its mode, its queue, several permits, or several keys. A backend that
+    /// does not do all of them calls this first.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported), and the text names what is missing.
@@ -208,6 +261,7 @@ impl Capability {
         let missing = match claim.mode {
             Mode::Shared if !self.shared => "shared locks",
             Mode::Permit { .. } if !self.permits => "semaphores",
+            Mode::Permit { .. } if claim.permits > 1 && !self.several_permits => "several permits at once",
             _ if claim.queue == Queue::Fifo && !self.waiting.in_order() => "order of arrival",
             _ if !claim.more.is_empty() && !self.several => "locks of several keys",
             _ => return Ok(()),
@@ -236,11 +290,34 @@ mod tests {
     }
 
     #[test]
+    fn a_ttl_between_two_steps_names_both() {
+        let (ms, step) = (Duration::from_millis, Some(Duration::from_secs(1)));
+        let store = Capability { ttl_step: step, min_ttl: ms(2_000), ..Capability::exclusive("odd") };
+        for (ttl, named) in [
+            (2_000, None),
+            (7_000, None),
+            (2_001, Some("2s or 3s")),
+            (7_500, Some("7s or 8s")),
+            (1_000, Some("holds 2s to")),
+            (500, Some("holds 2s to")),
+        ] {
+            match (store.check_ttl(ms(ttl)), named) {
+                (Ok(()), None) => {}
+                (Err(error), Some(named)) => assert!(error.to_string().contains(named), "{ttl}: {error}"),
+                (checked, _) => panic!("{ttl}: {checked:?}"),
+            }
+        }
+        assert!(Capability::exclusive("any").check_ttl(ms(2_001)).is_ok());
+    }
+
+    #[test]
     fn a_contradiction_is_named() {
         let queue = |confirms| Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms };
         let brief = Order::Arrival { waiter_lease: Duration::from_millis(2) };
-        let table: [(&str, fn(&mut Capability), Waiting); 9] = [
+        let table: [(&str, fn(&mut Capability), Waiting); 11] = [
             ("", |_| {}, Waiting::Poll { order: Order::Any }),
+            ("", |store| store.shares_places = true, queue(true)),
+            ("`shares_places`", |store| store.shares_places = true, Waiting::Poll { order: Order::Any }),
             ("", |store| store.fencing = Fencing::StoreTime, queue(false)),
             ("`confirms`", |store| store.fencing = Fencing::StoreTime, queue(true)),
             ("`LeaseScope::Session`", |store| store.lease = LeaseScope::Session, queue(false)),

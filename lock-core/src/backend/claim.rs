@@ -1,9 +1,12 @@
 //! The claim that a backend is asked for.
 
+mod marks;
+
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use self::marks::Marks;
 #[cfg(doc)]
 use super::{Backend, Capability, Fencing, Held};
 use super::{FencingToken, MoreKeys};
@@ -90,6 +93,9 @@ pub struct Claim {
     pub more: MoreKeys,
     /// How the claim excludes others.
     pub mode: Mode,
+    /// How many permits the claim takes, all at once or none: 1, unless the store has
+    /// [`Capability::several_permits`] and the mode is [`Mode::Permit`].
+    pub permits: u32,
     /// How the claim waits.
     pub queue: Queue,
     /// The owner; made before the first attempt and never used for another grant.
@@ -109,44 +115,6 @@ pub struct Claim {
     pub(crate) marks: Marks,
 }
 
-/// What happened to a claim, recorded by code that has only a reference to it.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    /// Whether a request for the claim left the process.
-    sent: AtomicBool,
-    /// Whether a request for the claim was sent again with the same owner.
-    resent: AtomicBool,
-    /// Whether the fencing token of the claim is ahead of the store's clock.
-    fence_ahead: AtomicBool,
-    /// Whether the store may have made the grant a shared one.
-    shared: AtomicBool,
-    /// The last fencing token that was numbered in this process; 0 for none.
-    own_fence: AtomicU64,
-    /// Whether the store has made a fencing token for the claim.
-    fenced: AtomicBool,
-    /// How often a release was handed to a connection: [`ONCE`](Self::ONCE), or more often.
-    releases: AtomicU8,
-}
-
-impl Marks {
-    const ONCE: u8 = 1;
-    const MORE: u8 = 2;
-}
-
-impl Clone for Marks {
-    fn clone(&self) -> Self {
-        Self {
-            sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
-            resent: AtomicBool::new(self.resent.load(Ordering::Relaxed)),
-            fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
-            shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
-            own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
-            fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
-            releases: AtomicU8::new(self.releases.load(Ordering::Relaxed)),
-        }
-    }
-}
-
 impl Claim {
     /// Makes a claim of `owner` on `key`: exclusive, barging, without a fencing token.
     #[must_use]
@@ -155,6 +123,7 @@ impl Claim {
             key,
             more: MoreKeys::default(),
             mode: Mode::Exclusive,
+            permits: 1,
             queue: Queue::Barging,
             owner,
             ttl,
@@ -202,19 +171,30 @@ impl Claim {
         self.marks.resent.load(Ordering::Relaxed)
     }
 
+    /// Returns the value of the stored lock, which is the same on every voter of a quorum.
+    #[cfg(feature = "redlock")]
+    pub(crate) fn value(&self) -> std::sync::Arc<str> {
+        let token = self.owner.token();
+        let made = || self.record.to_value(&token).into();
+        let value = self.marks.value.0.get_or_init(made);
+        // The owner is a public field, so it may be another one by now.
+        if value.starts_with(token.as_str()) { std::sync::Arc::clone(value) } else { made() }
+    }
+
     /// Gives the claim another owner, which is unknown to the store.
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
         *self.marks.releases.get_mut() = 0;
+        self.marks.successor.take();
     }
 
     /// Records that a [release](Backend::release) of this claim was handed to a connection, so that every request for
     /// its keys that the same runtime makes from now on arrives behind it. Call it each time that the release is sent:
     /// after the second time, the release is known to be ahead of nothing.
     ///
-    /// A caller that does not wait for the answer relies on it: the next acquisition of the keys on this runtime is sent
-    /// at once. Without the mark, it waits for the answer to the release.
+    /// A caller that does not wait for the answer relies on it: the next acquisition of the keys on this runtime is
+    /// sent at once. Without the mark, it waits for the answer to the release.
     pub fn mark_release_ahead(&self) {
         let more = |times: u8| Some(if times == 0 { Marks::ONCE } else { Marks::MORE });
         let _ = self.marks.releases.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -224,6 +204,21 @@ impl Claim {
     #[must_use]
     pub fn is_release_ahead(&self) -> bool {
         self.marks.releases.load(Ordering::Acquire) == Marks::ONCE
+    }
+
+    /// Returns the owner that has the key next, where others of its process share the place of this claim and its grant
+    /// cannot be handed off among them: the [release](Backend::release) names it.
+    ///
+    /// Only for a store with a [lease check](Backend::lease_check) that [shares
+    /// places](Capability::shares_places).
+    #[must_use]
+    pub fn successor(&self) -> Option<Owner> {
+        self.marks.successor.get().copied()
+    }
+
+    /// Names the owner that has the key next. The first call counts.
+    pub(crate) fn name_successor(&self, owner: Owner) {
+        let _ = self.marks.successor.set(owner);
     }
 
     /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was
@@ -273,5 +268,30 @@ impl Claim {
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()
+    }
+}
+
+#[cfg(all(test, feature = "redlock"))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::owner::{Identity, OwnerSource};
+
+    #[test]
+    fn the_stored_value_is_that_of_the_owner_and_no_text_shows_it() {
+        let owners = OwnerSource::new().expect("random bytes");
+        let record = OwnerRecord::new(Arc::new(Identity::of_this_process("test")), None);
+        let key = Key::new("k").expect("a key");
+        let mut claim = Claim::new(key, owners.mint(), Duration::from_secs(1), record);
+        let value = claim.value();
+        assert!(value.starts_with(claim.owner.token().as_str()));
+        assert!(Arc::ptr_eq(&value, &claim.value()), "it is made once");
+        assert!(!format!("{claim:?}").contains(claim.owner.token().as_str()), "{claim:?}");
+        let copy = Claim { owner: owners.mint(), ..claim.clone() };
+        claim.set_owner(owners.mint());
+        for claim in [&claim, &copy] {
+            assert!(claim.value().starts_with(claim.owner.token().as_str()));
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::{
-    Ask, Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal,
+    Ask, Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, LeaseCheck,
+    Listed, LockInfo, NodeAnswer, Released, Renew, Renewal,
 };
 #[cfg(doc)]
 use super::{Grant, Held, LeaseScope, Mode, Placement, Queue};
@@ -41,6 +41,9 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// The node `node` of a quorum does not vote if `_stays_out`, because it may have forgotten a lock or its clock was
     /// set. Reported when the listener is attached, and whenever the store checks the node.
     fn quarantined(&self, _node: &str, _stays_out: bool) {}
+    /// A server of the store has answered the question whether it is still there. A connection asks it about twice a
+    /// second, and each runtime has a connection of its own.
+    fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
     /// A connection was established again. Earlier reports may be lost, so every waiter asks the store at once, also a
     /// waiter on [`Backend::changed`].
     fn reconnected(&self);
@@ -62,8 +65,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   never shortens the lease. With [`Ask::Probe`] it may answer *held* instead.
     /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
-    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a barging
+    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with four exceptions: a barging
     ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant on itself); a
+    ///   claim that would stand directly [behind](Held::behind) one that shares its grant, where the store says so; a
     ///   queue of `room` claims or more; and, where the store cannot, a claim of several keys.
     /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is
     ///   enqueued once and then kept in the queue by [`heartbeat`](Self::heartbeat).
@@ -75,17 +79,17 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - An error that does not say whether the claim was granted or queued is temporary; the caller treats the claim
     ///   as possibly granted.
     /// - [`Grant::sent`] is read before the winning request is sent.
-    /// - Where the holder of a claim must be [notified](Claim::notify_holder) of waiters, nothing is sent before the store can
-    ///   [report](Listener::contended) them. Only a store that [tells a holder](super::Waiting::tells_holder) is asked
-    ///   for that.
+    /// - Where the holder of a claim must be [notified](Claim::notify_holder) of waiters, nothing is sent before the
+    ///   store can [report](Listener::contended) them. Only a store that [tells a holder](super::Waiting::tells_holder)
+    ///   is asked for that.
     ///
     /// # Errors
     /// The store cannot be reached, refuses the claim, or does not support its mode.
     fn acquire(&self, claim: &Claim, ask: Ask) -> impl Future<Output = Result<Attempt>> + Send;
 
     /// Attempts the claim once without waiting, for a store in this process. Returns `None` if that needs I/O; see
-    /// [`acquire`](Self::acquire), which answers the same. `now` is the [clock](Placement::clock) of such a store, which
-    /// was just read.
+    /// [`acquire`](Self::acquire), which answers the same. `now` is the [clock](Placement::clock) of such a store,
+    /// which was just read.
     fn acquire_now(&self, _claim: &Claim, _ask: Ask, _now: Moment) -> Option<Result<Attempt>> {
         None
     }
@@ -127,8 +131,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Touches only the grant and the queue entry of this owner; idempotent.
     /// - The next claim in the queue is served at once, and notified.
-    /// - May [mark](Claim::mark_release_ahead) that the release is ahead of whatever the same runtime asks from now on: then
-    ///   a caller that does not wait for the answer can ask for the key again at once.
+    /// - Where the claim has a [successor](Claim::successor), and the grant is this owner's, the successor comes before
+    ///   all who wait: it is granted the key with a lease of min(ttl, [`waiter_lease`](Capability::waiter_lease)), or is
+    ///   the first of the queue while a transaction keeps the key taken, with the mode, ttl and record of the claim. In
+    ///   the same step as the release, and not again when that is repeated.
+    /// - May [mark](Claim::mark_release_ahead) that the release is ahead of whatever the same runtime asks from now on:
+    ///   then a caller that does not wait for the answer can ask for the key again at once.
     /// - Under [`LeaseScope::Session`], the answer for a grant whose session is over is that of a free or taken key,
     ///   and not an error.
     ///
@@ -142,8 +150,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ) -> impl Future<Output = Result<Released>> + Send;
 
     /// Releases the claim without waiting, for a store in this process. Returns `None` if that needs I/O; see
-    /// [`release`](Self::release).
-    fn release_now(&self, _claim: &Claim, _keep_for: Option<Duration>) -> Option<Released> {
+    /// [`release`](Self::release). `now` is the [clock](Placement::clock) of such a store, which was just read.
+    fn release_now(&self, _claim: &Claim, _keep_for: Option<Duration>, _now: Moment) -> Option<Released> {
         None
     }
 
@@ -153,7 +161,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - The token is larger than every earlier token of this key, even after the store lost its data.
     /// - A token is made only while the grant provably belongs to this owner.
     /// - The same owner and number of [hand-offs](Claim::handoffs) get the same token again. A later hand-off gets a
-    ///   larger token, which is also larger than [`Claim::own_fence`].
+    ///   larger token, which is also larger than [`Claim::own_fence`]: only with
+    ///   [`Fencing::StoreTime`](super::Fencing::StoreTime) does the library number tokens itself.
     /// - A claim of several keys gets one token that is larger than the last token of each key.
     ///
     /// # Errors
@@ -225,6 +234,17 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn force_release(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
         let detail = "this store cannot take a lock from its holder";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+    }
+
+    /// Returns the statement by which a transaction of the application checks the lease of a claim. `None` where the
+    /// store is in no database.
+    ///
+    /// # Behavior
+    /// - The statement fails, and with it the transaction, unless the grant is this owner's.
+    /// - From then on until the transaction has ended, no other owner gets a key of the claim, also when the lease ends
+    ///   meanwhile. Renewals go on, and no call of this store waits for the transaction.
+    fn lease_check(&self, _claim: &Claim) -> Option<LeaseCheck> {
+        None
     }
 
     /// Attaches a manager, whose owners are those of `process` (see [`Owner::process`]). Called once by each manager

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal,
+    LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
 use crate::error::Result;
@@ -40,6 +40,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn inspect_dyn<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<LockInfo>>>;
     /// See [`Backend::force_release`].
     fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
+    /// See [`Backend::lease_check`].
+    fn lease_check_dyn(&self, claim: &Claim) -> Option<LeaseCheck>;
     /// See [`Backend::attach`].
     fn attach_dyn(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>);
     /// See [`Backend::renew`].
@@ -50,7 +52,7 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>)
     -> BoxFuture<'a, Result<Released>>;
     /// See [`Backend::release_now`].
-    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>) -> Option<Released>;
+    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>, now: Moment) -> Option<Released>;
     /// See [`Backend::fence`].
     fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>>;
     /// See [`Backend::changed`].
@@ -96,6 +98,10 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.force_release(key, id))
     }
 
+    fn lease_check_dyn(&self, claim: &Claim) -> Option<LeaseCheck> {
+        self.lease_check(claim)
+    }
+
     fn attach_dyn(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
         self.attach(process, listener, background);
     }
@@ -116,8 +122,8 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.release(claim, keep))
     }
 
-    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>) -> Option<Released> {
-        self.release_now(claim, keep)
+    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>, now: Moment) -> Option<Released> {
+        self.release_now(claim, keep, now)
     }
 
     fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>> {

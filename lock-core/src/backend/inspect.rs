@@ -73,10 +73,10 @@ pub struct LockInfo {
     pub mode: Mode,
     /// The holders: those whose leases end first, at most [`HOLDERS_TOLD`].
     pub holders: Vec<HolderInfo>,
-    /// The number of holders.
+    /// The number of holders; of a semaphore, the number of permits that they have.
     pub holding: usize,
     /// How many claims wait for it in the store's queue. A kind whose waiters hand the grant on in their process counts
-    /// one for each process. On Redis dead waiters behind the first 1,000 are counted too, until those before them find
+    /// one for each process, and those of a fair lock that share a place are one. On Redis dead waiters behind the first 1,000 are counted too, until those before them find
     /// them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].

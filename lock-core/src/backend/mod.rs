@@ -13,10 +13,18 @@ mod claim;
 mod conflict;
 mod contract;
 mod erased;
+#[cfg(feature = "etcd")]
+#[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
+pub mod etcd;
 mod inspect;
 mod latch;
+mod lease_check;
 pub mod memory;
 mod more_keys;
+mod node_answer;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub mod postgres;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
@@ -24,10 +32,17 @@ pub mod redis;
 #[cfg_attr(docsrs, doc(cfg(feature = "redlock")))]
 pub mod redlock;
 
-// Shared parts of all stores on a network: the feature of each such store is named here.
-#[cfg(feature = "redis")]
+// Shared parts of all stores on a network: the feature of each turns `_remote` on.
+#[cfg(feature = "_remote")]
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, unused_imports, reason = "not every store uses all of it")
+)]
 mod remote;
 mod waiting;
+#[cfg(feature = "zookeeper")]
+#[cfg_attr(docsrs, doc(cfg(feature = "zookeeper")))]
+pub mod zookeeper;
 
 pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
 pub use capability::{Capability, Fencing, LeaseScope, Placement};
@@ -36,5 +51,7 @@ pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
 pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 pub use latch::{LatchState, LatchStep};
+pub use lease_check::LeaseCheck;
 pub use more_keys::MoreKeys;
+pub use node_answer::NodeAnswer;
 pub use waiting::{Order, WAITER_LEASE, Waiting};

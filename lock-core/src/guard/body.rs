@@ -10,31 +10,20 @@ use super::guard::LockGuard;
 use super::scope::LockScope;
 use crate::error::{LockError, LossReason, Result};
 use crate::lease::Lease;
-
-/// What happens to the body when the lock is lost while it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnLost {
-    /// The body is dropped at its current await point, and the caller gets `Lost`. The default.
-    #[default]
-    Cancel,
-    /// The body runs to its end, and the caller gets `Lost` after that. For work that must not stop half way and whose
-    /// effects are fenced.
-    Finish,
-}
+use crate::options::OnLost;
 
 /// How long a caller waits for its release to be answered. After that the release continues in the background.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `body` under `guard`, then releases the lock.
 pub(crate) fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
     let inside = Inside::new(guard.lease(), on_lost);
-    Locked::new(body, Stage::Inside(inside, Some(guard)), on_lost)
+    Locked::new(body, Stage::Inside(inside, Some(guard)))
 }
 
 /// Runs `body` under `guard`, which holds the lock afterwards.
 pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
-    Locked::new(body, Stage::Inside(Inside::new(guard.lease(), on_lost), None), on_lost)
+    Locked::new(body, Stage::Inside(Inside::new(guard.lease(), on_lost), None))
 }
 
 impl LockGuard {
@@ -76,18 +65,20 @@ impl LockGuard {
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
         self.lease().check_own_process()?;
+        // Released early: the body would run without the lock.
+        self.lease().check_ended()?;
         inside(self, on_lost, Box::pin(body)).await
     }
 }
 
-/// The future of a guard.
+/// The future of a guard, and of what happens to the body when its lock is lost.
 #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<(LockGuard, OnLost)>> + Send>>;
 
 /// Waits for a guard, runs `body` under it, then releases the lock.
 #[cfg(feature = "macros")]
-pub(crate) fn after<F: Future>(asking: Asking, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
-    Locked::new(body, Stage::Asking(asking), on_lost)
+pub(crate) fn after<F: Future>(asking: Asking, body: Pin<Box<F>>) -> Locked<F> {
+    Locked::new(body, Stage::Asking(asking))
 }
 
 /// A body and its lock.
@@ -101,8 +92,8 @@ pub(crate) struct Locked<F: Future> {
 }
 
 impl<F: Future> Locked<F> {
-    fn new(body: Pin<Box<F>>, stage: Stage, on_lost: OnLost) -> Self {
-        Self { body: Body { future: Some(body), output: None }, frame: Frame { stage, on_lost } }
+    fn new(body: Pin<Box<F>>, stage: Stage) -> Self {
+        Self { body: Body { future: Some(body), output: None }, frame: Frame { stage } }
     }
 }
 
@@ -166,7 +157,6 @@ impl<F: Future> AnyBody for Body<F> {
 /// The part of a locked body that does not depend on its type.
 struct Frame {
     stage: Stage,
-    on_lost: OnLost,
 }
 
 enum Stage {
@@ -186,8 +176,8 @@ impl Frame {
         loop {
             let outcome = match &mut self.stage {
                 Stage::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
-                    Ok(guard) => {
-                        self.stage = Stage::Inside(Inside::new(guard.lease(), self.on_lost), Some(guard));
+                    Ok((guard, on_lost)) => {
+                        self.stage = Stage::Inside(Inside::new(guard.lease(), on_lost), Some(guard));
                         continue;
                     }
                     Err(error) => Err(error),
@@ -254,7 +244,8 @@ impl Inside {
         // A body that ends after its lock was lost is reported as `Lost` too: another may have held the lock meanwhile.
         if self.within(|| body.poll(cx)).is_ready() {
             self.end(body);
-            return Poll::Ready(self.lease.check());
+            // Not so one that the body has released early.
+            return Poll::Ready(self.lease.check_loss());
         }
         if !self.cancels {
             return Poll::Pending;

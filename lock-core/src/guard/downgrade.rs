@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::LockGuard;
+use super::hold::Hold;
+use super::release::Releasing;
 
 use crate::backend::{Claim, Grant, Mode};
 use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
-use crate::lease::{Granted, Lease, LeaseOptions};
-use crate::pending::Certainty;
+use crate::lease::Lease;
+use crate::options::LeaseOptions;
+use crate::pending::{Certainty, Granted};
 
 /// Pauses between requests that are not answered.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
@@ -46,7 +49,9 @@ impl LockGuard {
 }
 
 async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
-    let lease = Arc::clone(guard.lease());
+    // The hub goes last, also after an error: it keeps the background alive, which releases the lock.
+    let (hub, hold) = guard.into_parts();
+    let lease = Arc::clone(hold.lease());
     let refused = |detail: &'static str| {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim.key))
     };
@@ -56,7 +61,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
         return refused("only a write lock can be turned into a read lock");
     }
     // Before the request: nothing may fail between the answer and the new lease.
-    let schedule = lease.schedule().map_or_else(|| guard.hub().renewers.here(), Ok)?;
+    let schedule = hub.renewers.of(&lease)?;
     // From here on no nested call may enter: it would write beside readers.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
@@ -82,10 +87,10 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
         // Reported after the answer, when only the old lease was known.
         reader.lose(reason);
     }
-    let hub = Arc::clone(guard.hub());
-    guard.supersede();
+    hold.supersede();
     lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key, lease.claim.owner));
-    Ok(LockGuard::new(reader, hub))
+    drop(schedule);
+    Ok(LockGuard::new(Hold::new(reader), hub))
 }
 
 /// Asks until the store answers. Returns when the answered request was sent, and the lease that it brought.
@@ -108,10 +113,10 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// The shared grant that the store may have made of the exclusive one. It is released beside the guard unless the
-/// answer is there: a request without an answer may have been carried out.
+/// The shared grant that the store may have made of the exclusive one. Unless the answer is there, both are released: a
+/// request without an answer may have been carried out.
 struct Shared<'a> {
-    lease: &'a Lease,
+    lease: &'a Arc<Lease>,
     claim: Claim,
     answered: bool,
 }
@@ -119,8 +124,10 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // The guard, which is dropped next, releases the exclusive grant.
-            self.lease.unseal();
+            // Not left to the guard, which is dropped next: unsealed for that, the lease could be entered in between by
+            // another thread, whose guard would hold what is released here.
+            self.lease.end();
+            drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
             self.lease.engine.cleanup.release(&self.claim, None, Certainty::Granted, until);
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{LockHandle, describe};
+use super::hold::Hold;
 use super::release::Releasing;
+use super::under::extend;
 use crate::backend::{FencingToken, Released};
 #[cfg(doc)]
 use crate::error::LockErrorKind;
@@ -36,26 +38,22 @@ use crate::options::Release;
 #[must_use = "a guard that is not kept releases the lock at once"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    /// `None` once released.
-    lease: Option<Arc<Lease>>,
+    hold: Hold,
     /// Keeps the manager's background alive, which renews the lease.
     hub: Arc<Hub>,
 }
 
 impl LockGuard {
-    /// A guard for one entry of `lease`, which the caller has counted.
-    pub(crate) fn new(lease: Arc<Lease>, hub: Arc<Hub>) -> Self {
-        Self { lease: Some(lease), hub }
+    pub(crate) fn new(hold: Hold, hub: Arc<Hub>) -> Self {
+        Self { hold, hub }
     }
 
-    pub(super) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(super) fn into_parts(self) -> (Arc<Hub>, Hold) {
+        (self.hub, self.hold)
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
-        self.lease
-            .as_ref()
-            .expect("BUG: only `release` and `drop` take the lease, and they take the guard too")
+        self.hold.lease()
     }
 
     /// Returns the key, with its namespace.
@@ -85,10 +83,22 @@ impl LockGuard {
         self.lease().is_endangered()
     }
 
-    /// Returns an error once the lock is lost. Call `guard.check()?` before each step that must not run without it.
+    /// As [`check`](Self::check), but not an error for a lock that was [released early](LockHandle::release_early). For
+    /// the layers above.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
+    #[doc(hidden)]
+    pub fn check_loss(&self) -> Result<()> {
+        self.lease().check_own_process()?;
+        self.lease().check_loss()
+    }
+
+    /// Returns an error once the lock is lost. Call `guard.check()?` before each step that must not run without it.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost), with the reason; [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked
+    /// child.
     pub fn check(&self) -> Result<()> {
         self.lease().check_own_process()?;
         self.lease().check()
@@ -110,7 +120,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store
-    /// does not answer.
+    /// does not answer, [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -119,7 +129,8 @@ impl LockGuard {
         self.lease().fence().await
     }
 
-    /// Returns a view of this lock for the code under it. The view does not hold the lock.
+    /// Returns a handle of this lock for the code under it. The handle does not hold the lock; a guard made of it
+    /// ([`LockHandle::to_guard`]) does.
     #[must_use]
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
@@ -128,26 +139,21 @@ impl LockGuard {
     /// Sets the lease to `ttl` from now on, and renews it at once. A lease is never shortened: a shorter `ttl` takes
     /// effect with the next renewal that would end later.
     ///
+    /// Waiters of a [fair](crate::LockManager::fair) lock that share a place hand the longer lease on: the lock of one
+    /// that dies stays taken for what is left of it, whatever its own ttl.
+    ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease,
-    /// [`Lost`](LockErrorKind::Lost), [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease, and in a forked
+    /// child; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.
     ///
     /// # Cancel safety
     /// Cancel safe; the lease may or may not have been extended.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let lease = self.lease();
-        lease.check_own_process()?;
-        lease.check()?;
-        lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim.key))?;
-        let renewed = lease.renew_now(ttl).await;
-        let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim.key))?;
-        // Where its runtime is gone, nobody renews the lease any more. Then the runtime of the caller does.
-        let schedule = lease.schedule().map_or_else(|| self.hub.renewers.here(), Ok)?;
-        schedule.watch_extended(lease, sent, length);
-        Ok(())
+        extend(self.lease(), &self.hub, ttl).await
     }
 
-    /// Releases the lock, and waits for the store's answer.
+    /// Releases the lock, and waits for the store's answer. Does nothing for a lock that was
+    /// [released early](LockHandle::release_early), and returns [`Released::Released`].
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when
@@ -156,22 +162,29 @@ impl LockGuard {
     ///
     /// # Cancel safety
     /// Dropping the future hands the release to the background.
-    pub async fn release(mut self) -> Result<Released> {
+    pub async fn release(self) -> Result<Released> {
+        let Self { hold, hub: _hub } = self;
         // Taken before the check: in a forked child, the drop of this guard must not count as that of the last one.
-        let Some(lease) = self.lease.take() else { return Ok(Released::Released) };
+        let Some(lease) = hold.take() else { return Ok(Released::Released) };
         let now = lease.now();
         lease.check_process(now)?;
         // Before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
         if !lease.leave() {
-            return Ok(Released::StillHeld);
+            // An ended lease was released early. Others cannot share it.
+            return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });
         }
-        let releasing = Releasing::new(lease);
+        let now = lease.after_report(now);
+        let mut releasing = Releasing::new(lease);
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
             return Err(LockError::lost(releasing.key(), reason));
         }
-        releasing.release().await
+        // A future is made, and moved, only where there is something to wait for.
+        match releasing.release_now(now) {
+            Some(answer) => answer,
+            None => releasing.answer(now).await,
+        }
     }
 }
 
@@ -180,30 +193,32 @@ impl LockGuard {
     /// background, or not at all. A release that fails is reported by the lock itself. For the layers above.
     #[doc(hidden)]
     pub async fn release_within(self, patience: Duration) {
-        let lease = Arc::clone(self.lease());
-        if lease.options.release == Release::Background {
+        if self.lease().options.release == Release::Background {
             return self.begin_release();
         }
+        self.answered_within(patience).await;
+    }
+
+    /// Releases the lock, and waits for at most `patience`, after which the release continues in the background.
+    /// Returns whether the store has answered it. A release that fails is reported by the lock itself.
+    pub(crate) async fn answered_within(self, patience: Duration) -> bool {
+        let lease = Arc::clone(self.lease());
         // A timeout drops the release, and so hands it to the background.
-        if tokio::time::timeout(patience, self.release()).await.is_err() {
-            lease.record_release_failed(ReleaseError::Unanswered, None);
+        match tokio::time::timeout(patience, self.release()).await {
+            Ok(released) => released.is_ok(),
+            Err(_) => {
+                lease.record_release_failed(ReleaseError::Unanswered, None);
+                false
+            }
         }
     }
 }
 
 impl LockGuard {
-    /// Releases the lock to the store in the background: nobody of this process gets the grant, and it does not linger.
-    pub(crate) fn release_to_store(mut self) {
-        if let Some(lease) = self.lease.take()
-            && lease.leave()
-        {
-            drop(Releasing::to_store(lease));
-        }
-    }
-
     /// Releases the lock without waiting for the store's answer.
-    fn begin_release(mut self) {
-        let Some(lease) = self.lease.take() else { return };
+    fn begin_release(self) {
+        let Self { hold, hub: _hub } = self;
+        let Some(lease) = hold.take() else { return };
         let now = lease.now();
         // In a forked child nothing is released.
         if lease.check_process(now).is_err() {
@@ -213,6 +228,7 @@ impl LockGuard {
         if !lease.leave() {
             return;
         }
+        let now = lease.after_report(now);
         let releasing = Releasing::new(lease);
         if !is_lost {
             releasing.begin(now);
@@ -223,25 +239,5 @@ impl LockGuard {
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         describe(self.lease(), f.debug_struct("LockGuard"))
-    }
-}
-
-impl LockGuard {
-    /// Ends the guard without a release: another lease has the grant now.
-    pub(crate) fn supersede(mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.supersede();
-            // Counted down as for a release, which does not follow: the other lease is counted by itself.
-            lease.engine.lease_ended();
-        }
-    }
-}
-
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        // In a forked child, a hand-off reaches nobody, and nothing is released.
-        if let Some(lease) = self.lease.take().filter(|lease| lease.leave()) {
-            drop(Releasing::new(lease));
-        }
     }
 }

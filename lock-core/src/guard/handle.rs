@@ -1,4 +1,4 @@
-//! A view of a held lock, which does not hold it.
+//! A held lock as the code under it sees it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use crate::guard::LockGuard;
 use crate::hub::Hub;
 use crate::lease::Lease;
 
-/// A view of a held lock: its key, its fencing token, and whether it is lost. It is cheap to clone. It does not hold
-/// the lock, but keeps the connections of its manager open.
+/// A held lock as the code under it sees it: its key, its fencing token, whether it is lost. It can extend the lease,
+/// release the lock early, and make a guard that holds it longer. By itself it does not hold the lock; it keeps the
+/// connections of its manager open. Cheap to clone.
 #[derive(Clone)]
 pub struct LockHandle {
     lease: Arc<Lease>,
@@ -61,7 +62,7 @@ impl LockHandle {
     /// As [`LockGuard::check`].
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
+    /// As [`LockGuard::check`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.
     pub fn check(&self) -> Result<()> {
         self.lease.check_own_process()?;
         self.lease.check()

@@ -50,9 +50,15 @@ impl Releasing {
     /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here.
     fn handed_off(&self) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
-        let linger = lease.options.linger;
-        let stays = lease.options.kind.queue() == Queue::Barging
-            && engine.local_queue.hand_off(&lease.claim.key, linger, |ttl| lease.as_handoff(ttl));
+        let (linger, key, owner) = (lease.options.linger, &lease.claim.key, lease.claim.owner);
+        let handoff = |ttl| lease.as_handoff(ttl);
+        let stays = match lease.options.kind {
+            kind if !kind.hands_off() => false,
+            kind if kind.queue() == Queue::Fifo => {
+                engine.local_queue.hand_off_in_group(key, owner, handoff, || lease.succession())
+            }
+            _ => engine.local_queue.hand_off(key, linger, handoff),
+        };
         // A shutdown that began since may have looked for lingering grants before this one was there.
         if stays && linger.is_some() && engine.check_open().is_err() {
             engine.local_queue.end_all_lingering();
@@ -60,38 +66,49 @@ impl Releasing {
         stays
     }
 
-    pub(super) async fn release(mut self) -> Result<Released> {
+    /// Releases at `now`, and waits for the answer.
+    pub(super) async fn release(mut self, now: Moment) -> Result<Released> {
+        match self.release_now(now) {
+            Some(answer) => answer,
+            None => self.answer(now).await,
+        }
+    }
+
+    /// Releases at `now` what need not be waited for: to a waiter of this process, or to a store in it. Otherwise the
+    /// [answer](Self::answer) must be waited for.
+    pub(super) fn release_now(&mut self, now: Moment) -> Option<Result<Released>> {
         if self.handed_off() {
             self.answered = true;
-            return Ok(Released::Released);
+            return Some(Ok(Released::Released));
         }
-        // Before the await. From the first byte on, the store may free the key, and grant it to another.
+        // From the first byte on, the store may free the key, and grant it to another.
         self.asked = true;
         let lease = &self.lease;
-        let answer = lease.engine.release(&lease.claim, lease.keep_for()).await;
+        let released = lease.engine.release_now(&lease.claim, lease.keep_for(now), now)?;
+        Some(self.settle(Ok(released)))
+    }
+
+    /// Asks the store, and waits for the answer.
+    pub(super) async fn answer(mut self, now: Moment) -> Result<Released> {
+        let lease = &self.lease;
+        let answer = lease.engine.release(&lease.claim, lease.keep_for(now), now).await;
         self.settle(answer)
     }
 
-    /// Releases at `now` without waiting for the answer. When this returns, the release is on its way, and a task of this runtime
-    /// sees to it. If the runtime ends, the background does.
+    /// Releases at `now` without waiting for the answer. When this returns, the release is on its way, and a task of
+    /// this runtime sees to it. If the runtime ends, the background does.
     pub(super) fn begin(mut self, now: Moment) {
-        if self.handed_off() {
-            self.answered = true;
+        if self.release_now(now).is_some() {
             return;
         }
         // Outside of a runtime, dropping this value leaves the release to the background.
         let Ok(runtime) = Handle::try_current() else { return };
         let (engine, lease) = (Arc::clone(&self.lease.engine), Arc::clone(&self.lease));
-        self.asked = true;
-        if let Some(released) = engine.release_now(&lease.claim, lease.keep_for()) {
-            let _ = self.settle(Ok(released));
-            return;
-        }
         self.under_way = Some(lease.release_under_way(now));
         // From here on a shutdown waits for the release, in place of the guard.
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
-        let mut asking = Box::pin(self.ask_ahead(runtime.id()));
+        let mut asking = Box::pin(self.ask_ahead(runtime.id(), now));
         // Polled here, so that whatever this task asks for next is sent behind the release. The new task polls again.
         if asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             runtime.spawn(asking);
@@ -99,9 +116,9 @@ impl Releasing {
     }
 
     /// Asks the store, and notes after the first poll whether what `runtime` sends from now on arrives behind that.
-    async fn ask_ahead(mut self, runtime: Id) {
+    async fn ask_ahead(mut self, runtime: Id, now: Moment) {
         let lease = Arc::clone(&self.lease);
-        let mut asking = pin!(lease.engine.release(&lease.claim, lease.keep_for()));
+        let mut asking = pin!(lease.engine.release(&lease.claim, lease.keep_for(now), now));
         let first = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
         if let Some(under_way) = self.under_way.as_ref().filter(|_| lease.claim.is_release_ahead()) {
             under_way.is_ahead_of(runtime);
@@ -145,8 +162,8 @@ impl Drop for Releasing {
             let under_way = self.under_way.take().inspect(ReleaseUnderWay::starts_over);
             lease.release_in_background(under_way);
         }
-        // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending releases: in
-        // between it would find neither.
+        // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending
+        // releases: in between it would find neither.
         if self.counted.is_none() {
             engine.lease_ended();
         }

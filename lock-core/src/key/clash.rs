@@ -48,8 +48,8 @@ impl Values {
 /// Returns the shortest key that both templates can give although their fixed texts differ, or `None` if there is none.
 ///
 /// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, are meant to meet: they name one
-/// thing in two ways. An encoded byte counts as a part of a value even if the bytes around it are not UTF-8, as in the fixed
-/// text `%FF`. A key that exceeds the length limit counts as it is before it is shortened.
+/// thing in two ways. An encoded byte counts as a part of a value even if the bytes around it are not UTF-8, as in the
+/// fixed text `%FF`. A key that exceeds the length limit counts as it is before it is shortened.
 #[must_use]
 pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     let (left, right) = (tokens(left), tokens(right));
@@ -133,8 +133,8 @@ fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     tokens
 }
 
-/// Returns the mark that the value after `text` must not contain: the last mark of `text`, if nothing else separates that
-/// value from the one before.
+/// Returns the mark that the value after `text` must not contain: the last mark of `text`, if nothing else separates
+/// that value from the one before.
 fn mark(text: &str) -> Option<u8> {
     let soft = text.bytes().all(|byte| is_unreserved(byte) || byte == b'%');
     text.bytes().rev().find(|byte| soft && is_unreserved(*byte) && !byte.is_ascii_alphanumeric())

@@ -7,6 +7,7 @@ use super::clash::{self, Part, Values};
 use super::encode::Boundary;
 use super::{Key, KeyBuilder};
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::label::LabelBuilder;
 
 /// The text from which a key is rendered: `order:<id>`.
 ///
@@ -84,6 +85,20 @@ impl KeyTemplate {
             };
         }
         key.finish()
+    }
+
+    /// Renders a label, in which values are not encoded. `lookup` writes the value of each placeholder. For the layers
+    /// above.
+    #[doc(hidden)]
+    pub fn render_label<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> V) -> String {
+        let mut label = LabelBuilder::new();
+        for piece in &self.pieces {
+            label = match piece {
+                Piece::Literal(text) => label.literal(text),
+                Piece::Placeholder(name) => label.value(&lookup(name)),
+            };
+        }
+        label.finish()
     }
 
     /// Returns a key that both templates can give although their fixed texts differ, or `None` if there is none.

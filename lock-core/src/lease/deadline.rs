@@ -3,43 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::lease::{Granted, Lease, LeaseOptions, nanos};
+use super::bounds::ends_by_itself;
+use super::lease::{Lease, nanos};
 use super::state;
 use crate::clock::Moment;
-use crate::engine::Engine;
 use crate::expiry;
-
-/// Until when a grant is held, and how that is known.
-pub(super) struct Bounds {
-    pub(super) deadline: Moment,
-    pub(super) store_until: Moment,
-    pub(super) confirmed: Moment,
-}
-
-impl Bounds {
-    /// The bounds of a grant that the store gave to a claim for `ttl`.
-    pub(super) fn of_grant(
-        engine: &Engine,
-        options: &LeaseOptions,
-        ttl: Duration,
-        Granted { grant, arrived }: &Granted,
-    ) -> Self {
-        let length = if ends_by_itself(engine, options) { grant.lease.min(ttl) } else { grant.lease };
-        let store_until = match engine.cleanup.has_session() {
-            true => expiry::forgotten(grant.sent, length),
-            // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have
-            // made it `ttl`.
-            false => expiry::forgotten(*arrived, ttl.max(grant.lease)),
-        };
-        let deadline = grant.sent.plus(expiry::safe(engine.capability.placement, length));
-        Self { deadline, store_until, confirmed: grant.sent }
-    }
-}
-
-/// Returns whether a lease ends although the store keeps the grant: it is not renewed, and its session is.
-pub(super) fn ends_by_itself(engine: &Engine, options: &LeaseOptions) -> bool {
-    engine.cleanup.has_session() && !options.renew
-}
 
 impl Lease {
     pub(crate) fn ttl(&self) -> Duration {
@@ -79,7 +47,7 @@ impl Lease {
         }
         // Counted from `sent`, because the store starts the lease when it executes the request: later than `sent`, and
         // perhaps long before the answer arrives.
-        self.deadline.raise(sent.plus(expiry::safe(self.engine.capability.placement, length)));
+        self.deadline.raise(expiry::held_until(self.engine.capability.placement, sent, length));
         self.confirmed.raise(sent);
     }
 
@@ -126,8 +94,8 @@ impl Lease {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// Returns what is left of `min_hold`.
-    pub(crate) fn keep_for(&self) -> Option<Duration> {
-        self.keep_until().and_then(|end| expiry::left(end, self.now()))
+    /// Returns what is left of `min_hold` at `now`. A release that is counted from another time would end it early.
+    pub(crate) fn keep_for(&self, now: Moment) -> Option<Duration> {
+        self.keep_until().and_then(|end| expiry::left(end, now))
     }
 }

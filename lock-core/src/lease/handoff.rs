@@ -4,20 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use super::deadline::{Bounds, ends_by_itself};
-use super::lease::{Lease, LeaseOptions, Start};
+use super::bounds::{Bounds, ends_by_itself};
+use super::lease::{Lease, Start};
 use super::schedule::Schedule;
 use super::state;
 use crate::backend::{Mode, Queue};
+use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::expiry;
 use crate::local_queue::{Handoff, HandoffLease};
+use crate::notifications::Notifications;
+use crate::options::LeaseOptions;
+use crate::pending::{PendingClaim, QueueEntry};
 
 impl Lease {
     /// A lease for a grant that was handed off, which asks for `ttl` from its next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
-        schedule: &Arc<Schedule<Self>>,
+        schedule: &Schedule<Self>,
         handed: HandoffLease,
         ttl: Duration,
         options: LeaseOptions,
@@ -27,8 +31,8 @@ impl Lease {
         let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
         if ends_by_itself(&engine, &options) {
             // The holder before it may have counted the whole lease of the session.
-            let safe = expiry::safe(engine.capability.placement, ttl);
-            deadline = deadline.earlier(confirmed.plus(safe), now);
+            let until = expiry::held_until(engine.capability.placement, confirmed, ttl);
+            deadline = deadline.earlier(until, now);
             store_until = store_until.earlier(expiry::forgotten(confirmed, ttl), now);
         }
         let bounds = Bounds { deadline, store_until, confirmed };
@@ -36,34 +40,41 @@ impl Lease {
         Self::start(engine, schedule, claim, options, start, span)
     }
 
-    /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its
-    /// `min_hold` is not over, its kind queues in the store, or the manager closes.
+    /// Notes that a transaction of the application is about to verify the lease. From then on the grant goes back to
+    /// the store, which refuses it to others until that transaction has ended: within the process nobody would know of
+    /// that.
     ///
-    /// `ttl` is what the next holder asks for; `None` where there is none yet, who then looks for itself. What is left of the lease must not be longer, or a crash of the next
-    /// holder would keep others out for longer than it said. Where all grants live in a session, every crash costs what
-    /// is left of that.
+    /// The caller checks the lease behind this. Either the check sees that the lease has ended, or `as_handoff` sees
+    /// the note.
+    pub(crate) fn note_verified(&self) {
+        self.verified.store(true, Ordering::Relaxed);
+        atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its
+    /// `min_hold` is not over, its kind queues in the store, a transaction may have verified it, or the manager closes.
+    ///
+    /// `ttl` is what the next holder asks for; `None` where there is none yet, who then looks for itself. What is left
+    /// of the lease must not be longer, or a crash of the next holder would keep others out for longer than it said.
+    /// Where all grants live in a session, every crash costs what is left of that.
     ///
     /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off.
     pub(crate) fn as_handoff(&self, ttl: Option<Duration>) -> Option<Handoff> {
-        // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
-        // that closes waits for the guards it has, and a hand-off would make another.
-        let passes = self.options.kind.queue() == Queue::Barging
-            && self.claim.mode == Mode::Exclusive
-            && self.claim.more.is_empty()
-            && self.engine.check_open().is_ok()
-            && self.keep_for().is_none();
+        // The waiters of a group all asked for the same lease. Where a holder extended it, the next one has more:
+        // behind a release to the store, the others would lose their places.
+        let in_order = self.options.kind.queue() == Queue::Fifo;
         let now = self.now();
-        // A loss that was reported is still seen here, because `leave` does not change the state of a lost lease.
-        if !passes
-            || self.deadline().is_past(now)
-            || self.is_revoked()
-            || ttl.is_some_and(|ttl| self.engine.outlasts(self.store_until(), ttl, now))
+        if !self.goes_on(now)
+            || ttl.is_some_and(|ttl| !in_order && self.engine.outlasts(self.store_until(), ttl, now))
         {
             return None;
         }
         // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it
-        // sees that it has ended, and keeps the number to itself.
+        // sees that it has ended, and keeps the number to itself. In the same way with the one in `note_verified`.
         atomic::fence(Ordering::SeqCst);
+        if self.verified.load(Ordering::Relaxed) {
+            return None;
+        }
         let known = *self.fence.lock();
         let sequence = match known {
             // The store's token is ahead of this process: the next holder asks the store.
@@ -83,6 +94,51 @@ impl Lease {
             sequence,
         };
         Some(Handoff::new(Arc::clone(&self.engine.cleanup), Box::new(handed)))
+    }
+
+    /// Returns whether another waiter of this process may have the key next, by this grant.
+    fn goes_on(&self, now: Moment) -> bool {
+        // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
+        // that closes waits for the guards it has, and a hand-off would make another. A loss that was reported is still
+        // seen here, because `leave` does not change the state of a lost lease.
+        self.options.kind.hands_off()
+            && self.claim.mode == Mode::Exclusive
+            && self.claim.more.is_empty()
+            && self.engine.check_open().is_ok()
+            && self.keep_for(now).is_none()
+            && !self.deadline().is_past(now)
+            && !self.is_revoked()
+    }
+
+    /// Has the release of this grant name the owner that the store gives the key to next, before all who wait there.
+    /// Returns the claim of that owner, which the store knows from that release on. `None` where the grant is lost or
+    /// the manager closes, and where no transaction may have verified it: then it is handed off.
+    ///
+    /// For those who share the place of this grant. Without it, they would stand at the end of the queue.
+    pub(crate) fn succession(&self) -> Option<PendingClaim> {
+        let (engine, now) = (&self.engine, self.now());
+        if !self.verified.load(Ordering::Relaxed) || !self.goes_on(now) {
+            return None;
+        }
+        let next = engine.owners.mint_grouped();
+        self.claim.name_successor(next);
+        let lease = engine.capability.waiter_lease(&self.claim);
+        let subscription = Notifications::subscribe(&engine.notifications, next);
+        Some(PendingClaim::succeeding(
+            &engine.cleanup,
+            &self.claim,
+            next,
+            QueueEntry {
+                since: now,
+                sent: now,
+                lease,
+                // Due when the release is answered or late, because nobody sends one before that. The key may be free by
+                // then, as where the transaction has ended meanwhile, and nobody may know of the owner.
+                heartbeat: Some(now),
+                unanswered: Duration::ZERO,
+                subscription: Some(subscription),
+            },
+        ))
     }
 
     /// Ends the lease without a release: another lease has the grant now.

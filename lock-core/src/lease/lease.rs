@@ -4,40 +4,21 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Id;
 use tokio::sync::Notify;
 
 use super::atomic_moment::AtomicMoment;
-use super::deadline::Bounds;
+use super::bounds::Bounds;
 use super::schedule::{Schedule, Scheduled};
 use super::state;
-use crate::backend::{Claim, Grant};
+use crate::backend::Claim;
 use crate::clock::{self, Moment};
 use crate::engine::Engine;
-use crate::kind::Kind;
 use crate::local_queue::FenceSequence;
 use crate::observe::HoldRecorder;
-use crate::options::Release;
+use crate::options::LeaseOptions;
+use crate::pending::Granted;
 use crate::sync::Mutex;
-
-/// A grant of the store, and when the answer that brought it arrived.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Granted {
-    pub(crate) grant: Grant,
-    pub(crate) arrived: Moment,
-}
-
-/// How a lease is kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeaseOptions {
-    pub(crate) kind: Kind,
-    pub(crate) renew: bool,
-    pub(crate) release: Release,
-    pub(crate) renew_every: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_hold: Option<Duration>,
-    /// How long the grant stays at hand after its release.
-    pub(crate) linger: Option<Duration>,
-}
 
 /// What a lease begins with.
 pub(super) struct Start {
@@ -66,8 +47,8 @@ pub(crate) struct Lease {
     /// Until when the store may have the grant, whatever it answered. Counted from when a request was sent, so it is
     /// later than the deadline.
     pub(super) store_until: AtomicMoment,
-    /// The schedule on which it is watched.
-    pub(super) schedule: Weak<Schedule<Self>>,
+    /// The runtime whose renewer watches it, as long as that runtime is there.
+    pub(super) runtime: Id,
     /// The length that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
     /// When the last request was sent that the store has answered with yes.
@@ -80,13 +61,15 @@ pub(crate) struct Lease {
     /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
+    /// Whether a transaction of the application may have verified it.
+    pub(super) verified: AtomicBool,
 }
 
 impl Lease {
     /// A lease for a grant of the store.
     pub(crate) fn new(
         engine: Arc<Engine>,
-        schedule: &Arc<Schedule<Self>>,
+        schedule: &Schedule<Self>,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
@@ -99,7 +82,7 @@ impl Lease {
     pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
-        schedule: &Arc<Schedule<Self>>,
+        schedule: &Schedule<Self>,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
@@ -117,7 +100,7 @@ impl Lease {
     /// Made in its place on the heap, because every grant passes here.
     pub(super) fn start(
         engine: Arc<Engine>,
-        schedule: &Arc<Schedule<Self>>,
+        schedule: &Schedule<Self>,
         claim: Claim,
         options: LeaseOptions,
         start: Start,
@@ -134,13 +117,14 @@ impl Lease {
             deadline: AtomicMoment::new(bounds.deadline),
             store_until: AtomicMoment::new(bounds.store_until),
             confirmed: AtomicMoment::new(bounds.confirmed),
-            schedule: Arc::downgrade(schedule),
+            runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
             fence: Mutex::new(fence),
             earlier,
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),
+            verified: AtomicBool::new(false),
             engine,
             claim,
         })
@@ -150,20 +134,10 @@ impl Lease {
         self.engine.clock.now()
     }
 
-    /// Returns the schedule on which it is watched; `None` when that runtime is gone.
-    pub(crate) fn schedule(&self) -> Option<Arc<Schedule<Self>>> {
-        self.schedule.upgrade()
-    }
-
     /// Lets no nested call enter any more. Returns `false` where one has.
     pub(crate) fn seal(&self) -> bool {
         // In one step: a nested call that enters between a check and the change would write beside readers.
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// Takes [`seal`](Self::seal) back.
-    pub(crate) fn unseal(&self) {
-        self.entries.store(1, Ordering::Release);
     }
 
     /// Adds a guard. Returns `false` when the grant is lost, or the last guard has gone.
@@ -178,9 +152,26 @@ impl Lease {
 
     /// Removes a guard. Returns `true` for the last one, which releases the grant: from then on nothing renews it.
     pub(crate) fn leave(&self) -> bool {
-        if self.entries.fetch_sub(1, Ordering::AcqRel) > 1 {
+        let fewer = |entries: usize| entries.checked_sub(1);
+        // Not below zero: the lock may have been released early. Almost every lease has one guard.
+        if !self.seal() && self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) != Ok(1) {
             return false;
         }
+        self.end();
+        true
+    }
+
+    /// As [`leave`](Self::leave), where there is no guard but one. Otherwise does nothing.
+    pub(crate) fn leave_alone(&self) -> bool {
+        let is_last = self.seal();
+        if is_last {
+            self.end();
+        }
+        is_last
+    }
+
+    /// Ends the use of a lease that nobody can enter any more. Its release is sent after that.
+    pub(crate) fn end(&self) {
         // Before the release is sent: an answer to a renewal that is still under way finds that the lease has ended,
         // and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
         let ended = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
@@ -189,7 +180,6 @@ impl Lease {
         if ended.is_ok() {
             self.record_released();
         }
-        true
     }
 
     pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {

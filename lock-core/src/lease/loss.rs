@@ -76,14 +76,23 @@ impl Lease {
         lost.is_ok()
     }
 
+    /// Fails where the grant is lost, or was released.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.loss() {
-            Some(reason) => Err(LockError::lost(&self.claim.key, reason)),
-            None if self.has_ended() => {
-                Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim.key))
-            }
-            None => Ok(()),
+        self.check_loss()?;
+        self.check_ended()
+    }
+
+    /// Fails where the grant is lost.
+    pub(crate) fn check_loss(&self) -> Result<()> {
+        self.loss().map_or(Ok(()), |reason| Err(LockError::lost(&self.claim.key, reason)))
+    }
+
+    /// Fails where the grant was released.
+    pub(crate) fn check_ended(&self) -> Result<()> {
+        if !self.has_ended() {
+            return Ok(());
         }
+        Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim.key))
     }
 
     /// Completes when the grant is lost; never for one that was released.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `lease` | [`Lease`], and the guards that share it |
 //! | `state` | its states: held, endangered, released, lost |
+//! | `bounds` | until when it is held at first |
 //! | `deadline`, `atomic_moment` | until when it is certainly held |
 //! | `loss` | whether it is lost, and who is notified |
 //! | `fencing` | its fencing token |
@@ -31,6 +32,7 @@
 //! and of cancelled acquires also run where the renewer runs (`pending/cleanup.rs`).
 
 mod atomic_moment;
+mod bounds;
 mod deadline;
 mod fencing;
 mod fork;
@@ -49,6 +51,6 @@ mod state;
 mod tests;
 mod watch;
 
-pub(crate) use lease::{Granted, Lease, LeaseOptions};
+pub(crate) use lease::Lease;
 pub(crate) use renewers::Renewers;
 pub(crate) use schedule::Schedule;

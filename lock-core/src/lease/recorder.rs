@@ -32,9 +32,9 @@ impl Lease {
         }
     }
 
-    /// Closes the record: the last guard is gone.
+    /// Closes the record: the last guard is gone, and the lease has ended without a loss.
     pub(super) fn record_released(&self) {
-        let Some(subject) = self.recorder.close() else { return };
+        let Some(subject) = self.recorder.close_released() else { return };
         subject.meter.hold_ended();
         let events = &self.engine.observer.events;
         if subject.meter.is_on() || events.are_wanted() || !self.span.is_disabled() {
@@ -45,6 +45,15 @@ impl Lease {
             events.emit(|| LockEvent::Released { lock: self.event_name(), held, fencing_token });
         }
         tracing::debug!(parent: &self.span, "lock released");
+    }
+
+    /// Returns the time after the end of the lease was reported, which began at `now`: that time, where nobody was told.
+    /// Whoever is told may have blocked.
+    pub(crate) fn after_report(&self, now: Moment) -> Moment {
+        let is_told = tracing::enabled!(tracing::Level::DEBUG)
+            || !self.span.is_disabled()
+            || self.engine.observer.events.are_wanted();
+        if is_told { self.now() } else { now }
     }
 
     /// Closes the record: the lock is lost.
@@ -159,21 +168,23 @@ impl Lease {
 mod tests {
     use std::sync::Arc;
 
+    use tokio::runtime::Handle;
     use tracing::Span;
 
     use super::*;
     use crate::backend::Grant;
     use crate::guard::LockGuard;
-    use crate::lease::Granted;
+    use crate::lease::Schedule;
     use crate::manager::LockManager;
     use crate::observe::Meter;
+    use crate::pending::Granted;
 
     /// A hold like that of `guard` that has not come to its caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
         let granted = Granted { grant, arrived: lease.since };
-        let schedule = guard.lease().schedule().expect("its runtime is there");
+        let schedule = Schedule::new(Handle::current().id());
         Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &granted, Span::none())
     }
 

@@ -1,5 +1,6 @@
 //! Renewing a lease at once, outside of the loop.
 
+use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::lease::Lease;
@@ -13,6 +14,10 @@ impl Lease {
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
         // Before the await: a future that is dropped there leaves a request that may yet extend the lease.
         self.asked(ttl);
+        // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here: its next
+        // holder knows nothing of the longer lease. One that is handed off from now on passes on what was just asked.
+        atomic::fence(Ordering::SeqCst);
+        self.check_ended()?;
         let answer = self.engine.store.renew_one(&self.claim, ttl).await;
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;

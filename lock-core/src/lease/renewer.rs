@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Id;
+
 use super::lease::Lease;
 use super::schedule::{Due, Schedule, instant};
 use crate::backend::{Renew, Renewal};
@@ -23,6 +25,9 @@ const SHORTEST_CALL: Duration = Duration::from_millis(50);
 /// The longest sleep. tokio's timers stand still while the machine is suspended, and leases do not.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
+/// How late the loop must be for a stall: far more than timers are late on a machine that is not overloaded.
+const STALL: Duration = Duration::from_millis(50);
+
 /// The loop of one runtime. It renews its leases in batches, reclaims what waiters of the local queue do not take, and
 /// gives back the grants that have lingered for long enough.
 #[derive(Debug)]
@@ -34,8 +39,8 @@ pub(super) struct Renewer {
 }
 
 impl Renewer {
-    pub(super) fn new(store: Store, local_queue: Arc<LocalQueue>, clock: Clock) -> Arc<Self> {
-        Arc::new(Self { store, local_queue, clock, schedule: Schedule::new() })
+    pub(super) fn new(store: Store, local_queue: Arc<LocalQueue>, clock: Clock, runtime: Id) -> Arc<Self> {
+        Arc::new(Self { store, local_queue, clock, schedule: Schedule::new(runtime) })
     }
 
     pub(super) fn schedule(&self) -> &Arc<Schedule<Lease>> {
@@ -81,15 +86,28 @@ impl Renewer {
         lingers.as_mut().enable();
         let limit = reclaim.map_or(i64::MAX, instant).min(self.local_queue.lingering_due());
         let Some(next) = self.schedule.sleeps_until(limit) else { return };
-        let now = instant(self.clock.now());
-        let pause = Duration::from_nanos(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
+        let now = self.clock.now();
+        let pause = Duration::from_nanos(u64::try_from(next.saturating_sub(instant(now))).unwrap_or(0));
+        let pause = pause.min(MAX_SLEEP);
         tokio::select! {
             // `biased` keeps the simulation deterministic.
             biased;
             () = self.schedule.woken() => {}
             () = needed, if reclaim.is_none() => {}
             () = lingers => {}
-            () = tokio::time::sleep(pause.min(MAX_SLEEP)), if next < i64::MAX => {}
+            () = tokio::time::sleep(pause), if next < i64::MAX => {}
+        }
+        if next < i64::MAX {
+            self.record_stall(now.plus(pause));
+        }
+    }
+
+    /// Records by how much the loop is late that was to wake at `planned` at the latest.
+    fn record_stall(&self, planned: Moment) {
+        let now = self.clock.now();
+        let late = Duration::from_nanos(u64::try_from(instant(now) - instant(planned)).unwrap_or(0));
+        if late >= STALL {
+            survives(|| self.store.observer().record_stall(late));
         }
     }
 

@@ -1,8 +1,9 @@
 //! The renewers of one manager: one for each runtime of the background.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 
 use super::lease::Lease;
 use super::renewer::Renewer;
@@ -21,24 +22,38 @@ pub(crate) struct Renewers {
     local_queue: Arc<LocalQueue>,
     clock: Clock,
     background: Arc<Background>,
-    /// The renewer of the library's own thread, where there is one.
+    /// The schedule of the library's own thread, where there is one.
     own: Option<Arc<Schedule<Lease>>>,
-    /// Those of the runtimes that take locks.
-    others: Mutex<Vec<OnRuntime>>,
+    /// That of the first runtime that took a lock: as a rule the only one. It stays here when that runtime is gone.
+    first: OnceLock<Arc<Schedule<Lease>>>,
+    /// Those of the other runtimes that take locks.
+    others: Mutex<Vec<Arc<Schedule<Lease>>>>,
 }
 
-/// The schedule of one runtime. The loop owns it: when the runtime is gone, so is the schedule.
+/// The schedule of a renewer.
 #[derive(Debug)]
-struct OnRuntime {
-    runtime: Handle,
-    schedule: Weak<Schedule<Lease>>,
+pub(crate) enum Renewing<'a> {
+    /// One that stays where it is, which costs no reference count.
+    Known(&'a Schedule<Lease>),
+    Other(Arc<Schedule<Lease>>),
+}
+
+impl Deref for Renewing<'_> {
+    type Target = Schedule<Lease>;
+
+    fn deref(&self) -> &Schedule<Lease> {
+        match self {
+            Self::Known(schedule) => schedule,
+            Self::Other(schedule) => schedule,
+        }
+    }
 }
 
 impl Renewers {
     pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>, background: Arc<Background>) -> Self {
         let clock = store.capability().placement.clock();
-        let mut renewers =
-            Self { store, local_queue, clock, background, own: None, others: Mutex::default() };
+        let (own, first, others) = (None, OnceLock::new(), Mutex::default());
+        let mut renewers = Self { store, local_queue, clock, background, own, first, others };
         if let Background::OwnThread(thread) = &*renewers.background {
             renewers.own = Some(renewers.start(thread.runtime()));
         }
@@ -46,35 +61,50 @@ impl Renewers {
     }
 
     /// Returns the schedule for the leases of the calling task.
-    pub(crate) fn here(&self) -> Result<Arc<Schedule<Lease>>> {
+    pub(crate) fn here(&self) -> Result<Renewing<'_>> {
         // Also where the library has a thread of its own: the caller waits on timers of its runtime, which panic
         // without one.
         let runtime = current_runtime()?;
         if let Some(schedule) = &self.own {
-            return Ok(Arc::clone(schedule));
+            return Ok(Renewing::Known(schedule));
+        }
+        let first = self.first.get_or_init(|| self.start(&runtime));
+        if is_of(first, runtime.id()) {
+            return Ok(Renewing::Known(first));
         }
         // Locked until the new schedule is listed, or two first locks of one runtime would start two loops.
-        let mut others = self.others();
-        let here = others.iter().find(|one| one.runtime.id() == runtime.id());
-        if let Some(schedule) = here.and_then(|one| one.schedule.upgrade()) {
-            return Ok(schedule);
+        let mut others = self.others.lock();
+        if let Some(schedule) = others.iter().find(|schedule| is_of(schedule, runtime.id())) {
+            return Ok(Renewing::Other(Arc::clone(schedule)));
         }
-        others.retain(|one| one.schedule.strong_count() > 0);
+        others.retain(|schedule| !schedule.is_closing());
         let schedule = self.start(&runtime);
-        others.push(OnRuntime { runtime, schedule: Arc::downgrade(&schedule) });
-        Ok(schedule)
+        others.push(Arc::clone(&schedule));
+        Ok(Renewing::Other(schedule))
+    }
+
+    /// Returns the schedule on which `lease` is watched. Where its runtime is gone, nobody renews the lease any more.
+    /// Then the runtime of the caller does.
+    pub(crate) fn of(&self, lease: &Lease) -> Result<Renewing<'_>> {
+        let watches = |schedule: &&Arc<Schedule<Lease>>| is_of(schedule, lease.runtime);
+        if let Some(schedule) = self.own.iter().chain(self.first.get()).find(watches) {
+            return Ok(Renewing::Known(schedule));
+        }
+        let other = self.others.lock().iter().find(watches).map(Arc::clone);
+        other.map_or_else(|| self.here(), |schedule| Ok(Renewing::Other(schedule)))
     }
 
     /// Starts a renewer on `runtime`.
     fn start(&self, runtime: &Handle) -> Arc<Schedule<Lease>> {
-        let renewer = Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock);
+        let (store, local_queue) = (self.store.clone(), Arc::clone(&self.local_queue));
+        let renewer = Renewer::new(store, local_queue, self.clock, runtime.id());
         let schedule = Arc::clone(renewer.schedule());
         // The task keeps it, so the runtime counts as alive until it drops its tasks. A release in the background picks
         // a runtime by that.
         let presence = self.background.join(runtime);
-        let lingering = EndsLingering(Arc::clone(&self.local_queue));
+        let ends = Ends { schedule: Arc::clone(&schedule), local_queue: Arc::clone(&self.local_queue) };
         runtime.spawn(async move {
-            let (_presence, _lingering) = (presence, lingering);
+            let (_presence, _ends) = (presence, ends);
             renewer.run().await;
         });
         schedule
@@ -85,23 +115,31 @@ impl Renewers {
         self.all().iter().flat_map(|schedule| schedule.items()).collect()
     }
 
+    /// Returns the schedules whose loops are there.
     fn all(&self) -> Vec<Arc<Schedule<Lease>>> {
-        let others: Vec<_> = self.others().iter().filter_map(|one| one.schedule.upgrade()).collect();
-        self.own.iter().cloned().chain(others).collect()
-    }
-
-    fn others(&self) -> MutexGuard<'_, Vec<OnRuntime>> {
-        self.others.lock()
+        let others = self.others.lock();
+        let all = self.own.iter().chain(self.first.get()).chain(others.iter());
+        all.filter(|schedule| !schedule.is_closing()).map(Arc::clone).collect()
     }
 }
 
-/// Gives the grants back that linger when a renewer ends with its runtime: nobody else may be there to end them in time.
-#[derive(Debug)]
-struct EndsLingering(Arc<LocalQueue>);
+/// Returns whether this is the schedule of `runtime`, and its loop is there.
+fn is_of(schedule: &Schedule<Lease>, runtime: Id) -> bool {
+    schedule.runtime() == runtime && !schedule.is_closing()
+}
 
-impl Drop for EndsLingering {
+/// Ends what a renewer does when it ends with its runtime.
+#[derive(Debug)]
+struct Ends {
+    schedule: Arc<Schedule<Lease>>,
+    local_queue: Arc<LocalQueue>,
+}
+
+impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.end_all_lingering();
+        self.schedule.end();
+        // Nobody else may be there to end the grants that linger in time.
+        self.local_queue.end_all_lingering();
     }
 }
 
@@ -128,17 +166,20 @@ mod tests {
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());
         let here = |runtime: &tokio::runtime::Runtime| {
-            runtime.block_on(async { renewers.here().expect("a runtime") })
+            runtime.block_on(async { std::ptr::from_ref(&*renewers.here().expect("a runtime")) })
         };
         let (first, second) = (here(&one), here(&two));
-        assert!(Arc::ptr_eq(&first, &here(&one)) && Arc::ptr_eq(&second, &here(&two)));
-        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(first == here(&one) && second == here(&two));
+        assert_ne!(first, second);
         assert_eq!(renewers.all().len(), 2);
-        drop((first, one));
+        drop(two);
         assert_eq!(renewers.all().len(), 1);
         let three = runtime();
         here(&three);
-        assert_eq!(renewers.others().len(), 2, "the dead one is forgotten");
+        assert_eq!(renewers.others.lock().len(), 1, "the dead one is forgotten");
+        drop(one);
+        assert_ne!(first, here(&three), "the first one is dead");
+        assert_eq!(renewers.all().len(), 1);
         assert!(renewers.here().is_err(), "outside a runtime");
     }
 }

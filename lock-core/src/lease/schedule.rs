@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Id;
 use tokio::sync::Notify;
 
 use crate::clock::{Moment, nanos};
@@ -82,6 +83,8 @@ pub(crate) trait Scheduled {
 /// The items of one loop by due time, shared between the loop and those who file items.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
+    /// The runtime of the loop.
+    runtime: Id,
     queue: Mutex<DueQueue<T>>,
     /// When the loop wakes by itself; whoever files something earlier must wake it.
     wakes_at: AtomicI64,
@@ -90,14 +93,20 @@ pub(crate) struct Schedule<T> {
 }
 
 impl<T: Scheduled> Schedule<T> {
-    pub(super) fn new() -> Arc<Self> {
+    /// The schedule of a loop on `runtime`.
+    pub(super) fn new(runtime: Id) -> Arc<Self> {
         Arc::new(Self {
+            runtime,
             queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0 }),
             // The loop looks at the queue before it first sleeps, so nobody has to wake it.
             wakes_at: AtomicI64::new(i64::MIN),
             wake: Notify::new(),
             closing: AtomicBool::new(false),
         })
+    }
+
+    pub(super) fn runtime(&self) -> Id {
+        self.runtime
     }
 
     fn queue(&self) -> MutexGuard<'_, DueQueue<T>> {
@@ -153,6 +162,12 @@ impl<T: Scheduled> Schedule<T> {
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
+
+    /// Notes that there is no loop any more: nobody looks at what is filed here.
+    pub(super) fn end(&self) {
+        self.close();
+        self.queue().heap.clear();
+    }
 }
 
 #[derive(Debug)]
@@ -187,9 +202,9 @@ struct DueQueue<T> {
     sweep_at: usize,
 }
 
-/// Queues shorter than this are never swept. Small, because the memory of a released lease is used again only after a
-/// sweep, and is better still in the processor's cache then.
-const MIN_SWEEP: usize = 256;
+/// Queues shorter than this are never swept. So small, because the memory of a released lease is used again only after
+/// a sweep: what is freed few at a time is still in the processor's cache, and at hand for the allocator.
+const MIN_SWEEP: usize = 8;
 
 impl<T: Scheduled> DueQueue<T> {
     fn file(&mut self, item: &Arc<T>, due: Due) {
@@ -239,6 +254,7 @@ fn is_current<T: Scheduled>(entry: &Entry<T>) -> Option<Arc<T>> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokio::runtime::Handle;
 
     use super::*;
     use crate::clock::Clock;
@@ -301,7 +317,7 @@ mod tests {
         let released = locks.lock("released").acquire().await.expect("it is free");
         let start = guard.lease().since;
         let due = |ms: u64| Due::at(start.plus(Duration::from_millis(ms)));
-        let queue = Schedule::new();
+        let queue = Schedule::new(Handle::current().id());
         queue.file(guard.lease(), due(5_000));
         queue.file(released.lease(), due(5_000));
         // Somebody else may keep it, such as a handle.

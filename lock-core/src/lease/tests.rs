@@ -27,6 +27,26 @@ async fn both_halves_of_the_deadline_count_and_neither_moves_back() {
     assert_eq!(lease.deadline().parts(), (mono + 5, boot + 7));
 }
 
+/// The next holder has the same owner, and knows nothing of the longer lease.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_handed_off_is_not_extended() {
+    let locks = LockManager::in_memory();
+    let request = || locks.lock("k").ttl(Duration::from_secs(10));
+    let guard = request().acquire().await.expect("it is free");
+    let lease = Arc::clone(guard.lease());
+    let next = tokio::spawn(request().strategy(crate::strategy::wait()).acquire());
+    while lease.engine.local_queue.waiters(&lease.claim.key) == 0 {
+        tokio::task::yield_now().await;
+    }
+    guard.release().await.expect("an answer");
+    let next = next.await.expect("no panic").expect("its turn");
+    assert_eq!(next.lease().claim.owner, lease.claim.owner, "handed off");
+    assert!(lease.renew_now(Duration::from_secs(600)).await.expect_err("it has ended").is_lost());
+    let info = locks.inspect("k").await.expect("an answer").expect("it is held");
+    let left = info.holders[0].remaining.expect("a lease");
+    assert!(left <= Duration::from_secs(10), "{left:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nobody_enters_after_the_last_guard_or_a_loss() {
     let ended = guard().await;

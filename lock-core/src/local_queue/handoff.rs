@@ -8,7 +8,6 @@ use super::fence_sequence::FenceSequence;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
-use crate::key::Key;
 use crate::observe::ReleaseContext;
 use crate::pending::{Certainty, Cleanup};
 
@@ -53,10 +52,10 @@ impl Handoff {
     /// Notes that the store promised `length` from `sent` on.
     pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
         // Counted from `sent`, as in a lease: the answer may have been under way for long.
-        let safe = expiry::safe(self.cleanup.capability.placement, length);
+        let until = expiry::held_until(self.cleanup.capability.placement, sent, length);
         if let Some(lease) = self.lease.as_deref_mut() {
             lease.store_until = lease.store_until.later(expiry::forgotten(sent, length), sent);
-            lease.deadline = lease.deadline.later(sent.plus(safe), sent);
+            lease.deadline = lease.deadline.later(until, sent);
             lease.confirmed = sent;
         }
     }
@@ -65,13 +64,14 @@ impl Handoff {
         self.lease.as_deref().expect("BUG: only what consumes the hand-off takes the lease")
     }
 
-    pub(super) fn key(&self) -> &Key {
-        &self.lease().claim.key
-    }
-
     /// Takes the lease out. From now on the caller releases it.
     pub(crate) fn accept(mut self) -> Box<HandoffLease> {
         self.lease.take().expect("BUG: only what consumes the hand-off takes the lease")
+    }
+
+    /// Returns whether its lease is over.
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        self.lease().deadline.is_past(now)
     }
 
     /// Returns whether the manager ends, so that nobody may get it any more.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Handoff;
-use super::lingering::{Lingering, instant};
+use super::lingering_keys::{Lingering, instant};
 use super::quantum::Quantum;
 use super::waiter_node::{NodeState, WaiterNode};
 use crate::clock::Moment;
@@ -19,6 +19,8 @@ pub(super) struct Effects {
     pub(super) notify: Vec<Arc<WaiterNode>>,
     /// Queue entries that nobody has any more.
     pub(super) unused: Vec<PendingClaim>,
+    /// Grants that nobody takes.
+    pub(super) ended: Vec<Handoff>,
 }
 
 /// What was taken back from waiters that do not look.
@@ -38,6 +40,8 @@ pub(super) struct Reclaimed {
 pub(super) enum Passed {
     /// The next waiter has it.
     On(Arc<WaiterNode>),
+    /// It is kept for those who ask the store at this moment.
+    Kept,
     /// It lingers. The time for which the key must be listed, if it is not listed for an earlier one.
     Lingers(Option<i64>),
     /// It belongs to the store.
@@ -45,7 +49,7 @@ pub(super) enum Passed {
 }
 
 /// Who was given something, and when. Weak, for the same reason.
-type Given = Option<(Weak<WaiterNode>, Moment)>;
+pub(super) type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
 ///
@@ -253,8 +257,8 @@ impl KeyQueue {
     ) -> Passed {
         let held = self.held.is_some();
         let passed = match linger {
-            // Only where the queue has noted all that was told of others since the grant. An earlier grant whose time is
-            // over may still be here, and must not be dropped under the lock.
+            // Only where the queue has noted all that was told of others since the grant. An earlier grant whose time
+            // is over may still be here, and must not be dropped under the lock.
             Some(linger)
                 if self.nodes.is_empty()
                     && held
@@ -267,8 +271,8 @@ impl KeyQueue {
             _ => self.hand_off(|ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
         };
         if matches!(passed, Passed::No) {
-            // Here and not in `freed`: a notification that comes from now on is that of the next grant, and the answer to
-            // this release may be looked at later.
+            // Here and not in `freed`: a notification that comes from now on is that of the next grant, and the answer
+            // to this release may be looked at later.
             self.quantum = Quantum::default();
         }
         passed
@@ -305,8 +309,8 @@ impl KeyQueue {
         Some(next)
     }
 
-    /// Notes that `owner` has released the key to the store, or lost it, or left the store's queue. The head asks, unless
-    /// another owner holds the key through this queue: then its release tells the head.
+    /// Notes that `owner` has released the key to the store, or lost it, or left the store's queue. The head asks,
+    /// unless another owner holds the key through this queue: then its release tells the head.
     pub(super) fn freed(&mut self, owner: Owner, now: Moment) -> Option<Arc<WaiterNode>> {
         if let Some(holder) = self.held {
             if holder != owner {
@@ -349,7 +353,7 @@ impl KeyQueue {
 }
 
 /// Returns the waiter that was `given` something for `patience` and still `has` it.
-fn not_taken(
+pub(super) fn not_taken(
     given: &mut Given,
     has: fn(&NodeState) -> bool,
     patience: Duration,

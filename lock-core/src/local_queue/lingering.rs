@@ -2,82 +2,20 @@
 //!
 //! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when somebody takes it, when
 //! the store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time.
-//! A busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a key
-//! has one entry, which is moved to the present end only when it comes up.
+//! A busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a
+//! key has one entry, which is moved to the present end only when it comes up.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
 use super::key_queue::KeyQueue;
+use super::lingering_keys::{Lingering, instant};
 use super::queues::LocalQueue;
-use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::sync::Mutex;
-
-/// A grant that lingers.
-#[derive(Debug)]
-pub(super) struct Lingering {
-    pub(super) handoff: Handoff,
-    /// Its end: that of the linger, or of the lease if that is earlier.
-    pub(super) until: Moment,
-}
-
-/// Which keys may have a grant that lingers, and when the first of them ends.
-#[derive(Debug)]
-pub(super) struct LingeringKeys {
-    /// How many grants linger. While none does, nothing need be looked up.
-    count: AtomicUsize,
-    /// When to look at which key. Only the entry counts whose time the queue of the key has as `listed`. It is locked
-    /// before the queues, never while one is locked.
-    keys: Mutex<BTreeSet<(i64, Key)>>,
-    /// When the renewers look next, by the clock that orders their schedules. Never later than the first end.
-    due: AtomicI64,
-    earlier: Notify,
-}
-
-impl Default for LingeringKeys {
-    fn default() -> Self {
-        Self {
-            count: AtomicUsize::new(0),
-            keys: Mutex::default(),
-            due: AtomicI64::new(i64::MAX),
-            earlier: Notify::new(),
-        }
-    }
-}
-
-impl LingeringKeys {
-    pub(super) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
-    }
-
-    /// Counts a grant that begins to linger. Call it under the lock of the queue, as `ended`.
-    pub(super) fn began(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(super) fn ended(&self) {
-        self.count.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Adds the entry of `key` for `until`, and wakes the renewers where they would look too late. Call it without a lock.
-    pub(super) fn list(&self, key: &Key, until: i64) {
-        self.keys.lock().insert((until, key.clone()));
-        if until < self.due.load(Ordering::Acquire) && until < self.due.fetch_min(until, Ordering::AcqRel) {
-            self.earlier.notify_waiters();
-        }
-    }
-}
-
-/// By the clock that counts suspend, as the schedules of the renewers.
-pub(super) fn instant(moment: Moment) -> i64 {
-    moment.parts().1
-}
 
 impl LocalQueue {
     /// Returns whether a grant of `key` lingers.
@@ -86,8 +24,8 @@ impl LocalQueue {
             && self.with(key.as_str(), |queue| queue.lingering().is_some()).unwrap_or(false)
     }
 
-    /// Takes the grant of `key` that lingers, if there is one. The caller is its holder now, and tells the queue when it
-    /// is not any more.
+    /// Takes the grant of `key` that lingers, if there is one. The caller is its holder now, and tells the queue when
+    /// it is not any more.
     pub(crate) fn take_lingering(&self, key: &Key) -> Option<Handoff> {
         if self.lingering.is_empty() {
             return None;
@@ -187,14 +125,8 @@ impl LocalQueue {
     }
 }
 
-impl Lingering {
-    fn owner(&self) -> Owner {
-        self.handoff.lease().claim.owner
-    }
-}
-
-/// An acquisition whose grant may linger. While it lives, its key has a queue, which notes that somebody waits elsewhere:
-/// the notification may overtake the grant.
+/// An acquisition whose grant may linger. While it lives, its key has a queue, which notes that somebody waits
+/// elsewhere: the notification may overtake the grant.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     local_queue: &'a LocalQueue,

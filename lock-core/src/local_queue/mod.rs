@@ -21,6 +21,10 @@
 //! Where the request allows it, a grant that nobody waits for [lingers](lingering): it stays here for a moment, and the
 //! next acquisition of the key takes it without a request to the store.
 //!
+//! The waiters of a fair lock are in [groups], each with a place of its own in the store's queue. A hand-off
+//! stays in its group, and no quantum ends it: those of a group stand directly behind each other. Only over a store that
+//! [says](crate::backend::Capability::shares_places) who stands directly behind whom are there groups.
+//!
 //! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next,
 //! or for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again
 //! when it is polled.
@@ -29,23 +33,41 @@
 //! | --- | --- |
 //! | `queues` | [`LocalQueue`]: the queues of all keys |
 //! | `key_queue` | the queue of one key |
+//! | `group`, `groups`, `grouped_keys`, `fair` | waiters of a fair lock that share a place; all of one lock; those of all locks; what is done to them |
+//! | `group_steps`, `group_ends`, `places` | what happens to the groups of one lock; their places in the store |
 //! | `waiter_node` | a waiter's part of a queue |
 //! | `waiter` | [`Waiter`]: the waiter's side of it |
 //! | `handoff` | [`Handoff`]: a grant on its way from holder to holder |
-//! | `lingering` | grants that stay at hand after their release |
+//! | `lingering_keys`, `lingering` | grants that stay at hand after their release; what is done to them |
 //! | `fence_sequence` | the fencing tokens of the holders of one grant |
 //! | `quantum` | how long a process may keep a grant that others want |
 //! | `recently_held` | which keys were held a moment ago |
+//! | `shards` | how the keys are spread |
 //! | `reclaim` | whether a waiter may have something that it does not take |
 
+mod fair;
 mod fence_sequence;
+mod group;
+mod group_ends;
+#[cfg(test)]
+mod group_ends_tests;
+#[cfg(test)]
+mod group_fuzz;
+mod group_steps;
+#[cfg(test)]
+mod group_tests;
+mod grouped_keys;
+mod groups;
 mod handoff;
 mod key_queue;
 mod lingering;
+mod lingering_keys;
+mod places;
 mod quantum;
 mod queues;
 mod recently_held;
 mod reclaim;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod waiter;
@@ -54,6 +76,7 @@ mod waiter_node;
 pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use handoff::{Handoff, HandoffLease};
 pub(crate) use lingering::Expected;
+pub(crate) use places::Placed;
 pub(crate) use queues::LocalQueue;
 pub(crate) use reclaim::RECLAIM_AFTER;
 pub(crate) use waiter::Waiter;

@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use tokio::sync::futures::Notified;
 
+use super::grouped_keys::GroupedKeys;
 use super::handoff::Handoff;
 use super::key_queue::{Effects, KeyQueue, Passed, Reclaimed};
-use super::lingering::LingeringKeys;
+use super::lingering_keys::LingeringKeys;
 use super::recently_held::RecentlyHeld;
 use super::reclaim::ReclaimSignal;
+use super::shards::SHARDS;
 use super::waiter_node::WaiterNode;
-use crate::backend::Capability;
+use crate::backend::{Capability, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
 use crate::owner::Owner;
 use crate::pending::{FreedKeys, PendingClaim};
 use crate::sync::Mutex;
-
-const SHARDS: usize = 32;
 
 type Shard = HashMap<Key, KeyQueue>;
 
@@ -32,8 +32,10 @@ pub(crate) struct LocalQueue {
     hasher: std::hash::RandomState,
     /// The number of queues. While it is zero, nothing need be looked up: a key that nobody waits for costs a load.
     queues: AtomicUsize,
+    /// The waiters of fair locks.
+    pub(super) grouped: GroupedKeys,
     recently_held: RecentlyHeld,
-    signal: ReclaimSignal,
+    pub(super) signal: ReclaimSignal,
     pub(super) lingering: LingeringKeys,
     /// Whether the store tells a holder that somebody waits elsewhere. Where it does not, somebody may at any time.
     tells_holder: bool,
@@ -48,6 +50,7 @@ impl LocalQueue {
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: std::hash::RandomState::new(),
             queues: AtomicUsize::new(0),
+            grouped: GroupedKeys::default(),
             recently_held: RecentlyHeld::default(),
             signal: ReclaimSignal::default(),
             lingering: LingeringKeys::default(),
@@ -57,10 +60,14 @@ impl LocalQueue {
         }
     }
 
-    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
+    pub(super) fn shard_of(&self, key: &str) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the shard")]
         let index = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[index].lock()
+        index
+    }
+
+    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
+        self.shards[self.shard_of(key)].lock()
     }
 
     /// Changes the queue of `key`, if there is one, and removes it when nobody needs it any more.
@@ -81,7 +88,7 @@ impl LocalQueue {
 
     /// Returns how many tasks of this process wait for `key`.
     pub(crate) fn waiters(&self, key: &Key) -> usize {
-        self.with(key.as_str(), |queue| queue.waiting()).unwrap_or(0)
+        self.with(key.as_str(), |queue| queue.waiting()).unwrap_or(0) + self.waiters_in_groups(key)
     }
 
     /// Returns whether somebody of this process waits for `key`, or has it in a way that the queue knows of.
@@ -118,8 +125,11 @@ impl LocalQueue {
         node.ok_or(waiting)
     }
 
-    /// Adds a waiter that was skipped, and is polled again, at the end.
-    pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
+    /// Adds a waiter that was skipped, and is polled again, at the end. `queued`: its claim still is, as this owner.
+    pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>, queued: Option<Owner>) {
+        if node.is_grouped() {
+            return self.rejoin_group(key, node, queued);
+        }
         let now = self.clock.now();
         let lingered = self.queue(&mut self.shard(key.as_str()), key).rejoin(node, now);
         self.gave_lingering(lingered);
@@ -141,9 +151,9 @@ impl LocalQueue {
         })
     }
 
-    /// Hands the grant of a holder that releases `key` off to the next waiter, or keeps it for `linger` if nobody waits.
-    /// Returns `false` where it belongs to the store: nobody waits and it does not linger, others wait elsewhere, or
-    /// there is no `handoff` to give.
+    /// Hands the grant of a holder that releases `key` off to the next waiter, or keeps it for `linger` if nobody
+    /// waits. Returns `false` where it belongs to the store: nobody waits and it does not linger, others wait
+    /// elsewhere, or there is no `handoff` to give.
     ///
     /// `handoff` makes it for a waiter that asks for a lease of this length, or for one that is not there yet. It runs
     /// under the lock of the queue, and must not use it.
@@ -185,6 +195,7 @@ impl LocalQueue {
                 }
                 true
             }
+            Passed::Kept => true,
             Passed::No => false,
         }
     }
@@ -195,14 +206,20 @@ impl LocalQueue {
             // Dropped here, and so released. A manager that ends waits for releases, and not for another holder.
             return;
         }
-        let key = handoff.key().clone();
+        let Claim { key, queue, owner, .. } = &handoff.lease().claim;
+        let (key, fifo, owner) = (key.clone(), *queue == Queue::Fifo, *owner);
         let mut handoff = Some(handoff);
         // What nobody takes is dropped here, and so goes back to the store.
-        self.hand_off(&key, None, |_| handoff.take());
+        if fifo {
+            self.hand_off_in_group(&key, owner, |_| handoff.take(), || None);
+        } else {
+            self.hand_off(&key, None, |_| handoff.take());
+        }
     }
 
     /// Notes that `owner`, of this process, released `key` to the store, or lost it. The head asks.
     pub(crate) fn freed(&self, key: &Key, owner: Owner) {
+        self.freed_group(key, owner);
         if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -240,8 +257,11 @@ impl LocalQueue {
         self.with(key.as_str(), |queue| queue.is_contended()).unwrap_or(false)
     }
 
-    /// Skips the heads whose futures are not being polled.
-    pub(super) fn skip_stalled(&self, key: &Key, now: Moment) {
+    /// Skips the heads before this waiter whose futures are not being polled.
+    pub(super) fn skip_stalled_before(&self, key: &Key, node: &Arc<WaiterNode>, now: Moment) {
+        if node.is_grouped() {
+            return self.skip_stalled_in_groups(key, node);
+        }
         let mut effects = Effects::default();
         self.with(key.as_str(), |queue| queue.skip_stalled(now, &mut effects));
         self.carry_out(effects);
@@ -249,12 +269,12 @@ impl LocalQueue {
 
     /// Carries out what a change has left to be done, outside of the lock: a waker and the release of a queue entry may
     /// run code of the application.
-    fn carry_out(&self, effects: Effects) {
+    pub(super) fn carry_out(&self, effects: Effects) {
         if !effects.notify.is_empty() {
             self.signal.raise();
         }
         effects.notify.into_iter().for_each(|node| node.notify());
-        drop(effects.unused);
+        drop((effects.unused, effects.ended));
     }
 
     /// Returns whether a waiter may not take what it was given, so that [`reclaim`](Self::reclaim) is worth it.
@@ -283,6 +303,7 @@ impl LocalQueue {
                 !ends
             });
         }
+        self.reclaim_of_groups(patience, now, &mut reclaimed);
         if reclaimed.more {
             self.signal.keep();
         }
@@ -292,21 +313,38 @@ impl LocalQueue {
     }
 
     pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, owner: Owner, contended: bool) {
+        if node.is_grouped() {
+            return self.group_granted(key, node, owner, contended);
+        }
         let now = self.clock.now();
         let contended = contended || !self.tells_holder;
         // What is dropped here may ask the store, and must not do so under the lock.
         drop(self.with(key.as_str(), |queue| queue.granted(node, owner, contended, now)));
     }
 
-    pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<PendingClaim>) {
+    /// Removes a waiter, and leaves its entry in the store's queue to the next one. Returns an entry of a group that
+    /// nobody shares.
+    pub(super) fn leave(
+        &self,
+        key: &Key,
+        node: &Arc<WaiterNode>,
+        entry: Option<PendingClaim>,
+    ) -> Option<PendingClaim> {
+        if node.is_grouped() {
+            return self.leave_group(key, node, entry);
+        }
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key.as_str(), |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
         // Still here if the key has no queue any more. Dropping it releases it.
         drop(entry);
+        None
     }
 
     pub(super) fn is_head(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
+        if node.is_grouped() {
+            return self.is_head_of_group(key, node);
+        }
         self.with(key.as_str(), |queue| queue.is_head(node)).unwrap_or(false)
     }
 
@@ -322,7 +360,9 @@ impl LocalQueue {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.queues.load(Ordering::Acquire) == 0 && self.shards.iter().all(|shard| shard.lock().is_empty())
+        self.queues.load(Ordering::Acquire) == 0
+            && self.grouped.is_empty()
+            && self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 }
 

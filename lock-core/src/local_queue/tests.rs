@@ -10,21 +10,21 @@ use crate::backend::{Backend, Capability, Order, Waiting};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerSource};
 
-const TTL: Duration = Duration::from_secs(10);
+pub(super) const TTL: Duration = Duration::from_secs(10);
 
-fn local_queue() -> LocalQueue {
+pub(super) fn local_queue() -> LocalQueue {
     LocalQueue::new(&Memory::new().capability())
 }
 
-fn key() -> Key {
+pub(super) fn key() -> Key {
     Key::new("order:1").expect("a key")
 }
 
 /// Returns one of the owners of a process.
-fn owner(number: usize) -> Owner {
-    static OWNERS: LazyLock<[Owner; 3]> = LazyLock::new(|| {
+pub(super) fn owner(number: usize) -> Owner {
+    static OWNERS: LazyLock<[Owner; 4]> = LazyLock::new(|| {
         let source = OwnerSource::new().expect("random bytes");
-        [source.mint(), source.mint(), source.mint()]
+        [(); 4].map(|()| source.mint())
     });
     OWNERS[number]
 }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handoff::Handoff;
+use super::places::Placed;
 use super::queues::LocalQueue;
-use super::waiter_node::WaiterNode;
+use super::waiter_node::{ANSWER, WaiterNode};
+use crate::backend::Held;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
 use crate::pending::PendingClaim;
-
-/// The time within which a store usually answers.
-const ANSWER: Duration = Duration::from_secs(2);
 
 /// A waiter in the queue of one key. Dropping it leaves the queue, and passes on what the waiter was given.
 pub(crate) struct Waiter<'a> {
@@ -34,6 +33,34 @@ impl<'a> Waiter<'a> {
     ) -> Result<Self, usize> {
         let node = local_queue.join(key, max, ttl)?;
         Ok(Self { local_queue, key: key.clone(), node, served: false })
+    }
+
+    /// Joins the last group of the fair lock `key`, or begins one.
+    pub(crate) fn join_group(local_queue: &'a LocalQueue, key: &Key, ttl: Duration) -> Self {
+        let node = Arc::new(WaiterNode::grouped(ttl, local_queue.clock.now()));
+        local_queue.join_group(key, &node);
+        Self { local_queue, key: key.clone(), node, served: false }
+    }
+
+    /// Returns whether it waits in a group.
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.node.is_grouped()
+    }
+
+    /// Notes the answer to a request of its group. Returns `false` where the group must ask again, for a place of its
+    /// own.
+    pub(crate) fn answered(&self, answer: Placed) -> bool {
+        self.local_queue.group_answered(&self.key, &self.node, answer)
+    }
+
+    /// Notes what the store has said to its group.
+    pub(crate) fn heard(&self, held: Held) {
+        self.local_queue.group_heard(&self.key, &self.node, held);
+    }
+
+    /// Returns what the store has said last to its group.
+    pub(crate) fn last_heard(&self) -> Option<Held> {
+        self.local_queue.last_heard_by_group(&self.key, &self.node)
     }
 
     /// Returns whether it is the head, which alone asks the store.
@@ -71,6 +98,9 @@ impl<'a> Waiter<'a> {
     /// Notes that this waiter awaits an answer of the store, from `now` on, or has it. Until then the queue need not
     /// wonder why its head does not look.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
+        if asking && self.is_grouped() {
+            self.local_queue.close_group(&self.key, &self.node);
+        }
         let mut state = self.node.state();
         // A head that awaits the store cannot look: without this it would be skipped during every slow answer. A store
         // that takes longer than `ANSWER` does not keep the others waiting behind it.
@@ -78,11 +108,12 @@ impl<'a> Waiter<'a> {
     }
 
     /// Takes the hand-off, if it was given one. A waiter that was skipped because nobody polled it joins again.
-    pub(crate) fn check_in(&mut self) -> Option<Handoff> {
+    /// `queued`: its claim is in the store's queue, as this owner.
+    pub(crate) fn check_in(&mut self, queued: Option<Owner>) -> Option<Handoff> {
         // Before it is asked whether it was skipped: the two are set together when a hand-off is reclaimed.
         let handoff = self.take_handoff();
         if handoff.is_none() && self.node.state().skipped {
-            self.local_queue.rejoin(&self.key, &self.node);
+            self.local_queue.rejoin(&self.key, &self.node, queued);
         }
         handoff
     }
@@ -96,7 +127,7 @@ impl<'a> Waiter<'a> {
     pub(crate) fn skip_stalled(&self, now: Moment) {
         // It looks right now, however late, and must not skip itself.
         self.checks_in_by(now);
-        self.local_queue.skip_stalled(&self.key, now);
+        self.local_queue.skip_stalled_before(&self.key, &self.node, now);
     }
 
     /// Notes that the store granted the key to this head, for `owner`. `contended`: others wait there.
@@ -112,26 +143,28 @@ impl<'a> Waiter<'a> {
         self.served
     }
 
-    /// Leaves the queue, and leaves an entry in the store's queue to the next waiter.
-    pub(crate) fn leave_with(mut self, entry: Option<PendingClaim>) {
-        self.leave(entry);
+    /// Leaves the queue, and leaves an entry in the store's queue to the next waiter. Returns the entry of a group that
+    /// nobody shares.
+    pub(crate) fn leave_with(mut self, entry: Option<PendingClaim>) -> Option<PendingClaim> {
+        self.leave(entry)
     }
 
-    fn leave(&mut self, entry: Option<PendingClaim>) {
+    fn leave(&mut self, entry: Option<PendingClaim>) -> Option<PendingClaim> {
         if self.served {
-            return;
+            return entry;
         }
         self.served = true;
-        self.local_queue.leave(&self.key, &self.node, entry);
+        let entry = self.local_queue.leave(&self.key, &self.node, entry);
         // It may have been handed the grant until now. From here on nobody can: the node is out of the queue.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }
+        entry
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.leave(None);
+        drop(self.leave(None));
     }
 }

@@ -15,10 +15,15 @@ use crate::sync::Mutex;
 pub(super) struct WaiterNode {
     /// The lease that its waiter asks for.
     ttl: Duration,
+    /// It waits for a fair lock, in a group.
+    grouped: bool,
     state: Mutex<NodeState>,
     /// Keeps one permit, so that nothing is missed between two waits.
     changed: Notify,
 }
+
+/// The time within which a store usually answers.
+pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
 /// How late a waiter may be before it counts as not polled.
 const STALLED: Duration = Duration::from_secs(1);
@@ -39,6 +44,8 @@ pub(super) struct NodeState {
     pub(super) skipped: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
+    /// The number of its group, where it waits in one.
+    pub(super) group: Option<u64>,
 }
 
 impl NodeState {
@@ -60,6 +67,15 @@ impl NodeState {
 
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
+        Self::with(ttl, false, now)
+    }
+
+    /// A waiter of a group.
+    pub(super) fn grouped(ttl: Duration, now: Moment) -> Self {
+        Self::with(ttl, true, now)
+    }
+
+    fn with(ttl: Duration, grouped: bool, now: Moment) -> Self {
         let state = NodeState {
             must_ask: false,
             handoff: None,
@@ -68,8 +84,13 @@ impl WaiterNode {
             asking: false,
             skipped: false,
             gone: false,
+            group: None,
         };
-        Self { ttl, state: Mutex::new(state), changed: Notify::new() }
+        Self { ttl, grouped, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    pub(super) fn is_grouped(&self) -> bool {
+        self.grouped
     }
 
     pub(super) fn ttl(&self) -> Duration {

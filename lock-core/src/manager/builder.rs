@@ -37,7 +37,7 @@ pub struct ManagerBuilder {
     backend: Arc<dyn DynBackend>,
     namespace: String,
     service: String,
-    profiles: Profiles,
+    pub(super) profiles: Profiles,
     settings: Settings,
 }
 
@@ -82,7 +82,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the name of the service in owner records. Default: none.
+    /// Sets the name of the service in owner records. Default: none. It is kept for as long as the process lives, once for
+    /// each name: do not put the name of a tenant or a request into it.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
@@ -108,8 +109,8 @@ impl ManagerBuilder {
     }
 
     /// Sets how long a released lock stays at hand for this process: see
-    /// [`LockRequest::linger`](crate::LockRequest::linger). It counts for those requests that can have it, at most for a
-    /// third of their ttl; the others do without. Default: not at all.
+    /// [`LockRequest::linger`](crate::LockRequest::linger). It counts for those requests that can have it, at most for
+    /// a third of their ttl; the others do without. Default: not at all.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.profiles.defaults.linger = Some(linger);
         self
@@ -125,7 +126,7 @@ impl ManagerBuilder {
 
     /// Adds a named set of defaults. The last one with the same name counts.
     pub fn profile(mut self, name: impl Into<String>, profile: Profile) -> Self {
-        self.profiles.named.insert(name.into(), profile);
+        self.profiles.coded.insert(name.into(), profile);
         self
     }
 
@@ -168,7 +169,7 @@ impl ManagerBuilder {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
         store.validate()?;
-        profiles.check(&store)?;
+        profiles.begin(&store)?;
         let identity = Identity::of_this_process(&self.service);
         Hub::new(self.backend, self.namespace, identity, profiles, self.settings).map(LockManager::of)
     }
@@ -188,7 +189,8 @@ impl LockManager {
     /// Connects to the store that `url` names: `memory://` or, with the feature `redis`, `redis://host:port/db`,
     /// `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
     /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock`
-    /// also `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
+    /// also `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS; with `postgres`
+    /// `postgres://user:password@host:port/database`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be parsed or an unknown scheme,

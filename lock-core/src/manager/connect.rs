@@ -25,29 +25,36 @@ const STORES: &[Store] = &[
         connect: Some(|url| open(crate::backend::redlock::connect(url))),
         ..Store::of(&["redlock[s]"], "redlock")
     },
-    Store::later(&["postgres[ql]"]),
-    Store::later(&["etcd"]),
-    Store::later(&["zookeeper"]),
+    Store {
+        #[cfg(feature = "etcd")]
+        connect: Some(|url| open(crate::backend::etcd::Etcd::connect(url))),
+        ..Store::of(&["etcd[s]"], "etcd")
+    },
+    Store {
+        #[cfg(feature = "postgres")]
+        connect: Some(|url| Box::pin(crate::backend::postgres::connect(url))),
+        ..Store::of(&["postgres[ql]"], "postgres")
+    },
+    Store {
+        #[cfg(feature = "zookeeper")]
+        connect: Some(|url| open(crate::backend::zookeeper::ZooKeeper::connect(url))),
+        ..Store::of(&["zookeeper[s]"], "zookeeper")
+    },
 ];
 
 /// A store that a URL can name.
 struct Store {
     /// The part of a URL before `://`. The part in brackets is optional.
     schemes: &'static [&'static str],
-    /// The feature of the crate that a build needs for it, empty where it needs none; `None` for a store that is
-    /// designed and not in this version.
-    feature: Option<&'static str>,
+    /// The feature of the crate that a build needs for it, empty where it needs none.
+    feature: &'static str,
     /// `None` where this build does not have the store.
     connect: Option<Connect>,
 }
 
 impl Store {
     const fn of(schemes: &'static [&'static str], feature: &'static str) -> Self {
-        Self { schemes, feature: Some(feature), connect: None }
-    }
-
-    const fn later(schemes: &'static [&'static str]) -> Self {
-        Self { schemes, feature: None, connect: None }
+        Self { schemes, feature, connect: None }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -65,9 +72,8 @@ fn is_of(scheme: &str, name: &str) -> bool {
 
 /// The schemes of this version, for an error.
 fn known() -> String {
-    let stores = STORES.iter().filter(|store| store.feature.is_some());
-    let shown: Vec<_> =
-        stores.flat_map(|store| store.schemes).map(|scheme| format!("`{scheme}://`")).collect();
+    let schemes = STORES.iter().flat_map(|store| store.schemes);
+    let shown: Vec<_> = schemes.map(|scheme| format!("`{scheme}://`")).collect();
     match shown.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
         _ => shown.concat(),
@@ -102,14 +108,13 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
         let detail = format!("no store has the scheme `{}`; there are {}", shown.escape_debug(), known());
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     };
-    let missing = match (store.connect, store.feature) {
-        (Some(connect), _) => return connect(&format!("{name}://{rest}")).await,
-        (None, Some(feature)) => {
-            format!("this build has no `{name}://`: add the feature `{feature}` to lock-core in Cargo.toml")
-        }
-        (None, None) => format!("`{name}://` is not in this version; there are {}", known()),
-    };
-    Err(LockError::new(LockErrorKind::Unsupported, missing))
+    if let Some(connect) = store.connect {
+        return connect(&format!("{name}://{rest}")).await;
+    }
+    let feature = store.feature;
+    let detail =
+        format!("this build has no `{name}://`: add the feature `{feature}` to lock-core in Cargo.toml");
+    Err(LockError::new(LockErrorKind::Unsupported, detail))
 }
 
 /// Boxes what comes of a URL: each store has a type of its own.
@@ -163,7 +168,7 @@ mod tests {
             }
         }
         assert!(
-            known().starts_with("`memory://`, `redis[s]://`") && known().ends_with(" and `redlock[s]://`")
+            known().starts_with("`memory://`, `redis[s]://`") && known().ends_with(" and `zookeeper[s]://`")
         );
     }
 
@@ -173,6 +178,9 @@ mod tests {
         for (url, feature, on) in [
             ("redis+cluster://user:s3cret@[", "`redis`", cfg!(feature = "redis")),
             ("redlocks://user:s3cret@a,b", "`redlock`", cfg!(feature = "redlock")),
+            ("postgresql://user:s3cret@[", "`postgres`", cfg!(feature = "postgres")),
+            ("etcds://user:s3cret@[", "`etcd`", cfg!(feature = "etcd")),
+            ("zookeeper://user:s3cret@[", "`zookeeper`", cfg!(feature = "zookeeper")),
         ] {
             let Err(error) = connect(url).await else { panic!("{url} was accepted") };
             let text = error.to_string();
@@ -181,11 +189,6 @@ mod tests {
             assert_eq!(lacks, !on, "{text}");
             assert_eq!(error.kind() == LockErrorKind::Unsupported, !on, "{text}");
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
-        }
-        for url in ["postgresql://user:s3cret@h", "etcd://h", "zookeeper://h"] {
-            let Err(error) = connect(url).await else { panic!("{url} was accepted") };
-            assert_eq!(error.kind(), LockErrorKind::Unsupported);
-            assert!(error.to_string().contains("not in this version; there are `memory://`"), "{error}");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::manager::LockManager;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockScope;
 use crate::hub::Hub;
+use crate::observe::templates_of_attributes;
 
 static DEFAULT: OnceCell<Arc<Hub>> = OnceCell::new();
 
@@ -43,9 +44,14 @@ impl LockManager {
 
     /// Makes this manager the default of the process.
     ///
+    /// With the feature `metrics`, [registers](Self::register_template) the templates of all attributes of the program
+    /// that do not name a manager of their own.
+    ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already, which stays.
     pub fn install(&self) -> Result<()> {
-        install(Arc::clone(self.hub()))
+        install(Arc::clone(self.hub()))?;
+        templates_of_attributes().for_each(|template| self.register_template(template));
+        Ok(())
     }
 }

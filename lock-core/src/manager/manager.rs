@@ -11,8 +11,9 @@ use crate::hub::Hub;
 use crate::key::IntoKey;
 use crate::kind::Kind;
 use crate::latch::CountDownLatch;
+use crate::leader::LeaderElection;
 use crate::observe::{LockEvents, Warning};
-use crate::options::Profile;
+use crate::options::{Profile, find};
 use crate::request::LockRequest;
 
 /// The entry point: makes lock requests against one store. Cheap to clone; clones share everything.
@@ -69,9 +70,11 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests all of `keys` or none, each for one holder. The keys are sorted and deduplicated, so that two requests
-    /// with the same keys in different orders never wait for each other. Waiting for one key is waiting for all, and
-    /// losing one is losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock several keys.
+    /// Requests all of `keys` or none, each for one holder: nobody [reads](Self::read) one of them at the same time, so
+    /// this is also how to write to several things that others read. The keys are sorted and deduplicated, so that two
+    /// requests with the same keys in different orders never wait for each other. Waiting for one key is waiting for
+    /// all, and losing one is losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock
+    /// several keys.
     ///
     /// While one of the keys is held, the request waits for them one after another, and holds those that it has. So
     /// there is one time limit for all, and an error names the key that was held. There is one [fencing
@@ -96,11 +99,30 @@ impl LockManager {
         LockRequest::all(Arc::clone(&self.hub), keys)
     }
 
-    /// Requests `key` in strict order of arrival, over all processes. Every waiter has an entry in the store's queue,
-    /// and every hand-off goes through the store. [`lock`](Self::lock) is much faster on a key that one process wants
-    /// many times. A waiter that dies delays those behind it by its ttl, and by the [waiter
-    /// lease](crate::backend::Order::Arrival) of the store where that is shorter: 2 s on every store of this crate.
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
+    /// Requests `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue.
+    ///
+    /// On Redis and Postgres, waiters of one process that stand directly behind each other [share a
+    /// place](crate::backend::Capability::shares_places): the store grants them the lock as one, and they hand it on in
+    /// their order without asking it. Nobody overtakes a waiter whose process knows its place. Those who share a place
+    /// have the same ttl, and:
+    ///
+    /// - They lose the place together, and queue again behind those of other processes: if its grant is lost, by
+    ///   [`max_hold`](LockRequest::max_hold) too, or if the first of them is not polled for a second, as in a `select!`
+    ///   loop or a `buffer_unordered` that is busy elsewhere. A request that must not lose its place through others
+    ///   sets [`max_waiters`](LockRequest::max_waiters) to a large number.
+    /// - They count as one where the store counts its waiters, and as one in [`locks`](Self::locks).
+    /// - The store shows one holder for all of them: its record is that of the first who asked, also when that one has
+    ///   left, and [`force_release`](Self::force_release) of its id takes the lock from whoever holds it now.
+    /// - What [`extend`](crate::LockGuard::extend) has made of the lease is handed on.
+    ///
+    /// A request shares no place with `max_waiters`, [`min_hold`](LockRequest::min_hold) or
+    /// [`owner`](LockRequest::owner), or if its strategy [counts waiters](crate::strategy::Strategy::uses_waiters), and
+    /// neither does a [leader](Self::leader).
+    ///
+    /// [`lock`](Self::lock) is faster on a key that several processes want many times. A waiter that dies delays those
+    /// behind it by its ttl, and by the [waiter lease](crate::backend::Order::Arrival) of the store where that is
+    /// shorter: 2 s on every store of this crate. [`Unsupported`](LockErrorKind::Unsupported) on a store without a
+    /// queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
@@ -132,9 +154,26 @@ impl LockManager {
         self.request(key, Kind::Semaphore { permits })
     }
 
-    /// Requests `key` as `kind`, for callers that have the kind as a value.
-    pub fn request(&self, key: impl IntoKey, kind: Kind) -> LockRequest {
-        LockRequest::new(Arc::clone(&self.hub), key, kind)
+    /// Requests `key` as `kind`, for callers that have the kind as a value. With `None` the kind is that of the
+    /// request's [profile](LockRequest::profile), and without one there, [`Kind::Reentrant`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{Kind, LockManager, Profile, backend::memory::Memory};
+    ///
+    /// let report = Profile::new().kind(Kind::Semaphore { permits: 2 });
+    /// let locks = LockManager::builder(Memory::new()).profile("report", report).build()?;
+    /// let request = || locks.request("report:7", None).profile("report");
+    /// let both = (request().acquire().await?, request().acquire().await?);
+    /// assert!(request().try_acquire().await?.is_none());
+    /// # drop(both);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request(&self, key: impl IntoKey, kind: impl Into<Option<Kind>>) -> LockRequest {
+        LockRequest::new(Arc::clone(&self.hub), key, kind.into())
     }
 
     /// Returns the count-down latch `key`, to wait until a number of others are done. The key is taken as in
@@ -143,9 +182,16 @@ impl LockManager {
         CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks that the manager has every profile that the program names, for example in `#[distributed_lock(profile =
-    /// "..")]`. Without it, the first call would find out. The contents of the profiles were checked when the manager
-    /// was built.
+    /// Returns a candidate for the lead of `key`, over every store with fencing tokens. The key is taken as in
+    /// [`lock`](Self::lock); the leader holds an exclusive lock of it. See [`leader`](crate::leader).
+    pub fn leader(&self, key: impl IntoKey) -> LeaderElection {
+        LeaderElection::new(Arc::clone(&self.hub), key)
+    }
+
+    /// Checks that the manager has the profiles with these names. Without it, the first call would find out. The
+    /// contents of the profiles were checked when the manager was built. With the feature `config`,
+    /// [`validate_attributes`](Self#method.validate_attributes) finds the names in `#[distributed_lock(profile = "..")]`
+    /// by itself.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that it may stand for.
@@ -162,7 +208,7 @@ impl LockManager {
     /// ```
     pub fn validate<N: AsRef<str>>(&self, profiles: impl IntoIterator<Item = N>) -> Result<()> {
         let names: Vec<N> = profiles.into_iter().collect();
-        self.hub.engine.profiles.require(names.iter().map(AsRef::as_ref))
+        self.hub.engine.profiles.require(names.iter().map(|name| (name.as_ref(), String::new())))
     }
 
     /// Returns the profile with this name.
@@ -170,7 +216,7 @@ impl LockManager {
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is none; the text lists the profiles.
     pub fn profile(&self, name: &str) -> Result<Profile> {
-        self.hub.engine.profiles.get(name).cloned()
+        find(&self.hub.engine.profiles.in_force(), name).cloned()
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {
@@ -182,7 +228,7 @@ impl LockManager {
     }
 
     /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for
-    /// `redlock://`.
+    /// `redlock://`; `postgres`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store
@@ -220,7 +266,8 @@ impl LockManager {
     }
 
     /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and
-    /// an alert has something to compare with. The HTTP layer does this when it is built; for others there is
+    /// an alert has something to compare with. The HTTP layer does this when it is built, and
+    /// [`install`](Self::install) for the attributes of the program; for others there is
     /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Does nothing without the feature `metrics`.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.register(template);

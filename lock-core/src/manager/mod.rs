@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `manager` | [`LockManager`]: the lock types, events and figures |
 //! | `builder` | [`ManagerBuilder`], and the ways to make a manager |
+//! | `config` | profiles from a file and from the environment, and the check of those that attributes name |
 //! | `connect` | the URL schemes, and the store behind each |
 //! | `default` | the manager of the process |
 //! | `scope` | the manager of a task, and the locks that the task holds |
@@ -13,6 +14,8 @@
 
 mod assert;
 mod builder;
+#[cfg(feature = "config")]
+mod config;
 mod connect;
 mod default;
 mod inspect;

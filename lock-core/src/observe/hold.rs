@@ -67,6 +67,14 @@ impl HoldRecorder {
         (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
+    /// As [`close`](Self::close), for the last guard of a hold that has ended and not been lost: nobody else opens or
+    /// closes the record any more, so this need not be one step.
+    pub(crate) fn close_released(&self) -> Option<&Subject> {
+        let was_open = self.phase.load(Ordering::Acquire) == OPEN;
+        self.phase.store(CLOSED, Ordering::Release);
+        was_open.then(|| self.subject.get().unwrap_or(&NOBODY))
+    }
+
     /// Goes on with the record of `before`, which is closed without a report: the hold has not ended. For a record that
     /// no other thread knows yet.
     pub(crate) fn continue_from(&self, before: &Self) {

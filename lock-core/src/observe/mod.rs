@@ -19,7 +19,9 @@ pub(crate) use events::Witness;
 pub(crate) use hold::{HoldRecorder, HoldStart, ReleaseContext, Subject};
 pub(crate) use labels::{End, Op, Outcome, ReleaseError, Renewed};
 pub(crate) use metrics::Meter;
-pub(crate) use metrics::quarantined;
+#[cfg(feature = "metrics")]
+pub use metrics::NamedTemplate;
+pub(crate) use metrics::{quarantined, templates_of_attributes};
 pub(crate) use observer::{LeftOut, Observer, Settings};
 pub(crate) use redact::RedactedKey;
 pub(crate) use spans::{failed, millis};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::events::Events;
 use super::metrics::{Meter, Meters};
 use super::redact::{RedactedError, RedactedKey};
+use super::spans::millis;
 use super::throttle::{Throttle, Warning};
 use crate::clock::Clock;
 use crate::error::LockError;
@@ -33,6 +34,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// A stall of this length is reported in the log.
+const STALL_WARNED: Duration = Duration::from_millis(500);
 
 /// Reports what happens to the locks of one manager.
 #[derive(Debug)]
@@ -89,6 +93,23 @@ impl Observer {
     pub(crate) fn record_evicted(&self, keys: u64) {
         self.meters.evicted(keys);
         self.events.emit(|| super::LockEvent::StoreEvicted { keys });
+    }
+
+    /// Records that the library woke up late. What waits for its timers, such as a renewal, was as late.
+    pub(crate) fn record_stall(&self, late: Duration) {
+        self.meters.stalled(late);
+        // tokio's clock jumps where a test moves it.
+        if late < STALL_WARNED || self.clock == Clock::Tokio {
+            return;
+        }
+        if let Some(left_out) = self.admit("", Warning::Stall) {
+            tracing::warn!(
+                late_ms = millis(late),
+                left_out,
+                "the thread that renews the locks woke up late: the process was stopped, the machine slept, or it gets \
+                 too little CPU time; locks with a shorter ttl may be lost"
+            );
+        }
     }
 
     fn meter(&self, template: &str) -> Meter {

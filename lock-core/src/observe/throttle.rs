@@ -24,10 +24,14 @@ pub(crate) enum Warning {
     HeldLong,
     /// A layer above refused a request because it has no lock.
     Refused,
+    /// The holder has the owner name of the request.
+    SameOwner,
+    /// The library woke up late.
+    Stall,
 }
 
 impl Warning {
-    const COUNT: usize = 7;
+    const COUNT: usize = 9;
 }
 
 /// The warnings of one kind about one template.

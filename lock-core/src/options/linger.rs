@@ -16,7 +16,7 @@ fn longest(ttl: Duration) -> Duration {
 }
 
 /// Returns why a grant of several keys, or of a kind, cannot linger.
-fn cannot_linger(kind: Kind, several: bool) -> Option<String> {
+pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<String> {
     let why = match kind {
         _ if several => {
             "it waits for one key after another, and a grant of all of them would be in its own way"

@@ -1,13 +1,37 @@
 //! The options of requests, the defaults of a manager, and named sets of them.
 
+#[cfg_attr(not(feature = "config"), path = "no_attributes.rs")]
+#[cfg_attr(
+    not(feature = "macros"),
+    allow(unreachable_pub, dead_code, unused_macros, reason = "only the attribute names profiles")
+)]
+mod attributes;
+mod check;
+#[cfg(feature = "config")]
+mod config;
+mod flaw;
 mod linger;
+mod on_lost;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod options;
+mod owner_name;
 mod profile;
+mod profiles;
 mod release;
+mod resolved;
+mod take;
 
-pub(crate) use linger::Lingers;
+#[cfg(all(feature = "config", feature = "macros"))]
+pub use attributes::NamedProfile;
+#[cfg(feature = "config")]
+pub(crate) use attributes::named_by_attributes;
+#[cfg(feature = "config")]
+pub(crate) use check::check_several;
+pub use on_lost::OnLost;
 pub(crate) use options::Options;
 pub use profile::Profile;
-pub(crate) use profile::Profiles;
+pub(crate) use profiles::{Profiles, find};
 pub use release::Release;
+pub(crate) use resolved::{LeaseOptions, Resolved};
+#[cfg(feature = "config")]
+pub(crate) use take::check_take;

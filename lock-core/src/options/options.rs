@@ -1,57 +1,120 @@
 //! The options that a request, its profile and its manager share, and their precedence.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::linger;
+use super::on_lost::OnLost;
 use super::release::Release;
-use crate::backend::Capability;
-use crate::error::{LockError, LockErrorKind, Result};
-use crate::strategy::{self, Strategy};
+use crate::kind::Kind;
+use crate::strategy::{self, Backoff, Strategy};
 
 /// The options that may be left unset: the request's come first, then those of its profile, of the manager, and of this
 /// crate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
+    pub(crate) kind: Option<Kind>,
+    /// How many permits of a semaphore a request takes.
+    pub(crate) take: Option<u32>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
     pub(crate) wait: Option<Duration>,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) max_waiters: Option<usize>,
+    pub(crate) fencing: Option<bool>,
+    pub(crate) reentrant: Option<bool>,
     pub(crate) renew: Option<bool>,
+    pub(crate) renew_every: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) on_lost: Option<OnLost>,
     pub(crate) release: Option<Release>,
     /// How long the grant stays at hand after its release; zero for not at all.
     pub(crate) linger: Option<Duration>,
+    pub(crate) label: Option<Cow<'static, str>>,
+    /// The name of the worker that requests the lock.
+    pub(crate) owner: Option<Arc<str>>,
 }
 
 impl Options {
     /// The default lease: a holder that crashed keeps others out for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// The options of this crate. All are set but the limit.
+    /// The options of this crate that do not follow from their type.
     pub(crate) fn of_this_crate() -> Self {
-        Self {
-            ttl: Some(Self::TTL),
-            strategy: Some(Arc::new(strategy::retry())),
-            wait: None,
-            renew: Some(true),
-            release: Some(Release::Await),
-            linger: None,
-        }
+        Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }
 
     /// Fills in what is not set from `defaults`. This is the precedence.
     ///
-    /// A limit belongs to the strategy beside it. Where a strategy is set here, the limit of `defaults` does not apply:
-    /// it must not clash with a strategy that takes none.
-    pub(crate) fn or(self, defaults: &Self) -> Self {
-        let wait = if self.strategy.is_none() { defaults.wait } else { None };
-        Self {
-            ttl: self.ttl.or(defaults.ttl),
-            wait: self.wait.or(wait),
-            strategy: self.strategy.or_else(|| defaults.strategy.clone()),
-            renew: self.renew.or(defaults.renew),
-            release: self.release.or(defaults.release),
-            linger: self.linger.or(defaults.linger),
+    /// An option that refines another belongs to the one beside it. Where a strategy is set here, the limit and the
+    /// pauses of `defaults` do not apply, where the renewal is switched off here, nor does how often they renew, and
+    /// where a kind is named here, nor does how many permits they take: they must not clash with what takes none.
+    ///
+    /// In place, because every request does this, and moving them costs as much.
+    pub(crate) fn fill(&mut self, defaults: &Self) {
+        macro_rules! fill {
+            ($($option:ident)*) => {$(
+                if self.$option.is_none() {
+                    self.$option = defaults.$option;
+                }
+            )*};
         }
+        if self.strategy.is_none() {
+            self.strategy.clone_from(&defaults.strategy);
+            fill!(wait backoff);
+        }
+        if self.kind.is_none() {
+            fill!(take kind);
+        }
+        if self.renew != Some(false) {
+            fill!(renew_every);
+        }
+        fill!(ttl max_waiters fencing reentrant renew max_hold min_hold on_lost release linger);
+        if self.label.is_none() && defaults.label.is_some() {
+            self.label.clone_from(&defaults.label);
+        }
+        if self.owner.is_none() && defaults.owner.is_some() {
+            self.owner.clone_from(&defaults.owner);
+        }
+    }
+
+    /// As [`fill`](Self::fill), for a chain.
+    pub(crate) fn or(mut self, defaults: &Self) -> Self {
+        self.fill(defaults);
+        self
+    }
+
+    /// Unsets the option of this name. Returns whether it was set.
+    pub(crate) fn unset(&mut self, option: &str) -> bool {
+        match option {
+            // Permits are those of the kind.
+            "kind" => {
+                self.take = None;
+                self.kind.take().is_some()
+            }
+            "take" => self.take.take().is_some(),
+            "ttl" => self.ttl.take().is_some(),
+            "wait" => self.wait.take().is_some(),
+            "backoff" => self.backoff.take().is_some(),
+            "max_waiters" => self.max_waiters.take().is_some(),
+            "fencing" => self.fencing.take().is_some(),
+            "renew_every" => self.renew_every.take().is_some(),
+            "max_hold" => self.max_hold.take().is_some(),
+            "min_hold" => self.min_hold.take().is_some(),
+            "linger" => self.linger.take().is_some(),
+            "owner" => self.owner.take().is_some(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind.unwrap_or_default()
+    }
+
+    /// Returns how many permits a request takes.
+    pub(crate) fn take(&self) -> u32 {
+        self.take.unwrap_or(1)
     }
 
     pub(crate) fn ttl(&self) -> Duration {
@@ -66,32 +129,18 @@ impl Options {
         self.release.unwrap_or_default()
     }
 
+    /// Returns whether the fencing token comes with the grant. An owner name needs it.
+    pub(crate) fn fencing(&self) -> bool {
+        self.fencing.unwrap_or(self.owner.is_some())
+    }
+
+    pub(crate) fn on_lost(&self) -> OnLost {
+        self.on_lost.unwrap_or_default()
+    }
+
     /// Takes the strategy out.
     pub(crate) fn take_strategy(&mut self) -> Arc<dyn Strategy> {
         self.strategy.take().unwrap_or_else(|| Arc::new(strategy::retry()))
-    }
-
-    /// Refuses a lease that the store cannot hold, and a limit that the strategy does not take. `whose` begins the
-    /// error. A strategy that is not set here comes from `defaults`.
-    pub(crate) fn check(&self, whose: &str, defaults: &Self, store: &Capability) -> Result<()> {
-        let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
-            return invalid(format!("{whose} {}; set another with `.ttl(..)`", error.detail()));
-        }
-        let ttl = self.ttl.or(defaults.ttl).unwrap_or(Self::TTL);
-        if let Some(Err(error)) = self.linger.map(|linger| linger::check(linger, ttl, store)) {
-            return invalid(format!("{whose} {}", error.detail()));
-        }
-        if let (Some(wait), Some(strategy)) =
-            (self.wait, self.strategy.as_ref().or(defaults.strategy.as_ref()))
-            && !strategy.takes_wait_limit()
-        {
-            let name = strategy.name();
-            return invalid(format!(
-                "{whose} wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`"
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -110,7 +159,7 @@ mod tests {
             _ => Arc::new(strategy::fail_fast()),
         });
         let (ttl, wait) = (ttl.map(Duration::from_secs), wait.map(Duration::from_secs));
-        Options { ttl, strategy, wait, renew, release: None, linger: None }
+        Options { ttl, strategy, wait, renew, ..Options::default() }
     }
 
     #[test]
@@ -137,6 +186,57 @@ mod tests {
         let profile = options(None, Some("fail_fast"), None, None);
         let all = Options::default().or(&profile).or(&manager);
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
+    }
+
+    /// Every option, set to one of two values.
+    fn full(first: bool) -> Options {
+        let time = Duration::from_secs(if first { 1 } else { 2 });
+        Options {
+            kind: Some(if first { Kind::Fair } else { Kind::Read }),
+            take: Some(if first { 1 } else { 2 }),
+            ttl: Some(time),
+            strategy: Some(if first { Arc::new(strategy::retry()) } else { Arc::new(strategy::wait()) }),
+            wait: Some(time),
+            backoff: Some(Backoff::exponential(time, time)),
+            max_waiters: Some(if first { 1 } else { 2 }),
+            fencing: Some(first),
+            reentrant: Some(first),
+            renew: Some(true),
+            renew_every: Some(time),
+            max_hold: Some(time),
+            min_hold: Some(time),
+            on_lost: Some(if first { OnLost::Finish } else { OnLost::Cancel }),
+            release: Some(if first { Release::Background } else { Release::Await }),
+            linger: Some(time),
+            label: Some(if first { "first".into() } else { "second".into() }),
+            owner: Some(if first { "first".into() } else { "second".into() }),
+        }
+    }
+
+    #[test]
+    fn no_option_is_forgotten() {
+        let show = |options: Options| format!("{options:?}");
+        assert_eq!(show(Options::default().or(&full(true))), show(full(true)), "a default fills in");
+        assert_eq!(show(full(true).or(&full(false))), show(full(true)), "what is set stays");
+        assert!(!show(full(true)).contains("None"), "{:?}", full(true));
+    }
+
+    #[test]
+    fn what_refines_another_option_belongs_to_the_one_beside_it() {
+        let own = Options { renew: Some(false), ..options(None, Some("fail_fast"), None, None) };
+        let all = own.or(&full(true));
+        assert_eq!((all.wait, all.backoff, all.renew_every), (None, None, None));
+        let own = Options { kind: Some(Kind::Write), ..Options::default() };
+        assert_eq!(own.or(&full(true)).take, None, "the permits are those of the other kind");
+        let own = Options { take: Some(3), ..Options::default() };
+        let all = own.or(&full(true));
+        assert_eq!(
+            (all.take, all.kind),
+            (Some(3), full(true).kind),
+            "a number of its own, of the kind of the other"
+        );
+        let own = Options { renew: Some(true), ..Options::default() };
+        assert_eq!(own.or(&full(true)).renew_every, full(true).renew_every);
     }
 
     #[test]

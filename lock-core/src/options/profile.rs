@@ -1,16 +1,19 @@
-//! Defaults of a manager, and named sets of them.
+//! A named set of defaults.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::on_lost::OnLost;
 use super::options::Options;
 use super::release::Release;
-use crate::backend::Capability;
-use crate::error::{LockError, LockErrorKind, Result};
-use crate::strategy::Strategy;
+use crate::kind::Kind;
+use crate::strategy::{Backoff, Strategy};
 
 /// A named set of defaults. What a request does not set comes from its profile, then from the manager.
+///
+/// It has every option of a request but the key. With the feature `config`, profiles are also read from a file and from
+/// the environment: see [`ManagerBuilder::config`](crate::ManagerBuilder#method.config).
 ///
 /// # Examples
 /// ```
@@ -70,127 +73,113 @@ impl Profile {
         self
     }
 
-    /// Returns whether it sets what to do when the key is held: a strategy, or how long to wait.
+    /// Sets the kind of lock of requests that name none: [`LockManager::request`](crate::LockManager::request) with
+    /// `None`, the attribute without `kind`, the HTTP layer without `.kind(..)`. A request that names its kind keeps
+    /// it, as do [`lock`](crate::LockManager::lock) and its siblings. A request for several keys refuses any kind but
+    /// [`Kind::Reentrant`] and [`Kind::Write`], because each of them has one holder. Default: [`Kind::Reentrant`].
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.options.kind = Some(kind);
+        self
+    }
+
+    /// Sets how many permits of a semaphore each lock takes: see [`LockRequest::take`](crate::LockRequest::take). It
+    /// belongs to the [`kind`](Self::kind) of the profile, which is a semaphore: a request that names its kind takes what
+    /// it says itself. Default: 1.
+    ///
+    /// # Examples
+    /// ```
+    /// use lock_core::{Kind, Profile};
+    ///
+    /// // A large report counts as three of the ten that may run at the same time.
+    /// let large = Profile::new().kind(Kind::Semaphore { permits: 10 }).take(3);
+    /// ```
+    pub fn take(mut self, permits: u32) -> Self {
+        self.options.take = Some(permits);
+        self
+    }
+
+    /// Sets the pauses between the tries of the strategy. Default: the strategy's own, 5 ms to 200 ms.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.options.backoff = Some(backoff);
+        self
+    }
+
+    /// Sets how many may wait for a key: see [`LockRequest::max_waiters`](crate::LockRequest::max_waiters). At least 1.
+    /// Default: any number.
+    pub fn max_waiters(mut self, max: usize) -> Self {
+        self.options.max_waiters = Some(max);
+        self
+    }
+
+    /// Sets whether the fencing token comes with the grant: see [`LockRequest::fencing`](crate::LockRequest::fencing).
+    /// Default: no.
+    pub fn fencing(mut self, fencing: bool) -> Self {
+        self.options.fencing = Some(fencing);
+        self
+    }
+
+    /// Sets whether a task that holds a key may enter it again: see
+    /// [`LockRequest::reentrant`](crate::LockRequest::reentrant). Default: yes.
+    pub fn reentrant(mut self, reentrant: bool) -> Self {
+        self.options.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Sets how often the lease is renewed: see [`LockRequest::renew_every`](crate::LockRequest::renew_every). At least
+    /// 10 ms. Default: a third of the ttl.
+    pub fn renew_every(mut self, every: Duration) -> Self {
+        self.options.renew_every = Some(every);
+        self
+    }
+
+    /// Sets the longest time for which a lock is held: see [`LockRequest::max_hold`](crate::LockRequest::max_hold).
+    /// Default: none.
+    pub fn max_hold(mut self, max: Duration) -> Self {
+        self.options.max_hold = Some(max);
+        self
+    }
+
+    /// Sets the shortest time for which a key stays locked: see
+    /// [`LockRequest::min_hold`](crate::LockRequest::min_hold). Default: none.
+    pub fn min_hold(mut self, min: Duration) -> Self {
+        self.options.min_hold = Some(min);
+        self
+    }
+
+    /// Sets what happens to a body when its lock is lost. Default: [`OnLost::Cancel`].
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.options.on_lost = Some(on_lost);
+        self
+    }
+
+    /// Sets what the locks are for, in owner records. It is the same text for all of them: only a label of the
+    /// attribute or of the layer has placeholders. Default: none; with the attribute the path of the function.
+    pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
+        self.options.label = Some(label.into());
+        self
+    }
+
+    /// Names the worker that requests the locks: see [`LockRequest::owner`](crate::LockRequest::owner). Each process
+    /// needs a name of its own, so this is for programs that read it from their environment, such as
+    /// `LOCK_PROFILE_IMPORT_OWNER=import-3`. A request that cannot have an owner name, such as one for several keys, is
+    /// refused. Default: none.
+    ///
+    /// # Examples
+    /// ```
+    /// use lock_core::Profile;
+    ///
+    /// let worker = std::env::var("WORKER").unwrap_or_else(|_| "import-1".to_owned());
+    /// let import = Profile::new().owner(worker);
+    /// ```
+    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.options.owner = Some(name.into());
+        self
+    }
+
+    /// Returns whether it sets what to do when the key is held: a strategy, how long to wait, or the pauses between
+    /// tries.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
-        self.options.strategy.is_some() || self.options.wait.is_some()
-    }
-}
-
-/// The defaults of one manager.
-#[derive(Debug)]
-pub(crate) struct Profiles {
-    pub(crate) defaults: Options,
-    /// How many keys a request may have.
-    pub(crate) max_keys: usize,
-    pub(crate) named: BTreeMap<String, Profile>,
-}
-
-impl Profiles {
-    /// How many keys a request may have by default, and the largest number that can be set. One script handles all of
-    /// them, and the server does nothing else meanwhile: 100 take about a millisecond.
-    pub(crate) const DEFAULT_KEYS: usize = 100;
-    pub(crate) const MOST_KEYS: usize = 1_000;
-
-    pub(crate) fn get(&self, name: &str) -> Result<&Profile> {
-        self.named.get(name).ok_or_else(|| {
-            let known: Vec<_> = self.named.keys().map(String::as_str).collect();
-            let near = known.iter().max_by(|a, b| likeness(name, a).total_cmp(&likeness(name, b)));
-            let detail = match near {
-                None => format!(
-                    "profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`"
-                ),
-                Some(near) if likeness(name, near) > 0.8 => {
-                    format!("profile `{name}` is not there; did you mean `{near}`?")
-                }
-                Some(_) => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
-            };
-            LockError::new(LockErrorKind::InvalidRequest, detail)
-        })
-    }
-
-    /// Refuses defaults and profiles that the store or their own strategy cannot serve.
-    pub(crate) fn check(&self, store: &Capability) -> Result<()> {
-        if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
-            let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        }
-        self.defaults.check("the default", &self.defaults, store)?;
-        for (name, profile) in &self.named {
-            profile.options.check(&format!("profile `{name}`:"), &self.defaults, store)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses `names` without a profile, all in one error.
-    pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-        let missing: Vec<LockError> = names.into_iter().filter_map(|name| self.get(name).err()).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let details: Vec<&str> = missing.iter().map(LockError::detail).collect();
-        Err(LockError::new(LockErrorKind::InvalidRequest, details.join("; ")))
-    }
-}
-
-fn likeness(one: &str, other: &str) -> f64 {
-    strsim::jaro_winkler(one, other)
-}
-
-impl Default for Profiles {
-    fn default() -> Self {
-        Self { defaults: Options::of_this_crate(), max_keys: Self::DEFAULT_KEYS, named: BTreeMap::new() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::strategy;
-
-    fn profiles() -> Profiles {
-        let mut profiles = Profiles::default();
-        profiles.named.insert("checkout".to_owned(), Profile::new());
-        profiles.named.insert("nightly".to_owned(), Profile::new());
-        profiles
-    }
-
-    #[test]
-    fn every_missing_name_is_told_at_once() {
-        assert!(profiles().require(["checkout", "nightly"]).is_ok());
-        let error = profiles().require(["chekcout", "nightly", "import"]).unwrap_err().to_string();
-        for part in
-            ["`chekcout` is not there; did you mean `checkout`?", "`import` is not there; the manager has"]
-        {
-            assert!(error.contains(part), "{error}");
-        }
-        let error = Profiles::default().require(["a"]).unwrap_err().to_string();
-        assert!(error.contains("the manager has none"), "{error}");
-    }
-
-    #[test]
-    fn a_profile_must_fit_the_store_and_its_strategy() {
-        let store = Capability::exclusive("small");
-        assert!(profiles().check(&store).is_ok());
-        let table = [
-            (
-                Profile::new().ttl(Duration::from_millis(1)),
-                "profile `p`: ttl is 1ms: the small store holds 10ms",
-            ),
-            (
-                Profile::new().strategy(strategy::skip()).wait(Duration::from_secs(1)),
-                "profile `p`: wait is 1s, but strategy `skip` takes no limit",
-            ),
-            (
-                Profile::new().linger(Duration::from_millis(5)),
-                "profile `p`: linger is 5ms, and the small store tells no holder that somebody waits",
-            ),
-        ];
-        for (profile, expected) in table {
-            let mut profiles = profiles();
-            profiles.named.insert("p".to_owned(), profile);
-            let error = profiles.check(&store).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
+        self.options.strategy.is_some() || self.options.wait.is_some() || self.options.backoff.is_some()
     }
 }

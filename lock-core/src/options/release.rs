@@ -10,17 +10,17 @@
 ///   in order executes it behind the release, and nothing is waited for. That holds on Redis, Sentinel and Cluster, for
 ///   the runtime that released, while the connection lasts. Elsewhere (on another runtime, over `redlock://`, after the
 ///   connection was lost) the acquisition first waits for the answer to the release, for at most a second.
-/// - **A release that fails is told nobody**, as that of a dropped guard: it is retried in the background until the lease
-///   is over, and reported by the log, the metric `lock.client.release_errors` and the event
-///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed). The same goes for a lock that turns out to have been lost before
-///   its release. (A loss that was known when the body ended is returned as an error in any case.)
-/// - **The runtime of the caller sends it.** A current-thread runtime that nobody drives any more sends nothing until it is
-///   driven again, or dropped.
+/// - **A release that fails is told nobody**, as that of a dropped guard: it is retried in the background until the
+///   lease is over, and reported by the log, the metric `lock.client.release_errors` and the event
+///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed). The same goes for a lock that turns out to have been lost
+///   before its release. (A loss that was known when the body ended is returned as an error in any case.)
+/// - **The runtime of the caller sends it.** A current-thread runtime that nobody drives any more sends nothing until
+///   it is driven again, or dropped.
 /// - **A process that exits** right afterwards may leave the key locked until its ttl is over.
 ///   [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the releases that are under way.
 ///
-/// A waiter of this process gets the grant without any release, as always. [`LockGuard::release`] waits for its answer in
-/// any case.
+/// A waiter of this process gets the grant without any release, as always. [`LockGuard::release`] waits for its answer
+/// in any case.
 ///
 /// [`LockGuard::release`]: crate::LockGuard::release
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

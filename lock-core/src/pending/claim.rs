@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cleanup::{Certainty, Cleanup};
+use super::granted::Granted;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::expiry;
-use crate::lease::Granted;
 use crate::notifications::Subscription;
-use crate::owner::OwnerSource;
+use crate::owner::{Owner, OwnerSource};
 
 /// The minimum time to keep cleaning up after an unanswered request, even for a shorter ttl.
 const LATE_REQUEST: Duration = Duration::from_secs(30);
@@ -42,6 +42,8 @@ pub(crate) struct PendingClaim {
 /// An entry in the store's queue.
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
+    /// When the request was sent that queued it.
+    pub(crate) since: Moment,
     /// When the last request was sent that was answered with "keep waiting".
     pub(crate) sent: Moment,
     /// The shortest lease that a grant by this entry may bring. Its waiters may have asked for different ones, and what
@@ -58,6 +60,22 @@ pub(crate) struct QueueEntry {
 impl PendingClaim {
     pub(crate) fn new(cleanup: &Arc<Cleanup>, claim: Claim) -> Self {
         Self { cleanup: Arc::clone(cleanup), claim, state: Sent::Nothing, entry: None, has_grants: false }
+    }
+
+    /// A claim of `owner`, which the release of `before` is about to put into the store's queue, as its first.
+    pub(crate) fn succeeding(
+        cleanup: &Arc<Cleanup>,
+        before: &Claim,
+        owner: Owner,
+        entry: QueueEntry,
+    ) -> Self {
+        let claim = Claim::new(before.key.clone(), owner, before.ttl, before.record.clone());
+        let claim = Claim { mode: before.mode, queue: before.queue, ..claim };
+        // The release may arrive after that of this owner, and leave an entry for nobody: as an unanswered request.
+        claim.mark_sent();
+        let mut succeeding = Self::new(cleanup, claim);
+        (succeeding.state, succeeding.entry) = (Sent::Request, Some(entry));
+        succeeding
     }
 
     /// Notes that the owner holds each of the keys by a grant of its own.
@@ -113,7 +131,7 @@ impl PendingClaim {
         let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
         // The grant began after `sent`, because a claim that holds already is not answered with "keep waiting". The
         // later time at which the notification arrived proves nothing: it may have been delayed.
-        let end = grant.sent.plus(expiry::safe(self.cleanup.capability.placement, entry.lease));
+        let end = expiry::held_until(self.cleanup.capability.placement, grant.sent, entry.lease);
         let arrived = self.cleanup.clock.now();
         (!end.is_past(arrived)).then_some(Granted { grant, arrived })
     }
@@ -139,6 +157,12 @@ impl PendingClaim {
     pub(crate) fn queued(&mut self, entry: impl FnOnce(Option<QueueEntry>) -> QueueEntry) {
         self.state = Sent::Queued;
         self.entry = Some(entry(self.entry.take()));
+    }
+
+    /// Notes that the entry is about to be released: no other waiter can take it over, and no notification of it
+    /// counts.
+    pub(crate) fn leaving(&mut self) {
+        self.entry = None;
     }
 
     /// Takes the claim with its entry out, for the next waiter of the local queue.
@@ -184,6 +208,13 @@ impl PendingClaim {
         taken
     }
 
+    /// Goes on with another owner, if the store knows nothing of this one.
+    pub(crate) fn unless_sent(&mut self, owner: impl FnOnce() -> Owner) {
+        if self.state == Sent::Nothing && self.entry.is_none() && !self.has_grants {
+            self.claim.set_owner(owner());
+        }
+    }
+
     /// Rolls back, and goes on with another owner: nobody knows what became of the request, so its owner is never used
     /// again.
     pub(crate) fn start_over(&mut self, owners: &OwnerSource) {
@@ -194,11 +225,11 @@ impl PendingClaim {
 
     fn roll_back(&mut self) {
         // Ends the subscription too: a notification that arrives from now on finds no mailbox.
-        self.entry = None;
+        let was_queued = self.entry.take().is_some();
         let certainty = match self.state {
             Sent::Nothing => return,
-            // An outage must not pile up releases of what was never asked for.
-            Sent::Request if self.cleanup.capability.marks_sent && !self.claim.is_sent() => {
+            // An outage must not pile up releases of what was never asked for. A claim that was queued before has an entry.
+            Sent::Request if self.cleanup.capability.marks_sent && !self.claim.is_sent() && !was_queued => {
                 self.state = Sent::Nothing;
                 return;
             }

@@ -43,7 +43,7 @@ pub(crate) struct Cleanup {
     pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
-    identity: Arc<Identity>,
+    identity: &'static Identity,
     background: Arc<Background>,
     /// The waiters of this process. Weak, because they keep claims and grants that come back here.
     waiters: Weak<dyn FreedKeys>,
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Cleanup {
 impl Cleanup {
     pub(crate) fn new(
         store: Store,
-        identity: Arc<Identity>,
+        identity: &'static Identity,
         background: Arc<Background>,
         waiters: Weak<dyn FreedKeys>,
     ) -> Arc<Self> {
@@ -124,8 +124,8 @@ impl Cleanup {
     /// callable from anywhere, also outside a runtime and while unwinding. Does nothing in a forked child.
     ///
     /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless
-    /// it lives in a session. `under_way` is made where the release cannot be done at once, and keeps the next acquisition
-    /// of the keys waiting until it is answered.
+    /// it lives in a session. `under_way` is made where the release cannot be done at once, and keeps the next
+    /// acquisition of the keys waiting until it is answered.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
@@ -139,8 +139,9 @@ impl Cleanup {
         if !self.identity.is_this_process() {
             return;
         }
-        let keep_for = keep_until.and_then(|end| expiry::left(end, self.clock.now()));
-        if self.store.release_now(claim, keep_for).is_some() {
+        let now = self.clock.now();
+        let keep_for = keep_until.and_then(|end| expiry::left(end, now));
+        if self.store.release_now(claim, keep_for, now).is_some() {
             self.freed(claim);
             return;
         }

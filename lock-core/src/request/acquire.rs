@@ -1,16 +1,17 @@
 //! From a request to a guard, or to a body under its lock.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::lock_request::LockRequest;
+use super::lock_request::{BadKey, LockRequest};
 use crate::acquire::{self, Plan};
-use crate::error::{LockError, LockErrorKind, Result};
+use crate::error::{LockErrorKind, Result};
 use crate::guard::body;
 use crate::guard::{LockGuard, LockHandle};
-use crate::lease::LeaseOptions;
-use crate::options::Lingers;
-use crate::strategy::{self, Backoff, Strategy};
+use crate::kind::Kind;
+use crate::options::{OnLost, Resolved, find};
+use crate::strategy;
 
 impl LockRequest {
     /// Checks whether the request could ever be granted, without any I/O: for programs that build requests from
@@ -37,7 +38,7 @@ impl LockRequest {
     ///
     /// # Errors
     /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error
-    ///   says by whom, where the store knows, and [`is_skipped`](LockError::is_skipped) is true when the strategy does
+    ///   says by whom, where the store knows, and [`is_skipped`](crate::LockError::is_skipped) is true when the strategy does
     ///   without.
     /// - [`Overloaded`](LockErrorKind::Overloaded): too many requests are already waiting.
     /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy tries again within
@@ -53,8 +54,9 @@ impl LockRequest {
     /// # Cancel safety
     /// Dropping the future leaves nothing behind: what may have been granted is released in the background, and the
     /// queue entry is removed.
-    pub async fn acquire(self) -> Result<LockGuard> {
-        acquire::acquire(&mut self.plan()?).await
+    pub fn acquire(self) -> impl Future<Output = Result<LockGuard>> + Send {
+        // Planned here, because a future that planned would contain the request as well, and be moved with it.
+        acquire::acquire(self.plan())
     }
 
     /// Tries exactly once. Returns `None` when the key is held. The strategy is not asked, and nothing waits.
@@ -64,14 +66,17 @@ impl LockRequest {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire(mut self) -> Result<Option<LockGuard>> {
-        self.options.strategy = Some(Arc::new(strategy::fail_fast()));
-        self.options.wait = None;
-        self.backoff = None;
-        match acquire::acquire(&mut self.plan()?).await {
-            Ok(guard) => Ok(Some(guard)),
-            Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
-            Err(error) => Err(error),
+    pub fn try_acquire(mut self) -> impl Future<Output = Result<Option<LockGuard>>> + Send {
+        let options = self.own();
+        (options.wait, options.backoff) = (None, None);
+        options.strategy = Some(Arc::new(strategy::fail_fast()));
+        let acquire = self.acquire();
+        async move {
+            match acquire.await {
+                Ok(guard) => Ok(Some(guard)),
+                Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
+                Err(error) => Err(error),
+            }
         }
     }
 
@@ -103,8 +108,7 @@ impl LockRequest {
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
         // Boxed, because every async function that takes a future by value stores a copy of it in its own.
         let body = Box::pin(body);
-        let on_lost = self.on_lost;
-        let guard = self.acquire().await?;
+        let (guard, on_lost) = self.acquire_to_run().await?;
         body::under(guard, on_lost, body).await
     }
 
@@ -132,64 +136,77 @@ impl LockRequest {
         F: FnOnce(LockHandle) -> Fut,
         Fut: Future,
     {
-        let on_lost = self.on_lost;
-        let guard = self.acquire().await?;
+        let (guard, on_lost) = self.acquire_to_run().await?;
         let body = Box::pin(body(guard.handle()));
         body::under(guard, on_lost, body).await
     }
 
-    /// Checks everything that can be checked without the store.
-    fn plan(self) -> Result<Plan> {
-        let key = self.key.map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
-        let hub = self.hub;
-        let profiles = &hub.engine.profiles;
-        let named = self.profile.as_deref().map(|name| profiles.get(name)).transpose();
-        let own_linger = self.options.linger;
-        let options = match named.map_err(|error| error.with_key(&key))? {
-            Some(profile) => self.options.or(&profile.options),
-            None => self.options,
-        };
-        let mut options = options.or(&profiles.defaults);
-        let strategy = match (options.take_strategy(), self.backoff) {
-            (strategy, None) => strategy,
-            (strategy, Some(backoff)) => {
-                with_backoff(&*strategy, backoff).map_err(|error| error.with_key(&key))?
-            }
-        };
-        let lingers = Lingers { kind: self.kind, several: !self.more.is_empty(), ttl: options.ttl() };
-        let linger = lingers.decide(own_linger, options.linger, &hub.engine.capability);
+    /// Acquires the lock for a body, and returns what happens to that when the lock is lost. For the layers above.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    #[doc(hidden)]
+    pub fn acquire_to_run(self) -> impl Future<Output = Result<(LockGuard, OnLost)>> + Send {
+        let plan = self.plan();
+        let on_lost = plan.as_ref().map(|plan| plan.on_lost).unwrap_or_default();
+        let acquire = acquire::acquire(plan);
+        async move { Ok((acquire.await?, on_lost)) }
+    }
+
+    /// Fills in what is not set, and checks everything that can be checked without the store.
+    pub(super) fn plan(mut self) -> Result<Plan> {
+        let own = self.resolve()?;
         let plan = Plan {
-            ttl: options.ttl(),
-            wait: options.wait,
-            options: LeaseOptions {
-                kind: self.kind,
-                renew: options.renew(),
-                release: options.release(),
-                renew_every: self.renew_every,
-                max_hold: self.max_hold,
-                min_hold: self.min_hold,
-                linger: linger.map_err(|error| error.with_key(&key))?,
-            },
-            fencing: self.fencing,
-            reentrant: self.reentrant,
-            max_waiters: self.max_waiters,
-            label: self.label,
+            own,
+            alone: self.alone,
             template: self.template,
-            strategy,
-            hub,
-            key,
+            is_part: false,
+            hub: self.hub,
+            key: self.key.map_err(|bad| bad.error())?,
             more: self.more,
         };
         plan.check().map_err(|error| error.with_key(&plan.key))?;
         Ok(plan)
     }
-}
 
-fn with_backoff(strategy: &dyn Strategy, backoff: Backoff) -> Result<Arc<dyn Strategy>> {
-    strategy.with_backoff(backoff).ok_or_else(|| {
-        let name = strategy.name();
-        let detail =
-            format!("a backoff is given, but strategy `{name}` takes none: drop one, or use `retry`");
-        LockError::new(LockErrorKind::InvalidRequest, detail)
-    })
+    /// Takes its options out, filled in and checked. `None` where they are those of the manager.
+    fn resolve(&mut self) -> Result<Option<Box<Resolved>>> {
+        let key = self.key.as_ref().map_err(BadKey::error)?;
+        if self.is_plain() {
+            return Ok(None);
+        }
+        let mut options = self.options.take().unwrap_or_default();
+        options.kind = self.kind;
+        let (profiles, own_linger) = (&self.hub.engine.profiles, options.linger);
+        let mut has_strategy = false;
+        if let Some(name) = self.profile.as_deref() {
+            let named = profiles.in_force();
+            let profile = find(&named, name).map_err(|error| error.with_key(key))?;
+            has_strategy = profile.has_strategy();
+            options.fill(&profile.options);
+        }
+        if options.label.is_none() {
+            options.label = self.usual.label.map(Cow::Borrowed);
+        }
+        if options.strategy.is_none() && !has_strategy {
+            options.strategy = self.usual.strategy.take();
+        }
+        options.fill(&profiles.defaults);
+        let (several, store) = (!self.more.is_empty(), &self.hub.engine.capability);
+        let resolved = Resolved::of(&mut options, own_linger, several, store);
+        resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
+    }
+
+    /// Returns whether it is for one holder of one key, and says nothing else: as a rule.
+    fn is_plain(&self) -> bool {
+        self.options.is_none()
+            && self.profile.is_none()
+            && self.kind == Some(Kind::Reentrant)
+            && self.usual.label.is_none()
+            && self.usual.strategy.is_none()
+            && self.more.is_empty()
+    }
 }

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use crate::backend::MoreKeys;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::guard::OnLost;
 use crate::hub::Hub;
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
 use crate::options::Options;
-use crate::strategy::Backoff;
+use crate::strategy::Strategy;
 
 /// A request for a lock. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings. It does nothing
 /// until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
@@ -47,19 +46,23 @@ pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
     pub(super) more: MoreKeys,
-    pub(super) kind: Kind,
-    pub(super) options: Options,
-    pub(super) backoff: Option<Backoff>,
-    pub(super) fencing: bool,
-    pub(super) reentrant: bool,
-    pub(super) renew_every: Option<Duration>,
-    pub(super) max_hold: Option<Duration>,
-    pub(super) min_hold: Option<Duration>,
-    pub(super) max_waiters: Option<usize>,
-    pub(super) label: Option<Cow<'static, str>>,
+    /// `None` for that of its profile.
+    pub(super) kind: Option<Kind>,
+    /// What it says by itself, if anything. Boxed, because a request is moved several times, and most say nothing.
+    pub(super) options: Option<Box<Options>>,
+    /// What counts where neither the request nor its profile says otherwise.
+    pub(super) usual: Usual,
+    /// It shares no place in the store's queue, and so no grant.
+    pub(super) alone: bool,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,
-    pub(super) on_lost: OnLost,
+}
+
+/// The options that the attribute or a layer has for all its requests, below those of the profile.
+#[derive(Clone, Default)]
+pub(super) struct Usual {
+    pub(super) label: Option<&'static str>,
+    pub(super) strategy: Option<Arc<dyn Strategy>>,
 }
 
 /// Writes what is requested, and which options are set.
@@ -76,14 +79,17 @@ impl fmt::Debug for LockRequest {
         if !self.more.is_empty() {
             text.field("more_keys", &self.more.len());
         }
-        text.field("kind", &self.kind);
-        if let Some(ttl) = &self.options.ttl {
+        if self.kind.is_some() || self.profile.is_none() {
+            text.field("kind", &self.kind.unwrap_or_default());
+        }
+        let Some(options) = &self.options else { return text.finish() };
+        if let Some(ttl) = &options.ttl {
             text.field("ttl", ttl);
         }
-        if let Some(strategy) = &self.options.strategy {
+        if let Some(strategy) = &options.strategy {
             text.field("strategy", &strategy.name());
         }
-        if let Some(wait) = &self.options.wait {
+        if let Some(wait) = &options.wait {
             text.field("wait", wait);
         }
         text.finish()
@@ -97,8 +103,39 @@ pub(super) struct BadKey {
     pub(super) text: Arc<str>,
 }
 
+impl BadKey {
+    pub(super) fn error(&self) -> LockError {
+        LockError::new(self.kind, self.text.to_string())
+    }
+}
+
 impl LockRequest {
-    pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Kind) -> Self {
+    /// Returns the key, with its namespace, or why it was refused.
+    pub(crate) fn key(&self) -> Result<&Key> {
+        self.key.as_ref().map_err(BadKey::error)
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Returns its own options, to set one.
+    pub(super) fn own(&mut self) -> &mut Options {
+        self.options.get_or_insert_default()
+    }
+
+    /// Returns the lease that it asks for, unless a profile sets another.
+    pub(crate) fn own_ttl(&self) -> Duration {
+        self.options.as_ref().and_then(|options| options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
+    }
+
+    /// Shares no place in the store's queue: a fair lock then has a grant of its own, with its own record and id.
+    pub(crate) fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
+    pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Option<Kind>) -> Self {
         let key = key.into_key().map(|key| key.into_namespace(&hub.engine.namespace));
         Self::with_key(hub, key, MoreKeys::default(), kind)
     }
@@ -121,27 +158,20 @@ impl LockRequest {
             }
             Err(error) => (Err(error), MoreKeys::default()),
         };
-        Self::with_key(hub, key, more, Kind::Reentrant)
+        Self::with_key(hub, key, more, None)
     }
 
-    fn with_key(hub: Arc<Hub>, key: Result<Key>, more: MoreKeys, kind: Kind) -> Self {
+    fn with_key(hub: Arc<Hub>, key: Result<Key>, more: MoreKeys, kind: Option<Kind>) -> Self {
         Self {
             hub,
             key: key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() }),
             more,
             kind,
-            options: Options::default(),
-            backoff: None,
-            fencing: false,
-            reentrant: true,
-            renew_every: None,
-            max_hold: None,
-            min_hold: None,
-            max_waiters: None,
-            label: None,
+            options: None,
+            usual: Usual::default(),
+            alone: false,
             template: None,
             profile: None,
-            on_lost: OnLost::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a program requests: key, kind, ttl, strategy and options, validated once.
 
 mod acquire;
+mod available;
 mod lock_request;
 mod setters;
 

@@ -9,8 +9,7 @@ use super::lock_request::LockRequest;
 use crate::error::LockErrorKind;
 #[cfg(doc)]
 use crate::guard::LockGuard;
-use crate::guard::OnLost;
-use crate::options::Release;
+use crate::options::{OnLost, Profile, Release};
 #[cfg(doc)]
 use crate::strategy;
 use crate::strategy::{Backoff, Strategy};
@@ -19,13 +18,13 @@ impl LockRequest {
     /// Sets the lease: how long a holder that crashed keeps others out. It is renewed every third of it while the lock
     /// is held. Default: the manager's, 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.ttl = Some(ttl);
+        self.own().ttl = Some(ttl);
         self
     }
 
     /// Sets what to do when the key is held. Default: the manager's, [`strategy::retry()`].
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
-        self.options.strategy = Some(Arc::new(strategy));
+        self.own().strategy = Some(Arc::new(strategy));
         self
     }
 
@@ -37,21 +36,21 @@ impl LockRequest {
     /// after the limit: on Redis the `timeout` of the URL, 500 ms. To bound everything, put `tokio::time::timeout`
     /// around [`acquire`](Self::acquire), which leaves nothing behind when it is dropped.
     pub fn wait(mut self, limit: Duration) -> Self {
-        self.options.wait = Some(limit);
+        self.own().wait = Some(limit);
         self
     }
 
     /// Sets the pauses between the tries of a strategy, in place of the strategy's own. A strategy that does not try
     /// again refuses a backoff.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = Some(backoff);
+        self.own().backoff = Some(backoff);
         self
     }
 
     /// Sets whether the lease is renewed while the lock is held. Without renewal, the lock is lost after its ttl.
     /// Default: yes.
     pub fn renew(mut self, renew: bool) -> Self {
-        self.options.renew = Some(renew);
+        self.own().renew = Some(renew);
         self
     }
 
@@ -71,28 +70,28 @@ impl LockRequest {
     /// # let _ = import;
     /// ```
     pub fn renew_every(mut self, every: Duration) -> Self {
-        self.renew_every = Some(every);
+        self.own().renew_every = Some(every);
         self
     }
 
     /// Sets whether the fencing token must come with the grant. Default: no; then the first
     /// [`fencing_token`](LockGuard::fencing_token) asks the store once, unless the store returns the token anyway.
     pub fn fencing(mut self, fencing: bool) -> Self {
-        self.fencing = fencing;
+        self.own().fencing = Some(fencing);
         self
     }
 
     /// Sets whether a task that holds the key may enter it again. If not, that fails at once with
     /// [`Reentered`](LockErrorKind::Reentered). Default: yes.
     pub fn reentrant(mut self, reentrant: bool) -> Self {
-        self.reentrant = reentrant;
+        self.own().reentrant = Some(reentrant);
         self
     }
 
     /// Sets the longest time for which the lock is held, renewals included: for bodies that hang and guards that are
     /// forgotten. After it the lock is lost. Default: none.
     pub fn max_hold(mut self, max: Duration) -> Self {
-        self.max_hold = Some(max);
+        self.own().max_hold = Some(max);
         self
     }
 
@@ -101,30 +100,33 @@ impl LockRequest {
     /// lease is over, as without this option. At most what the store can keep: 366 days on Redis, and the `max_ttl` of
     /// a `redlock://`, whose servers do not vote for that long after they lost their data. Default: none.
     pub fn min_hold(mut self, min: Duration) -> Self {
-        self.min_hold = Some(min);
+        self.own().min_hold = Some(min);
         self
     }
 
-    /// Sets how long the lock stays at hand for this process after its release. The next request of this process for the
-    /// key then gets it at once, without a command to the store, and with a fencing token of its own. At most a second,
-    /// and a third of the ttl; zero for not at all. Default: that of the profile, else of the manager, else not at all.
+    /// Sets how long the lock stays at hand for this process after its release. The next request of this process for
+    /// the key then gets it at once, without a command to the store, and with a fencing token of its own. At most a
+    /// second, and a third of the ttl; zero for not at all. Default: that of the profile, else of the manager, else not
+    /// at all.
     ///
     /// What it gives up:
     /// - **Who only tries elsewhere is refused for so long** after the last release: a request that fails at once or
     ///   skips, and the first try of one that waits. Where this process takes the key again and again within that time,
     ///   such a request may be refused each time.
     /// - Who **waits** elsewhere is served at once, because the store notifies this process, which then gives the key
-    ///   back. If that notification is lost, the waiter waits for the end of the linger, or for about a second where this
-    ///   process goes on to use the key.
+    ///   back. If that notification is lost, the waiter waits for the end of the linger, or for about a second where
+    ///   this process goes on to use the key.
+    /// - A task of the runtime that released the lock gives it back. If nobody drives that runtime, the key stays held
+    ///   until its lease is over.
     /// - To the store, and to [`inspect`](crate::LockManager::inspect), the key is held by this process meanwhile. No
     ///   guard holds it, so it counts neither as held in the metrics nor for a shutdown, which gives it back.
-    /// - If the process dies meanwhile, the key is free when its lease is over, as if it died with the lock. A lingering
-    ///   lock is not renewed.
+    /// - If the process dies meanwhile, the key is free when its lease is over, as if it died with the lock. A
+    ///   lingering lock is not renewed.
     ///
     /// A task of this process that waits already has precedence, and a task that needs the key in another way (fair,
-    /// together with other keys, with a shorter ttl) has it given back first. [`release`](LockGuard::release) returns at
-    /// once. Each acquisition counts `max_hold` and `min_hold` anew, and until the end of its `min_hold` a lock is kept in
-    /// the store instead. Without [renewal](Self::renew), each acquisition costs one renewal.
+    /// together with other keys, with a shorter ttl) has it given back first. [`release`](LockGuard::release) returns
+    /// at once. Each acquisition counts `max_hold` and `min_hold` anew, and until the end of its `min_hold` a lock is
+    /// kept in the store instead. Without [renewal](Self::renew), each acquisition costs one renewal.
     ///
     /// Only for [`lock`](crate::LockManager::lock), and on stores that notify a holder of waiters
     /// ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)): not on a `redlock://` of several servers.
@@ -145,23 +147,100 @@ impl LockRequest {
     /// # }
     /// ```
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.options.linger = Some(linger);
+        self.own().linger = Some(linger);
         self
     }
 
     /// Sets how many may wait for the key before a further request fails with
     /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock) the waiters of this process
-    /// count, and for every other kind those in the store's queue, of all processes. A waiter that died counts for its
+    /// count, and for every other kind those in the store's queue, of all processes. Waiters of a
+    /// [fair](crate::LockManager::fair) lock that share a place count as one; with this limit, or with a strategy that
+    /// counts, a request shares none, so give it to all requests for the key. A waiter that died counts for its
     /// waiter lease, min(ttl, 2 s), and until the next heartbeat of a living one beside it, a third of that. Default:
     /// any number.
     pub fn max_waiters(mut self, max: usize) -> Self {
-        self.max_waiters = Some(max);
+        self.own().max_waiters = Some(max);
         self
     }
 
-    /// Sets what the lock is for. The owner record contains it, which errors and operators show. Default: none.
+    /// Sets what the lock is for. The owner record contains it, which errors and operators show, and so do spans and
+    /// events, also with [`redact_keys`](crate::ManagerBuilder::redact_keys): no secrets. A label of more than 256 bytes
+    /// is cut. Default: none.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
-        self.label = Some(label.into());
+        self.own().label = Some(label.into());
+        self
+    }
+
+    /// Names the worker that requests the lock, such as `import-3`: a name that it has again after a restart. If the key
+    /// is held by an earlier run of the same worker that is dead, that lock is freed at once, and not when its ttl is
+    /// over. Sets [`fencing`](Self::fencing) too. Default: none.
+    ///
+    /// A place in the queue outlives its process for up to two seconds, and the key may be granted to it. So the
+    /// request asks the store every 100 ms in its first two seconds, where waiters send heartbeats, and frees that
+    /// grant too.
+    ///
+    /// The key goes to whoever is next in line, which is this request where nobody else waits, with a larger fencing
+    /// token. Writes that the dead process had sent may still arrive: compare the tokens.
+    ///
+    /// **Only a process that is certainly dead is robbed**: one that the kernel of this machine knows, by its boot, its
+    /// namespaces, its process id and its start, and that is gone. So this is for a worker that is started again on the
+    /// same machine, outside of a container or in the same one. A process that was stopped, or that still ends, is not
+    /// dead. About a process on another machine, in another container, or before a reboot, nothing is known, and it is
+    /// waited for as without a name; so it is on systems other than Linux.
+    ///
+    /// **Two processes with one name** exclude each other like any others. The one that waits says so in the log and by
+    /// [`LockEvent::SameOwner`](crate::LockEvent::SameOwner), and the error that it may get names the other.
+    ///
+    /// What it cannot know: a machine that was copied while it ran (a snapshot that is resumed twice), and a process
+    /// that is restored from a checkpoint after its death. A process that replaced its program (`exec`) counts as
+    /// alive. Of the requests that wait for a key in one process, only the first one asks the store: give all the name.
+    ///
+    /// For exclusive locks of one key, over stores that can say who holds them
+    /// ([`Capability::lists`](crate::backend::Capability::lists)) and that give fencing tokens. Anything else is
+    /// refused, and so is a name that is empty or longer than 128 bytes.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use std::time::Duration;
+    ///
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let import = locks.lock("import:3").ttl(Duration::from_secs(300)).owner("import-3").acquire().await?;
+    /// let token = import.fencing_token().await?; // came with the grant
+    /// # drop(token);
+    /// import.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.own().owner = Some(name.into());
+        self.own().fencing = Some(true);
+        self
+    }
+
+    /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the lock takes: all of them at once, or
+    /// none. So two requests that need several never wait for each other while each has a part. Requests are served in
+    /// the order of their arrival: one for many permits waits until enough are free, and those behind it wait with it,
+    /// even where one permit would do for them. The lock releases all of them together.
+    ///
+    /// At least 1, at most the number of permits of the semaphore, and at most 100. On memory and Redis (one server,
+    /// Sentinel, Cluster); more than 1 over another store is refused with
+    /// [`Unsupported`](LockErrorKind::Unsupported), before any I/O. Default: that of the profile, where the
+    /// [kind](crate::Profile::kind) is the profile's too, else 1.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// // A large report counts as three of the ten that may run at the same time.
+    /// locks.semaphore("report", 10).take(3).run(async { /* .. */ }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn take(mut self, permits: u32) -> Self {
+        self.own().take = Some(permits);
         self
     }
 
@@ -172,7 +251,10 @@ impl LockRequest {
         self
     }
 
-    /// Takes the defaults from the profile with this name. An unknown name fails with
+    /// Takes the options that the request does not set from the profile with this name, and what that does not set from
+    /// the manager. A request of [`LockManager::request`](crate::LockManager::request) with `None` for its kind takes
+    /// that too. The profile is looked up when the lock is acquired, in the state of the last
+    /// [reload](crate::LockManager#method.reload). An unknown name fails with
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the lock is acquired.
     pub fn profile(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.profile = Some(name.into());
@@ -180,9 +262,9 @@ impl LockRequest {
     }
 
     /// Sets what the caller of [`run`](Self::run) and [`run_with`](Self::run_with) waits for once the body has ended:
-    /// [`Release`] says what `Background` saves and what it gives up. A guard from [`acquire`](Self::acquire) is released
-    /// by [`LockGuard::release`], which waits in any case, or in the background by its drop. Default: that of the profile,
-    /// else [`Release::Await`].
+    /// [`Release`] says what `Background` saves and what it gives up. A guard from [`acquire`](Self::acquire) is
+    /// released by [`LockGuard::release`], which waits in any case, or in the background by its drop. Default: that of
+    /// the profile, else [`Release::Await`].
     ///
     /// # Examples
     /// ```
@@ -199,14 +281,41 @@ impl LockRequest {
     /// # }
     /// ```
     pub fn release(mut self, release: Release) -> Self {
-        self.options.release = Some(release);
+        self.own().release = Some(release);
         self
     }
 
-    /// Sets what [`run`](Self::run) and [`run_with`](Self::run_with) do when the lock is lost. Default:
-    /// [`OnLost::Cancel`].
+    /// Sets what [`run`](Self::run) and [`run_with`](Self::run_with) do when the lock is lost. Default: that of the
+    /// profile, else [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.on_lost = on_lost;
+        self.own().on_lost = Some(on_lost);
+        self
+    }
+
+    /// Sets what `own` sets and the request does not. For the layers above, which have a request for each
+    /// of theirs: in place, because moving it costs as much.
+    #[doc(hidden)]
+    pub fn fill(&mut self, own: &Profile) {
+        let options = self.options.get_or_insert_default();
+        options.kind = self.kind;
+        // Beside a kind that is set already, permits to take would not be filled in.
+        options.take = options.take.or(own.options.take);
+        options.fill(&own.options);
+        self.kind = options.kind;
+    }
+
+    /// Sets the label of requests that have none, and whose profile has none.
+    #[cfg(feature = "macros")]
+    pub(crate) fn usual_label(mut self, label: &'static str) -> Self {
+        self.usual.label = Some(label);
+        self
+    }
+
+    /// Sets the strategy of requests that have none, and whose profile says nothing of what to do when the key is
+    /// held. For the layers above.
+    #[doc(hidden)]
+    pub fn usual_strategy(mut self, strategy: impl Strategy) -> Self {
+        self.usual.strategy = Some(Arc::new(strategy));
         self
     }
 }

@@ -26,6 +26,9 @@ pub struct Contention {
     pub holder_remaining: Option<Duration>,
     /// The number of others that wait for the key, where known.
     pub waiters: Option<usize>,
+    /// The number of requests a second of this process that lately found the key held, this one included. Known where
+    /// the strategy [uses](super::Strategy::uses_rate) it.
+    pub rate: Option<f64>,
     /// Whether the caller is queued and will be notified when the key is granted to it. A pause then delays no question
     /// to the store: after it, only the strategy is asked again.
     pub notified: bool,
@@ -44,6 +47,7 @@ impl Contention {
             wait_limit: None,
             holder_remaining: None,
             waiters: None,
+            rate: None,
             notified: false,
             jitter: 0.5,
         }
@@ -81,6 +85,13 @@ impl Contention {
     #[must_use]
     pub fn with_waiters(mut self, waiters: Option<usize>) -> Self {
         self.waiters = waiters;
+        self
+    }
+
+    /// Sets [`rate`](Self::rate).
+    #[must_use]
+    pub fn with_rate(mut self, rate: Option<f64>) -> Self {
+        self.rate = rate;
         self
     }
 

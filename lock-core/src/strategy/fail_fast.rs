@@ -33,4 +33,8 @@ impl Strategy for FailFast {
     fn name(&self) -> Cow<'static, str> {
         "fail_fast".into()
     }
+
+    fn uses_waiters(&self) -> bool {
+        false
+    }
 }

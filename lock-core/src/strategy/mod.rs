@@ -11,6 +11,7 @@
 //! | [`skip()`] | does without at once | jobs that every machine starts and one should do; with `min_hold`, or a short job runs on each in turn |
 //! | [`wait()`] | waits for ever | work in the background that must happen |
 //! | [`shed()`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
+//! | [`shed_above()`] | waits like another strategy while requests come slowly, fails at once with `Overloaded` while they come fast | the same, before a queue builds up |
 //!
 //! A strategy also decides how long the store may be unavailable: [`wait()`] waits through an outage, and a bounded
 //! strategy waits until its bound.
@@ -18,7 +19,7 @@
 //! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
 //! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.
 //!
-//! A [`NamedStrategy`] is parsed from a name, for example in a configuration file.
+//! A [`NamedStrategy`] is parsed from a name, for example in a configuration file: `retry`, `shed_above(200)`.
 //!
 //! # A strategy of your own
 //!
@@ -62,6 +63,7 @@ mod named;
 mod policy;
 mod retry;
 mod shed;
+mod shed_above;
 mod skip;
 #[cfg(test)]
 mod tests;
@@ -74,5 +76,6 @@ pub use named::NamedStrategy;
 pub use policy::{Decision, Strategy};
 pub use retry::{Retry, RetryOrSkip, retry, retry_or_skip};
 pub use shed::{Shed, shed};
+pub use shed_above::{ShedAbove, shed_above};
 pub use skip::{Skip, skip};
 pub use wait::{Wait, wait};

@@ -6,13 +6,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{
-    Backoff, Contention, Decision, FailFast, Retry, RetryOrSkip, Skip, Strategy, Wait, fail_fast, retry,
-    retry_or_skip, skip, wait,
+    Backoff, Contention, Decision, FailFast, Retry, RetryOrSkip, ShedAbove, Skip, Strategy, Wait, fail_fast,
+    retry, retry_or_skip, shed_above, skip, wait,
 };
 use crate::error::{LockError, LockErrorKind};
+use crate::words::strategy::StrategyWord;
 
-/// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip` or
-/// `wait`.
+/// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip`, `wait`,
+/// or `shed_above(200)` with a rate.
 ///
 /// For configuration files and environment variables. The default is `retry`.
 ///
@@ -38,11 +39,24 @@ enum BuiltIn {
     Retry(Retry),
     RetryOrSkip(RetryOrSkip),
     Wait(Wait),
+    ShedAbove(ShedAbove<Retry>),
 }
 
 impl NamedStrategy {
-    /// The names there are.
-    pub const NAMES: [&str; 5] = ["fail_fast", "skip", "retry", "retry_or_skip", "wait"];
+    /// The names there are, of those without a number.
+    pub const NAMES: [&str; 5] = StrategyWord::NAMES;
+
+    /// Returns the strategy of a word.
+    pub(crate) fn of(word: StrategyWord) -> Self {
+        Self(match word {
+            StrategyWord::FailFast => BuiltIn::FailFast(fail_fast()),
+            StrategyWord::Skip => BuiltIn::Skip(skip()),
+            StrategyWord::Retry => BuiltIn::Retry(retry()),
+            StrategyWord::RetryOrSkip => BuiltIn::RetryOrSkip(retry_or_skip()),
+            StrategyWord::Wait => BuiltIn::Wait(wait()),
+            StrategyWord::ShedAbove(rate) => BuiltIn::ShedAbove(shed_above(retry(), rate)),
+        })
+    }
 
     /// Whether it may do without, so that a caller needs a way to say "not done": `skip` and `retry_or_skip`.
     #[must_use]
@@ -57,6 +71,7 @@ impl NamedStrategy {
             BuiltIn::Retry(inner) => inner,
             BuiltIn::RetryOrSkip(inner) => inner,
             BuiltIn::Wait(inner) => inner,
+            BuiltIn::ShedAbove(inner) => inner,
         }
     }
 }
@@ -80,6 +95,14 @@ impl Strategy for NamedStrategy {
         self.inner().takes_wait_limit()
     }
 
+    fn uses_rate(&self) -> bool {
+        self.inner().uses_rate()
+    }
+
+    fn uses_waiters(&self) -> bool {
+        self.inner().uses_waiters()
+    }
+
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         self.inner().with_backoff(backoff)
     }
@@ -95,21 +118,14 @@ impl FromStr for NamedStrategy {
     type Err = LockError;
 
     fn from_str(name: &str) -> Result<Self, LockError> {
-        Ok(Self(match name {
-            "fail_fast" => BuiltIn::FailFast(fail_fast()),
-            "skip" => BuiltIn::Skip(skip()),
-            "retry" => BuiltIn::Retry(retry()),
-            "retry_or_skip" => BuiltIn::RetryOrSkip(retry_or_skip()),
-            "wait" => BuiltIn::Wait(wait()),
-            _ => return Err(unknown(name)),
-        }))
+        StrategyWord::of(name).map(Self::of).ok_or_else(|| unknown(name))
     }
 }
 
 fn unknown(name: &str) -> LockError {
     let hint = nearest(name).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
     let all = NamedStrategy::NAMES.map(|word| format!("`{word}`")).join(", ");
-    let detail = format!("there is no strategy {name:?}: {hint}expected one of {all}");
+    let detail = format!("there is no strategy {name:?}: {hint}expected one of {all}, or `shed_above(200)`");
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 

@@ -11,8 +11,8 @@ use super::{Backoff, Contention};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no strategy",
     label = "expected a strategy, such as `strategy::retry()`",
-    note = "there are `fail_fast()`, `skip()`, `retry()`, `retry_or_skip()`, `wait()` and `shed(inner, max_waiters)`; a \
-            name in a text is read with `text.parse::<NamedStrategy>()?`"
+    note = "there are `fail_fast()`, `skip()`, `retry()`, `retry_or_skip()`, `wait()`, `shed(inner, \
+            max_waiters)` and `shed_above(inner, rate)`; a name in a text is read with `text.parse::<NamedStrategy>()?`"
 )]
 pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Decides after a try that found the key held.
@@ -28,6 +28,17 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// is refused, not ignored. Default: `false`.
     fn takes_wait_limit(&self) -> bool {
         false
+    }
+
+    /// Returns whether the strategy uses [`Contention::rate`], which is not counted otherwise. Default: `false`.
+    fn uses_rate(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the strategy uses [`Contention::waiters`]. In a fair lock its requests then share no place in the
+    /// store's queue, so that each of them counts. Default: `true`.
+    fn uses_waiters(&self) -> bool {
+        true
     }
 
     /// Returns the same strategy with other pauses between tries, or `None` if it does not pause or its pauses are not
@@ -49,6 +60,14 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
 
     fn takes_wait_limit(&self) -> bool {
         (**self).takes_wait_limit()
+    }
+
+    fn uses_rate(&self) -> bool {
+        (**self).uses_rate()
+    }
+
+    fn uses_waiters(&self) -> bool {
+        (**self).uses_waiters()
     }
 
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {

@@ -87,6 +87,10 @@ impl Strategy for Retry {
         "retry".into()
     }
 
+    fn uses_waiters(&self) -> bool {
+        false
+    }
+
     fn takes_wait_limit(&self) -> bool {
         true
     }
@@ -147,6 +151,10 @@ impl Strategy for RetryOrSkip {
 
     fn name(&self) -> Cow<'static, str> {
         "retry_or_skip".into()
+    }
+
+    fn uses_waiters(&self) -> bool {
+        false
     }
 
     fn takes_wait_limit(&self) -> bool {

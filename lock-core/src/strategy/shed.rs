@@ -19,6 +19,9 @@ pub struct Shed<S> {
 /// only, so that a newcomer takes nobody's turn. An `inner` that would not wait decides alone, and so does any `inner`
 /// where the number of waiters is not known. With 0, everybody who would have to wait is shed.
 ///
+/// Waiters of a [fair](crate::LockManager::fair) lock that share a place count as one. Those with this strategy share
+/// none, so give it to all requests for the key.
+///
 /// # Examples
 ///
 /// ```
@@ -53,6 +56,10 @@ impl<S: Strategy> Strategy for Shed<S> {
 
     fn takes_wait_limit(&self) -> bool {
         self.inner.takes_wait_limit()
+    }
+
+    fn uses_rate(&self) -> bool {
+        self.inner.uses_rate()
     }
 
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {

@@ -235,6 +235,7 @@ fn contentions() -> impl proptest::strategy::Strategy<Value = Contention> {
             wait_limit,
             holder_remaining,
             waiters,
+            rate: waiters.map(|waiters| waiters as f64),
             notified,
             jitter,
         },

@@ -93,6 +93,8 @@ fn read(event: &LockEvent) -> Option<(&LockName, Happened, Option<FencingToken>)
         }
         LockEvent::Endangered { .. }
         | LockEvent::HeldLong { .. }
+        | LockEvent::SameOwner { .. }
+        | LockEvent::TakenOver { .. }
         | LockEvent::ReleaseFailed { .. }
         | LockEvent::StoreFailed { .. }
         | LockEvent::Bypassed { .. }

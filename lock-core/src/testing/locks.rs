@@ -145,7 +145,7 @@ impl TestLocks {
         let key = self.full(&named(key));
         let lost = self.leases_of(&key).filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
             // After the loss: a real store would also not grant the key to anybody else before the lease has ended.
-            let _ = self.store.memory.release_now(&lease.claim, None);
+            let _ = self.store.memory.release_now(&lease.claim, None, lease.now());
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
     }

@@ -9,6 +9,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
 use crate::sync::Mutex;
@@ -103,11 +104,11 @@ impl Backend for TestStore {
         self.make(Call::Release, self.memory.release(claim, keep_for)).await?
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
         let mut switches = self.switches();
         let at_once = switches.delay.is_zero() && !switches.fails(Call::Release);
         drop(switches);
-        at_once.then(|| self.memory.release_now(claim, keep_for)).flatten()
+        at_once.then(|| self.memory.release_now(claim, keep_for, now)).flatten()
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {

@@ -10,6 +10,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
+use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::sync::Mutex;
@@ -258,11 +259,11 @@ impl<B: Backend> Backend for Flaky<B> {
         self.call(Operation::Release, self.inner.release(claim, keep_for)).await
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
         if self.control.has_fault(Operation::Release) {
             return None;
         }
-        let released = self.inner.release_now(claim, keep_for)?;
+        let released = self.inner.release_now(claim, keep_for, now)?;
         self.control.plan(Operation::Release).calls += 1;
         Some(released)
     }
@@ -314,6 +315,7 @@ impl<B: Backend> Backend for Flaky<B> {
 mod tests {
     use super::*;
     use crate::backend::memory::Memory;
+    use crate::clock::Clock;
     use crate::key::Key;
     use crate::testkit::Claims;
 
@@ -347,10 +349,10 @@ mod tests {
         let [first, second] = claims();
         assert!(granted(&flaky, &first).await);
         control.fail_next(Operation::Release, Fault::LoseRequest, 1);
-        assert_eq!(flaky.release_now(&first, None), None);
+        assert_eq!(flaky.release_now(&first, None, Clock::Tokio.now()), None);
         flaky.release(&first, None).await.expect_err("lost");
         assert!(!granted(&flaky, &second).await);
-        assert_eq!(flaky.release_now(&first, None), Some(Released::Released));
+        assert_eq!(flaky.release_now(&first, None, Clock::Tokio.now()), Some(Released::Released));
         assert_eq!(control.calls(Operation::Release), 2);
     }
 

@@ -4,6 +4,7 @@
 //! - [`history`]: records who held what and when, and finds two holders at once or a fencing token out of order.
 //! - [`Flaky`]: a backend that wraps another one and fails on demand, before or after the store executed the call.
 //! - [`SessionStore`]: a store whose grants live in sessions, and a handle that ends them.
+//! - [`node_answer`]: waits until a store reports that one of its servers answers.
 //! - [`Claims`]: claims of fresh owners, which otherwise only a manager makes.
 //!
 //! # Examples
@@ -23,6 +24,7 @@ mod claims;
 pub mod contract;
 mod flaky;
 pub mod history;
+mod nodes;
 #[cfg(feature = "redlock")]
 #[doc(hidden)]
 pub mod scripts;
@@ -36,4 +38,5 @@ pub mod simulation {
 
 pub use claims::Claims;
 pub use flaky::{Fault, Flaky, FlakyControl, Operation};
+pub use nodes::node_answer;
 pub use session::{SessionControl, SessionStore};

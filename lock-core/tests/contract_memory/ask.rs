@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::{Ask, Attempt, Backend, Claim, FencingToken, Held, Mode, Queue};
+use lock_core::clock::Clock;
 
 use super::{Broken, Fault, first_of, now};
 
@@ -28,12 +29,12 @@ impl Broken {
                 let taken = self.inner.acquire(&early, Ask::Try).await?;
                 tokio::task::yield_now().await;
                 if let Attempt::Granted(_) = taken {
-                    self.inner.release_now(&early, None);
+                    self.inner.release_now(&early, None, Clock::Tokio.now());
                 }
             }
             Fault::TwoHolders if self.count().is_multiple_of(5) => {
                 if let Some(holder) = self.holder(&claim) {
-                    self.inner.release_now(&holder, None);
+                    self.inner.release_now(&holder, None, Clock::Tokio.now());
                 }
             }
             Fault::Upgrades if claim.mode == Mode::Exclusive => {
@@ -45,7 +46,7 @@ impl Broken {
             }
             Fault::SeveralOvertake if !claim.more.is_empty() => {
                 for waiting in self.waiting() {
-                    self.inner.release_now(&waiting, None);
+                    self.inner.release_now(&waiting, None, Clock::Tokio.now());
                 }
             }
             Fault::NobodyDies => {
@@ -105,13 +106,13 @@ impl Broken {
                 early.owner = lock_core::testkit::Claims::new()?.owner();
                 let _ = self.inner.acquire(&early, ask).await?;
                 tokio::task::yield_now().await;
-                self.inner.release_now(&early, None);
+                self.inner.release_now(&early, None, Clock::Tokio.now());
                 self.inner.acquire(claim, ask).await
             }
             Fault::DiesTooSoon => {
                 let attempt = self.inner.acquire(claim, ask).await?;
                 if let Attempt::Held(_) = attempt {
-                    self.inner.release_now(claim, None);
+                    self.inner.release_now(claim, None, Clock::Tokio.now());
                 }
                 Ok(attempt)
             }

@@ -20,7 +20,7 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
 };
-use lock_core::clock::Moment;
+use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 
@@ -115,7 +115,7 @@ impl Broken {
 
     /// Replaces the holder by the same one with another lease.
     fn reset(&self, claim: &Claim, ttl: Duration) -> Renewal {
-        if self.inner.release_now(claim, None) != Some(Released::Released) {
+        if self.inner.release_now(claim, None, Clock::Tokio.now()) != Some(Released::Released) {
             return Renewal::NotOwned;
         }
         self.force(&with_ttl(claim, ttl))
@@ -234,7 +234,7 @@ impl Backend for Broken {
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         if let (Fault::DroppedRenewalLoses, [renew]) = (self.fault, batch)
-            && self.inner.release_now(renew.claim, None) == Some(Released::Released)
+            && self.inner.release_now(renew.claim, None, Clock::Tokio.now()) == Some(Released::Released)
         {
             tokio::task::yield_now().await;
             let _ = self.inner.acquire(renew.claim, Ask::Try).await;
@@ -250,10 +250,10 @@ impl Backend for Broken {
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        Ok(self.release_now(claim, keep_for).expect("the memory store answers at once"))
+        Ok(self.release_now(claim, keep_for, Clock::Tokio.now()).expect("the memory store answers at once"))
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
         let mut claim = self.read(claim);
         if self.fault == Fault::ReleaseDoesNothing {
             return Some(Released::Taken);
@@ -274,7 +274,7 @@ impl Backend for Broken {
         if self.fault == Fault::ReleasesPart {
             claim = first_of(&claim);
         }
-        let released = self.inner.release_now(&claim, keep_for)?;
+        let released = self.inner.release_now(&claim, keep_for, now)?;
         Some(if self.fault == Fault::ReleaseLies { Released::Released } else { released })
     }
 
@@ -308,13 +308,13 @@ impl Backend for Broken {
                 }
             }
             Fault::DowngradeFrees => {
-                self.inner.release_now(claim, None);
+                self.inner.release_now(claim, None, Clock::Tokio.now());
                 yes
             }
             Fault::DowngradeKeepsLease => self.inner.downgrade(&with_ttl(claim, Duration::ZERO)).await,
             Fault::DowngradeOvertakes => {
                 for writer in self.waiting().iter().filter(|waiting| waiting.mode == Mode::Exclusive) {
-                    self.inner.release_now(writer, None);
+                    self.inner.release_now(writer, None, Clock::Tokio.now());
                     let _ = self.inner.acquire(writer, Ask::Enqueue { room: None }).await;
                 }
                 self.inner.downgrade(claim).await

@@ -30,6 +30,8 @@ fn not_applicable() -> Vec<String> {
         "listener::one_who_is_served_is_told",
         "listener::the_opening_of_a_latch_is_told",
         "permit::permits_end_one_by_one",
+        "permits::are_kept",
+        "permits::end_together",
         "refusal::a_downgrade_that_it_cannot_do",
         "refusal::a_token_that_it_cannot_give",
         "refusal::more_than_it_can",

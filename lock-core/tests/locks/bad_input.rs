@@ -88,8 +88,8 @@ async fn urls() {
         ("localhost", InvalidRequest, "://"),
         ("redsi://127.0.0.1", InvalidRequest, "`redsi`"),
         ("memory://x", InvalidRequest, "memory://"),
-        ("etcd://127.0.0.1", Unsupported, "etcd"),
-        ("postgres://user:s3cret@127.0.0.1", Unsupported, "postgres"),
+        ("etdc://user:s3cret@127.0.0.1", InvalidRequest, "`etdc`"),
+        ("zookeepers://user:s3cret@127.0.0.1", Unsupported, "zookeeper"),
     ];
     for (url, kind, word) in cases {
         let error = LockManager::connect(url).await.unwrap_err();

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use lock_core::backend::memory::Memory;
 use lock_core::testkit::{Fault, Flaky, FlakyControl, Operation};
-use lock_core::{LockErrorKind, LockManager, LossReason, strategy};
+use lock_core::{LockErrorKind, LockManager, LossReason, ShutdownReport, strategy};
 use tokio::time::Instant;
 
 use crate::{is_free, millis, patient};
@@ -241,6 +241,21 @@ async fn shutdown_says_which_releases_were_not_answered() {
     assert!(start.elapsed() < millis(1_600), "{:?}", start.elapsed());
 }
 
+/// Shuts down once an `operation` hangs, sees that the shutdown waits for it, and lets it go on.
+async fn shutdown_during(
+    locks: &LockManager,
+    control: &FlakyControl,
+    operation: Operation,
+) -> ShutdownReport {
+    while control.hanging(operation) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut ending = std::pin::pin!(locks.shutdown(millis(5_000)));
+    assert!(tokio::time::timeout(millis(100), &mut ending).await.is_err(), "it does not wait");
+    control.heal();
+    ending.await
+}
+
 /// A shutdown while a request is in flight: no body begins after it, and no key stays locked.
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_requests_that_are_under_way() {
@@ -249,17 +264,7 @@ async fn shutdown_waits_for_requests_that_are_under_way() {
         control.fail_next(Operation::Acquire, fault, 1);
         let body = async { panic!("the body began after the shutdown") };
         let running = tokio::spawn(locks.lock("k").ttl(millis(60_000)).run(body));
-        while control.hanging(Operation::Acquire) == 0 {
-            tokio::task::yield_now().await;
-        }
-        let ending = {
-            let locks = locks.clone();
-            tokio::spawn(async move { locks.shutdown(millis(5_000)).await })
-        };
-        tokio::time::sleep(millis(100)).await;
-        assert!(!ending.is_finished(), "{fault:?}");
-        control.heal();
-        assert_eq!(ending.await.unwrap().unanswered, 0);
+        assert_eq!(shutdown_during(&locks, &control, Operation::Acquire).await.unanswered, 0, "{fault:?}");
         assert_eq!(running.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
         assert!(is_free(&other, "k").await, "{fault:?}");
     }
@@ -277,17 +282,7 @@ async fn no_body_begins_on_a_grant_that_was_handed_off_before_a_shutdown() {
         tokio::time::sleep(millis(10)).await;
         control.fail_next(Operation::Renew, fault, 1);
         first.release().await.unwrap();
-        while control.hanging(Operation::Renew) == 0 {
-            tokio::task::yield_now().await;
-        }
-        let ending = {
-            let locks = locks.clone();
-            tokio::spawn(async move { locks.shutdown(millis(5_000)).await })
-        };
-        tokio::time::sleep(millis(100)).await;
-        assert!(!ending.is_finished(), "{fault:?}");
-        control.heal();
-        let report = ending.await.unwrap();
+        let report = shutdown_during(&locks, &control, Operation::Renew).await;
         assert_eq!((report.revoked.len(), report.unanswered), (0, 0), "{fault:?}");
         assert_eq!(running.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
         assert!(is_free(&other, "k").await, "{fault:?}");

@@ -347,3 +347,21 @@ fn a_lock_that_is_extended_on_another_runtime_is_renewed_on_its_own() {
         guard.check().unwrap();
     });
 }
+
+/// The runtime of the first lock of a manager has a place of its own in it, and those that come later share one.
+#[test]
+fn a_lock_whose_runtime_is_gone_is_renewed_where_it_is_extended() {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let locks = lock_core::LockManager::in_memory();
+    for key in ["first", "later"] {
+        let (own, other) = (runtime(), runtime());
+        let guard = own.block_on(locks.lock(key).ttl(millis(3_000)).acquire()).unwrap();
+        drop(own);
+        other.block_on(async {
+            guard.extend(millis(3_000)).await.unwrap();
+            tokio::time::sleep(millis(20_000)).await;
+            guard.check().unwrap();
+        });
+    }
+}

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::{Kind, LockErrorKind, LockGuard, LockManager, LockRequest, LossReason, Released, strategy};
+use lock_core::backend::memory::Memory;
+use lock_core::{
+    Kind, LockErrorKind, LockGuard, LockManager, LockRequest, LossReason, Profile, Released, strategy,
+};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -320,5 +323,24 @@ async fn kinds_by_value_are_what_their_methods_make() {
         assert!(lost.is_err(), "{kind}: {lost:?}");
         let _: Option<LossReason> = lost.ok();
         guard.release().await.unwrap();
+    }
+}
+
+/// The keys of `all` exclude readers, and are what a writer of several things requests.
+#[tokio::test(start_paused = true)]
+async fn several_keys_have_no_readers_beside_them() {
+    let profile = Profile::new().kind(Kind::Write);
+    let locks = LockManager::builder(Memory::new()).profile("transfer", profile).build().unwrap();
+    for request in [locks.all(["a", "b"]), locks.all(["a", "b"]).profile("transfer")] {
+        for key in ["a", "b"] {
+            let reader = locks.read(key).acquire().await.unwrap();
+            assert!(request.clone().try_acquire().await.unwrap().is_none(), "a reader has {key}");
+            let waiting = tokio::spawn(request.clone().wait(millis(60_000)).acquire());
+            tokio::time::sleep(millis(1)).await;
+            drop(reader);
+            let writer = waiting.await.unwrap().unwrap();
+            assert!(locks.read(key).try_acquire().await.unwrap().is_none());
+            assert_eq!(writer.release().await.unwrap(), lock_core::Released::Released);
+        }
     }
 }

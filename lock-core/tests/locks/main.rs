@@ -5,6 +5,7 @@
 mod acquire;
 mod bad_input;
 mod drops;
+mod early;
 mod ending;
 #[cfg(feature = "testkit")]
 mod faults;
@@ -14,10 +15,14 @@ mod hazards;
 mod keeping;
 mod kinds;
 mod latch;
+mod leader;
 #[cfg(feature = "testkit")]
 mod lingering;
 mod loss;
 mod manager;
+mod named;
+mod offline;
+mod permits;
 mod queue_store;
 mod reentrancy;
 mod releasing;

@@ -236,6 +236,7 @@ impl Backend for QueueStore {
         store.waiting = Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: false };
         store.fencing = Fencing::StoreTime;
         store.placement = Placement::Embedded;
+        store.lists = true;
         store
     }
 

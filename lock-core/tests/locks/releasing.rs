@@ -377,8 +377,8 @@ async fn a_store_that_releases_at_once_is_not_left_waiting() {
     assert!(is_free(&locks, "k").await);
 }
 
-/// Random delivery, lost wires, requests that are sent back, futures that are dropped at any await point: one task after
-/// the other asks for the same key without patience, and never meets the lock that its own process gives back.
+/// Random delivery, lost wires, requests that are sent back, futures that are dropped at any await point: one task
+/// after the other asks for the same key without patience, and never meets the lock that its own process gives back.
 #[test]
 fn no_seed_makes_a_process_meet_its_own_release() {
     for seed in 0..200 {
@@ -423,8 +423,8 @@ async fn one_after_the_other(seed: u64) {
     carrier.abort();
 }
 
-/// Waits until the key can be taken: what an acquisition without an answer may have taken is given back too, but not as the
-/// release of a body, so it may be met.
+/// Waits until the key can be taken: what an acquisition without an answer may have taken is given back too, but not as
+/// the release of a body, so it may be met.
 async fn outlive_leftovers(locks: &LockManager) {
     loop {
         if let Ok(guard) = quick(locks).acquire().await

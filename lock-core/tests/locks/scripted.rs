@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Listener, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, Held, Listener, LockInfo,
+    Released, Renew, Renewal,
 };
 use lock_core::clock::Moment;
 use lock_core::key::Key;
@@ -31,6 +32,7 @@ pub(crate) enum Asked {
     Fence,
     /// A wait for a change.
     Wait,
+    Inspect,
     Close,
 }
 
@@ -45,6 +47,9 @@ pub(crate) struct Script {
     pub(crate) renew: VecDeque<Renewal>,
     pub(crate) release: VecDeque<Result<Released>>,
     pub(crate) fence: VecDeque<Result<FencingToken>>,
+    pub(crate) inspect: VecDeque<Result<Option<LockInfo>>>,
+    /// How long an answer to it takes.
+    pub(crate) inspect_takes: Duration,
     /// Whether a release can be done at once.
     pub(crate) at_once: bool,
     /// How long a renewal blocks the thread that sends it.
@@ -249,12 +254,12 @@ impl Backend for Scripted {
         Ok(answer)
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
         if !self.script().at_once {
             return None;
         }
         drop(self.ask(Asked::Release { owner: owner(claim), keep_for }));
-        self.store.release_now(claim, keep_for)
+        self.store.release_now(claim, keep_for, now)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
@@ -272,6 +277,24 @@ impl Backend for Scripted {
         _background: Option<&tokio::runtime::Handle>,
     ) {
         self.script().listeners.push(listener);
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        let (told, takes) = {
+            let mut script = self.ask(Asked::Inspect);
+            (script.inspect.pop_front(), script.inspect_takes)
+        };
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
+        match told {
+            Some(answer) => answer,
+            None => self.store.inspect(key).await,
+        }
+    }
+
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.store.force_release(key, id).await
     }
 
     async fn changed(&self, claim: &Claim) {

@@ -324,3 +324,31 @@ async fn a_strategy_that_has_enough_ends_a_wait_in_order() {
     settle().await;
     assert!(is_free(&locks, "k").await, "they left the queue");
 }
+
+#[tokio::test(start_paused = true)]
+async fn newcomers_are_shed_while_they_come_too_fast() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let locks = LockManager::in_memory();
+        let strategy = || strategy::shed_above(strategy::retry(), 3);
+        let request = || locks.request("k", kind).strategy(strategy()).wait(millis(500));
+        for _ in 0..20 {
+            request().acquire().await.expect("nobody holds it").release().await.unwrap();
+        }
+        let held = locks.request("k", kind).acquire().await.unwrap();
+        let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(request().acquire())).collect();
+        tokio::time::sleep(millis(10)).await;
+        let shed = request().acquire().await.unwrap_err();
+        assert_eq!(shed.kind(), LockErrorKind::Overloaded, "{kind}: the fourth in a second");
+        let skips = locks.request("k", kind).strategy(strategy::shed_above(strategy::skip(), 3));
+        assert!(skips.acquire().await.unwrap_err().is_skipped(), "{kind}: it would not wait");
+        for one in waiting {
+            assert!(one.await.unwrap().unwrap_err().is_timed_out(), "{kind}: those before wait on");
+        }
+        let _other = locks.request("l", kind).acquire().await.unwrap();
+        let other = locks.request("l", kind).strategy(strategy()).wait(millis(20)).acquire().await;
+        assert!(other.unwrap_err().is_timed_out(), "{kind}: another key has a rate of its own");
+        tokio::time::sleep(millis(2_000)).await;
+        assert!(request().acquire().await.unwrap_err().is_timed_out(), "{kind}: it is quiet again");
+        drop(held);
+    }
+}

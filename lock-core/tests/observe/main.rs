@@ -2,6 +2,8 @@
 #![allow(clippy::mem_forget, reason = "a forgotten guard is what a stuck holder leaves")]
 #![cfg(feature = "testkit")]
 
+#[cfg(all(feature = "metrics", feature = "macros"))]
+mod attributes;
 mod disowning;
 #[cfg(feature = "metrics")]
 mod evicting;

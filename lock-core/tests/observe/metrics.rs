@@ -303,9 +303,8 @@ async fn a_lock_that_is_held_for_long_says_so_once() {
 async fn calls_of_the_store_are_timed_by_name() {
     let (recorder, _here) = Memory::here();
     let (locks, control) = flaky(|builder| builder);
-    let calls = |op: &str| {
-        recorder.samples(&format!("lock.store.operation.duration{{backend=memory,node=-,op={op}}}"))
-    };
+    let calls =
+        |op: &str| recorder.samples(&format!("lock.store.operation.duration{{backend=memory,op={op}}}"));
     control.fail_next(Operation::Acquire, Fault::HangAnswer, 1);
     let healed = async {
         tokio::time::sleep(millis(70)).await;
@@ -324,6 +323,31 @@ async fn calls_of_the_store_are_timed_by_name() {
     for op in ["fence", "renew", "release", "downgrade", "latch"] {
         assert!(!calls(op).is_empty(), "{op}");
     }
+}
+
+/// A body that blocks the runtime, or a machine that has no time for it.
+#[tokio::test]
+async fn a_renewal_that_comes_late_is_a_stall() {
+    let (recorder, _here) = Memory::here();
+    let locks = LockManager::in_memory();
+    let _guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
+    // The loop begins to wait for the renewal, which is due after 100 ms at the latest.
+    tokio::time::sleep(millis(1)).await;
+    std::thread::sleep(millis(250));
+    tokio::time::sleep(millis(1)).await;
+    let stalls = recorder.samples("lock.client.stall_time{backend=memory}");
+    assert!(stalls.iter().any(|late| *late >= 0.14), "{stalls:?}");
+    assert_eq!(recorder.described()["lock.client.stall_time"], Some(metrics::Unit::Seconds));
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_in_time_are_no_stalls() {
+    let (recorder, _here) = Memory::here();
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").ttl(secs(3)).acquire().await.unwrap();
+    tokio::time::sleep(secs(600)).await;
+    assert!(guard.is_held());
+    assert_eq!(recorder.samples("lock.client.stall_time{backend=memory}"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,7 +455,7 @@ async fn no_label_has_a_key_and_every_series_has_its_unit() {
         let seconds = name.contains("time{") || name.contains("duration{");
         assert_eq!(*unit, Some(if seconds { Unit::Seconds } else { Unit::Count }), "{name}");
     }
-    assert_eq!(described.len(), 12);
+    assert_eq!(described.len(), 15);
 }
 
 #[tokio::test(start_paused = true)]

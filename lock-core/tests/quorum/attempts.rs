@@ -228,6 +228,23 @@ async fn a_yes_that_comes_after_the_release_goes_back() {
     assert!(all_free(&nodes).await);
 }
 
+/// The holder releases before its last node has answered. One release follows that answer, and no other one is sent.
+#[tokio::test(start_paused = true)]
+async fn a_late_yes_and_the_release_of_its_owner_make_one_release() {
+    for delay in [1, 20, 40] {
+        let nodes = nodes::<3>();
+        let (quorum, [claim, next]) = (quorum(&nodes), claims());
+        nodes[2].slow(Kind::Try, millis(delay));
+        assert!(gets(&quorum, &claim).await);
+        assert_eq!(release(&quorum, &claim).await, Released::Released, "it does not wait for the straggler");
+        assert_eq!(nodes[2].calls().releases, 0, "nothing to free yet");
+        tokio::time::sleep(millis(2 * delay)).await;
+        assert_eq!(nodes.each_ref().map(|node| node.calls().releases), [1; 3], "after {delay} ms");
+        assert!(all_free(&nodes).await);
+        assert!(gets(&quorum, &next).await);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_is_dropped_leaves_nothing() {
     for (delay, is_released) in [(100, true), (300, true), (100, false), (300, false)] {

@@ -39,6 +39,7 @@ async fn a_quorum_of_three() {
         "session::",
         "line::",
         "permit::",
+        "permits::",
         "latch::",
         "listener::",
         "inspect::",

@@ -203,6 +203,23 @@ async fn to_ask_for_a_token_is_not_to_renew() {
     assert!(gets(&quorum, &next).await);
 }
 
+/// A lease on a node begins when the request arrives there, and ends later than the holder may rely on it.
+#[tokio::test(start_paused = true)]
+async fn to_ask_for_a_token_after_the_lease_does_not_bring_it_back() {
+    let nodes = nodes::<3>();
+    nodes[1].skew(millis(50));
+    nodes.iter().for_each(|node| node.slow(Kind::Try, millis(40)));
+    let quorum = quorum(&nodes);
+    let [claim, next] = claims();
+    assert!(gets(&quorum, &claim).await);
+    nodes.iter().for_each(|node| node.slow(Kind::Try, Duration::ZERO));
+    tokio::time::sleep(TTL - millis(30)).await;
+    assert!(nodes[0].has(&claim).await && nodes[1].has(&claim).await, "they forget it in 30 ms");
+    assert_eq!(quorum.fence(&claim).await.expect_err("it is over").kind(), LockErrorKind::Lost);
+    tokio::time::sleep(millis(40)).await;
+    assert!(gets(&quorum, &next).await);
+}
+
 /// A grant whose token cannot be made is released.
 #[tokio::test(start_paused = true)]
 async fn a_grant_without_its_token_is_none() {

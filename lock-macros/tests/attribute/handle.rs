@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{FencingToken, LockError, LockManager, distributed_lock};
+use lock_core::{FencingToken, LockError, LockGuard, LockManager, distributed_lock};
 
 use crate::support::assert_send;
 
@@ -33,4 +33,20 @@ async fn the_handle_is_that_of_the_lock() {
 async fn the_handle_may_go_to_another_task() {
     let locks = LockManager::in_memory();
     assert_eq!(taken_apart(&locks, vec!["a".to_owned()]).await.unwrap(), ["a", "moved"]);
+}
+
+#[distributed_lock(key = "early", ttl = "2s", renew = false, strategy = "fail_fast", handle = lock, manager = locks)]
+async fn released_early(locks: &LockManager, others: &LockManager) -> Result<LockGuard, LockError> {
+    lock.extend(Duration::from_secs(60)).await?;
+    assert!(lock.remaining() > Duration::from_secs(50));
+    lock.release_early().await?;
+    others.lock("early").acquire().await
+}
+
+#[tokio::test]
+async fn the_body_extends_its_lock_and_releases_it_early() {
+    let locks = LockManager::in_memory();
+    let other = released_early(&locks, &locks).await.unwrap();
+    assert!(other.is_held() && locks.lock("early").try_acquire().await.unwrap().is_none());
+    assert!(released_early(&locks, &locks).await.unwrap_err().is_contended());
 }

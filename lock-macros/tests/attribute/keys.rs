@@ -156,3 +156,17 @@ async fn a_nested_function_enters_and_one_that_adds_a_key_is_refused() {
     assert_eq!(refused.kind(), LockErrorKind::Reentered, "{refused}");
     assert_eq!(locks.held(), 0);
 }
+
+#[distributed_lock(keys = ["account:<from>", "account:<to>"], kind = "write", strategy = "fail_fast", manager = locks)]
+async fn book(locks: &LockManager, from: u64, to: u64) -> Result<bool, LockError> {
+    let reader = locks.read("account:2").strategy(lock_core::strategy::fail_fast()).acquire();
+    Ok(tokio::spawn(reader).await.expect("it ran").is_err())
+}
+
+#[tokio::test]
+async fn several_keys_that_are_written_to_have_no_readers() {
+    let locks = LockManager::in_memory();
+    assert!(book(&locks, 1, 2).await.unwrap());
+    let _reader = locks.read("account:2").acquire().await.unwrap();
+    assert!(book(&locks, 1, 2).await.unwrap_err().is_contended());
+}

@@ -86,6 +86,38 @@ impl Room {
     async fn sit(&self) -> Result<(), LockError> {
         Ok(())
     }
+
+    /// Returns how many desks are left.
+    #[distributed_lock(key = "room", kind = "semaphore", permits = self.desks, take = party.size, strategy = "fail_fast", manager = self.locks)]
+    async fn sit_together(&self, party: Party) -> Result<u32, LockError> {
+        self.locks.semaphore("room", self.desks).available().await
+    }
+
+    #[distributed_lock(key = "room", kind = "semaphore", permits = 4, take = 3, strategy = "fail_fast", manager = self.locks)]
+    async fn three(&self) -> Result<u32, LockError> {
+        self.locks.semaphore("room", 4).available().await
+    }
+}
+
+struct Party {
+    size: u32,
+}
+
+#[tokio::test]
+async fn a_call_takes_all_of_its_permits_or_none() {
+    let room = Room { locks: LockManager::in_memory(), desks: 4 };
+    assert_eq!(room.three().await.unwrap(), 1);
+    for (size, left) in [(1, 3), (3, 1), (4, 0)] {
+        assert_eq!(room.sit_together(Party { size }).await.unwrap(), left);
+    }
+    for (size, says) in [(0, "take is 0"), (5, "the semaphore has 4 permits")] {
+        let error = room.sit_together(Party { size }).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    let _two = room.locks.semaphore("room", 4).take(2).acquire().await.unwrap();
+    assert!(room.three().await.unwrap_err().is_contended());
+    assert_eq!(room.sit_together(Party { size: 2 }).await.unwrap(), 0);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod handle;
 mod hygiene;
 mod keys;
 mod kinds;
+mod labels;
 mod lifecycle;
 mod options;
 mod order;

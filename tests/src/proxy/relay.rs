@@ -152,8 +152,10 @@ impl Pump<'_> {
             }
             self.count(length, |bytes| &mut bytes.passed);
         }
-        // The end of the stream is treated like a chunk: it overtakes nothing, and does not cross where nothing passes.
-        let side = self.side;
+        // The end of the stream is treated like a chunk: it overtakes nothing, is delayed as one, and does not cross where
+        // nothing passes.
+        let (delay, side) = (self.orders.borrow().delay, self.side);
+        tokio::time::sleep(delay).await;
         if self.orders.wait_for(|settings| (side.flow)(settings) == Flow::Pass).await.is_ok() {
             let _ = to.shutdown().await;
         }

@@ -12,8 +12,8 @@ use crate::clock::Moment;
 pub(super) struct Arrivals<K, T> {
     /// The members with their numbers, which only grow. Boxed, so that removing one from the middle moves few bytes.
     members: VecDeque<(u64, Box<T>)>,
-    /// The fixed hasher is safe, because this crate makes the names and no caller can choose them to collide. An empty map
-    /// costs nothing.
+    /// The fixed hasher is safe, because this crate makes the names and no caller can choose them to collide. An empty
+    /// map costs nothing.
     numbers: HashMap<K, u64, BuildHasherDefault<DefaultHasher>>,
     next: u64,
 }

@@ -23,6 +23,7 @@ impl Backend for Memory {
             store: "memory",
             shared: true,
             permits: true,
+            several_permits: true,
             several: true,
             latches: true,
             lists: true,
@@ -36,7 +37,10 @@ impl Backend for Memory {
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
             max_ttl: Duration::from_secs(10 * 366 * 24 * 60 * 60),
+            ttl_step: None,
+            ttl_advice: None,
             keeps_after_release: Some(Duration::from_secs(10 * 366 * 24 * 60 * 60)),
+            shares_places: false,
         }
     }
 
@@ -54,11 +58,11 @@ impl Backend for Memory {
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        Ok(self.give_back(claim, keep_for))
+        Ok(self.give_back(claim, keep_for, Clock::Tokio.now()))
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
-        Some(self.give_back(claim, keep_for))
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
+        Some(self.give_back(claim, keep_for, now))
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
@@ -163,8 +167,7 @@ impl Memory {
         }
     }
 
-    fn give_back(&self, claim: &Claim, keep_for: Option<Duration>) -> Released {
-        let now = Clock::Tokio.now();
+    fn give_back(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         fence::raise(claim);
         if claim.more.is_empty() {
             let released = self.with(&claim.key, now, |entry| entry.release(claim, keep_for, now));

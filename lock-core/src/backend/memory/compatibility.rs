@@ -1,6 +1,24 @@
 //! How much of a key is in use, and which modes are compatible with that. Pure.
 
-use crate::backend::Mode;
+use crate::backend::{Claim, Mode};
+
+/// What one claim takes of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Share {
+    pub(super) mode: Mode,
+    /// How many permits; 1 for any other mode.
+    pub(super) permits: usize,
+}
+
+impl Share {
+    pub(super) fn of(claim: &Claim) -> Self {
+        let permits = match claim.mode {
+            Mode::Permit { .. } => usize::try_from(claim.permits).unwrap_or(usize::MAX),
+            Mode::Exclusive | Mode::Shared => 1,
+        };
+        Self { mode: claim.mode, permits }
+    }
+}
 
 /// How much of a key is in use: the mode of the holders and their number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,13 +41,13 @@ impl Usage {
         Self { mode, count }
     }
 
-    pub(super) fn admits(self, mode: Mode) -> Compatibility {
+    pub(super) fn admits(self, share: Share) -> Compatibility {
         use Mode::{Exclusive, Permit, Shared};
-        match (self.mode, mode) {
+        match (self.mode, share.mode) {
             (None, _) | (Some(Shared), Shared) => Compatibility::Compatible,
             (Some(Exclusive), Exclusive | Shared) | (Some(Shared), Exclusive) => Compatibility::Blocked,
             (Some(Permit { of }), Permit { of: asked }) if of == asked => {
-                if self.count < usize::try_from(of).unwrap_or(usize::MAX) {
+                if self.count.saturating_add(share.permits) <= usize::try_from(of).unwrap_or(usize::MAX) {
                     Compatibility::Compatible
                 } else {
                     Compatibility::Blocked
@@ -39,12 +57,17 @@ impl Usage {
         }
     }
 
-    pub(super) fn add(&mut self, mode: Mode) {
-        self.mode = Some(mode);
-        self.count += 1;
+    pub(super) fn add(&mut self, share: Share) {
+        self.mode = Some(share.mode);
+        self.count = self.count.saturating_add(share.permits);
     }
 
-    /// Returns the usage with `count` more holders of `mode`.
+    /// Returns the number of holders, or of the permits that they have.
+    pub(super) fn count(self) -> usize {
+        self.count
+    }
+
+    /// Returns the usage with `count` more holders of `mode`, or more permits.
     pub(super) fn with(self, mode: Mode, count: usize) -> Self {
         Self { mode: Some(mode), count: self.count + count }
     }

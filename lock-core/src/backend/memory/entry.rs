@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::compatibility::Compatibility;
+use super::compatibility::{Compatibility, Share};
 use super::events::Event;
 use super::holders::{Holder, Holders};
 use super::latch::Latch;
@@ -35,8 +35,8 @@ pub(super) enum Relation {
     Conflict(Use),
 }
 
-/// The state of one key. A key that has no holder and no waiter may have an entry until its shard is swept: it is likely
-/// to be claimed again, and making and dropping an entry costs more than that.
+/// The state of one key. A key that has no holder and no waiter may have an entry until its shard is swept: it is
+/// likely to be claimed again, and making and dropping an entry costs more than that.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: Holders,
@@ -130,12 +130,14 @@ impl Entry {
 
     /// Grants the key, which is [free](Relation::Free) for it, to `claim`.
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
-        if self.forget_ticket(claim.owner).is_some_and(|asked| asked != claim.mode) {
+        let share = Share::of(claim);
+        if self.forget_ticket(claim.owner).is_some_and(|asked| asked != share) {
             self.tickets.unserve();
         }
         self.holders.push(Holder {
             owner: claim.owner,
-            mode: claim.mode,
+            mode: share.mode,
+            permits: share.permits,
             deadline: now.plus(claim.ttl),
             fence,
             handoffs: claim.handoffs,
@@ -167,6 +169,7 @@ impl Entry {
             position,
             own: self.local_holder().is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner)),
             queued_at: position.map(|_| now),
+            behind: None,
         }
     }
 
@@ -214,7 +217,9 @@ impl Entry {
             // A repeated release changes nothing.
             () if self.holders.get(claim.owner, true).is_some() => Released::Released,
             () if self.give_back(claim.owner, keep_for, now) => Released::Released,
-            () if self.holders.usage().admits(claim.mode) == Compatibility::Compatible => Released::Expired,
+            () if self.holders.usage().admits(Share::of(claim)) == Compatibility::Compatible => {
+                Released::Expired
+            }
             () => Released::Taken,
         };
         self.settle(now, None);
@@ -228,7 +233,7 @@ impl Entry {
                 let keep = |holder: &mut Holder| (holder.kept, holder.deadline) = (true, now.plus(keep));
                 self.holders.change(owner, keep).is_some()
             }
-            None => self.holders.remove(owner, false).is_some(),
+            None => self.holders.remove(owner, false),
         }
     }
 
@@ -263,7 +268,7 @@ impl Entry {
     /// Takes one step of the latch that the key is.
     pub(super) fn latch(&mut self, step: &LatchStep, now: Moment) -> Result<LatchState, Use> {
         self.expire(now);
-        let waiting = self.tickets.front().map(|ticket| ticket.mode);
+        let waiting = self.tickets.front().map(|ticket| ticket.share.mode);
         if let Some(mode) = self.holders.first().map(|holder| holder.mode).or(waiting) {
             return Err(Use::Lock(mode));
         }
@@ -294,11 +299,11 @@ impl Entry {
         let all_served = self.tickets.serve(holders);
         let older = self.tickets.position(claim.owner).unwrap_or(self.tickets.len());
         if older <= self.tickets.served() {
-            return self.tickets.usage_before(older, holders).admits(claim.mode);
+            return self.tickets.usage_before(older, holders).admits(Share::of(claim));
         }
-        // What blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so comparing with the
-        // holders is enough.
-        match all_served.admits(claim.mode) {
+        // What blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so comparing with
+        // the holders is enough.
+        match all_served.admits(Share::of(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,
         }

@@ -40,7 +40,8 @@ impl Listeners {
         self.0.lock().get(&process)?.upgrade()
     }
 
-    /// Delivers the events of a change of `key`. The caller holds no lock of the store, because a listener may call back.
+    /// Delivers the events of a change of `key`. The caller holds no lock of the store, because a listener may call
+    /// back.
     #[inline]
     pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
         // The common case: nobody waits.

@@ -15,12 +15,16 @@ pub(super) struct Holders {
     first: Option<Holder>,
     /// The holders after it: readers, or permits.
     rest: Option<Box<Rest>>,
+    /// Whether one of the holders may have several permits. Then they are added up.
+    several_permits: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) owner: Owner,
     pub(super) mode: Mode,
+    /// The number of permits; 1 in any other mode.
+    pub(super) permits: usize,
     pub(super) deadline: Moment,
     pub(super) fence: FencingToken,
     /// The number of hand-offs for which `fence` was made.
@@ -57,7 +61,11 @@ impl Holders {
 
     /// Returns how much of the key is in use.
     pub(super) fn usage(&self) -> Usage {
-        Usage::new(self.first.as_ref().map(|holder| holder.mode), self.len())
+        let count = match self.several_permits {
+            false => self.len(),
+            true => self.iter().map(|holder| holder.permits).sum(),
+        };
+        Usage::new(self.first.as_ref().map(|holder| holder.mode), count)
     }
 
     /// Returns the grant of `owner`: the one that it released with `keep_for`, or the one that it has.
@@ -70,18 +78,25 @@ impl Holders {
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
+        // Forgotten once nobody holds the key.
+        self.several_permits = holder.permits > 1 || self.several_permits && self.first.is_some();
         match &mut self.first {
             Some(_) => self.rest.get_or_insert_default().push(holder),
             first @ None => *first = Some(holder),
         }
     }
 
-    pub(super) fn remove(&mut self, owner: Owner, kept: bool) -> Option<Holder> {
-        if self.first.as_ref().is_some_and(|holder| holder.name() == (owner, kept)) {
-            let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
-            return std::mem::replace(&mut self.first, next);
+    /// Removes a grant of `owner`. Returns whether there was one.
+    pub(super) fn remove(&mut self, owner: Owner, kept: bool) -> bool {
+        if self.first.as_ref().is_none_or(|holder| holder.name() != (owner, kept)) {
+            return self.rest.as_mut().is_some_and(|rest| rest.remove(&(owner, kept)).is_some());
         }
-        self.rest.as_mut()?.remove(&(owner, kept))
+        // In place, because a holder is large.
+        match &mut self.rest {
+            Some(rest) => self.first = rest.pop_front(),
+            None => self.first = None,
+        }
+        true
     }
 
     /// Changes the grant that `owner` has.

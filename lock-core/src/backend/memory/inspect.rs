@@ -42,9 +42,10 @@ impl Entry {
         holders.sort_by_key(|holder| holder.deadline.remaining(now));
         let holders = holders.into_iter().take(HOLDERS_TOLD).map(|holder| holder.info(now)).collect();
         let first = self.tickets.iter().take(WAITERS_TOLD);
-        let waiters = first.map(|ticket| WaiterInfo::new(Some(ticket.record.clone()), ticket.mode)).collect();
+        let waiters =
+            first.map(|ticket| WaiterInfo::new(Some(ticket.record.clone()), ticket.share.mode)).collect();
         let waiting = self.tickets.len() + self.waiters.len();
-        let info = LockInfo::new(key.as_str(), mode, holders).with_holding(self.holders.len());
+        let info = LockInfo::new(key.as_str(), mode, holders).with_holding(self.holders.usage().count());
         Some(info.with_waiters(waiting, waiters))
     }
 

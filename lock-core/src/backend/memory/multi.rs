@@ -1,7 +1,7 @@
 //! Claims of several keys: all of them or none.
 //!
-//! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each other's
-//! shards. A claim joins all queues at one moment, so that two claims never wait for each other's turns.
+//! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each
+//! other's shards. A claim joins all queues at one moment, so that two claims never wait for each other's turns.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -83,8 +83,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Returns the one token of all keys, which the claim holds. Makes a new one where the keys have different tokens, or one
-    /// from before a hand-off.
+    /// Returns the one token of all keys, which the claim holds. Makes a new one where the keys have different tokens,
+    /// or one from before a hand-off.
     fn fence(&mut self, claim: &Claim) -> FencingToken {
         let first = self.entry(&claim.key).last_fence(claim.owner);
         let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::compatibility::{Compatibility, Usage};
+use super::compatibility::{Compatibility, Share, Usage};
 use super::entry::{Entry, Relation};
 use super::events::Event;
 use super::ticket::{Check, Ticket, Watcher};
-use crate::backend::{Claim, Mode, Queue, WAITER_LEASE};
+use crate::backend::{Claim, Queue, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
 impl Entry {
-    /// Returns how many claims of others than `owner` wait. Claims that the holder's manager serves itself do not count.
+    /// Returns how many claims of others than `owner` wait. Claims that the holder's manager serves itself do not
+    /// count.
     pub(super) fn waiting(&self, owner: Owner) -> usize {
         // The common case: an uncontended key.
         if self.tickets.is_empty() && self.waiters.is_empty() {
@@ -31,8 +32,8 @@ impl Entry {
         }
         self.tell_holder(claim.owner);
         let deadline = now.plus(claim.ttl.min(WAITER_LEASE));
-        let (owner, mode, record) = (claim.owner, claim.mode, claim.record.clone());
-        let ticket = Ticket { owner, mode, record, deadline, watchers: Vec::new() };
+        let (owner, share, record) = (claim.owner, Share::of(claim), claim.record.clone());
+        let ticket = Ticket { owner, share, record, deadline, watchers: Vec::new() };
         self.tickets.push(ticket);
         self.tickets.len() - 1
     }
@@ -54,16 +55,16 @@ impl Entry {
         }
     }
 
-    /// Removes a ticket and its watchers; their futures find that and complete. Returns the mode that it waited for, if there
+    /// Removes a ticket and its watchers; their futures find that and complete. Returns what it waited for, if there
     /// was a ticket.
-    pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Mode> {
+    pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Share> {
         // The common case, an uncontended key, has no ticket to remove.
         if self.tickets.is_empty() {
             return None;
         }
         let ticket = self.tickets.remove(owner)?;
         self.events.extend(ticket.watchers.into_iter().map(|watcher| Event::Wake(watcher.wake)));
-        Some(ticket.mode)
+        Some(ticket.share)
     }
 
     /// Whether `claim` has something to wait for: it does not have the key, and will not be refused for good.
@@ -76,7 +77,8 @@ impl Entry {
     pub(super) fn watch(&mut self, claim: &Claim, id: u64, wake: Arc<Notify>, now: Moment) {
         let process = claim.owner.process();
         let local = self.is_handed_on_locally(claim);
-        let watcher = Watcher { id, mode: claim.mode, process, local, wake, called: false, armed: None };
+        let watcher =
+            Watcher { id, share: Share::of(claim), process, local, wake, called: false, armed: None };
         if claim.queue == Queue::Fifo || !claim.more.is_empty() {
             self.take_ticket(claim, now);
         }
@@ -104,8 +106,8 @@ impl Entry {
         if watcher.called {
             return Check::Ready;
         }
-        // Only the first watcher's alarm is kept current. An alarm that already passed must be ignored, or this watcher would
-        // never sleep.
+        // Only the first watcher's alarm is kept current. An alarm that already passed must be ignored, or this watcher
+        // would never sleep.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
         let own = Arc::clone(&watcher.wake);
         // It checks right now, so it need not be woken for that.
@@ -113,13 +115,13 @@ impl Entry {
         Check::Wait(armed)
     }
 
-    /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it does not,
-    /// the release of its owner advances the queue.
+    /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it
+    /// does not, the release of its owner advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
         // Before it is removed. With a ticket it needs no mark: the ticket keeps its turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
-        self.settle(now, Some(claim.mode).filter(|_| acting));
+        self.settle(now, Some(Share::of(claim)).filter(|_| acting));
     }
 
     /// Removes a watcher that has not seen its turn, and passes the turn on.
@@ -146,11 +148,12 @@ impl Entry {
         queued.chain(&self.waiters).find(|watcher| watcher.id == id)
     }
 
-    /// Calls every watcher whose turn has come, and arms one of the others for the next expiry. Every change ends with this.
+    /// Calls every watcher whose turn has come, and arms one of the others for the next expiry. Every change ends with
+    /// this.
     ///
-    /// `acting` is the mode of a watcher without a ticket that has seen its call and is about to retry. It holds nothing
-    /// yet, so without this the next watcher would be called for the room that it is about to take.
-    pub(super) fn settle(&mut self, now: Moment, acting: Option<Mode>) {
+    /// `acting` is what a watcher without a ticket takes, which has seen its call and is about to retry. It holds
+    /// nothing yet, so without this the next watcher would be called for the room that it is about to take.
+    pub(super) fn settle(&mut self, now: Moment, acting: Option<Share>) {
         // The common case, an uncontended key, has no waiter to wake.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
@@ -162,7 +165,8 @@ impl Entry {
         self.arm(now);
     }
 
-    /// Calls the watchers that expected a local hand-off when another manager has the key: they must queue in the store.
+    /// Calls the watchers that expected a local hand-off when another manager has the key: they must queue in the
+    /// store.
     fn call_strangers(&mut self) {
         let Some(process) = self.local_holder().map(|holder| holder.owner.process()) else { return };
         for watcher in self.waiters.iter_mut().filter(|watcher| watcher.local && watcher.process != process) {
@@ -170,11 +174,12 @@ impl Entry {
         }
     }
 
-    fn call(&mut self, acting: Option<Mode>, now: Moment) {
+    fn call(&mut self, acting: Option<Share>, now: Moment) {
         let usage = self.tickets.serve(self.holders.usage());
         let events = &mut self.events;
         self.tickets.call(|ticket| {
-            // A waiter that is called and does not come is not being polled. It must not delay those behind it for long.
+            // A waiter that is called and does not come is not being polled. It must not delay those behind it for
+            // long.
             ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
         });
@@ -184,16 +189,16 @@ impl Entry {
         }
     }
 
-    fn call_without_place(&mut self, mut usage: Usage, acting: Option<Mode>) {
+    fn call_without_place(&mut self, mut usage: Usage, acting: Option<Share>) {
         // Those that were called and have not tried yet count as holders, or two would be called for one place.
-        let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.mode);
-        for mode in called.chain(acting) {
-            usage.add(mode);
+        let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.share);
+        for share in called.chain(acting) {
+            usage.add(share);
         }
         for watcher in self.waiters.iter_mut().filter(|watcher| !watcher.called) {
-            match usage.admits(watcher.mode) {
+            match usage.admits(watcher.share) {
                 Compatibility::Compatible => {
-                    usage.add(watcher.mode);
+                    usage.add(watcher.share);
                     watcher.call(&mut self.events);
                 }
                 // Its next try is answered at once, with an error.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::compatibility::Share;
 use super::events::Event;
-use crate::backend::Mode;
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -13,7 +13,7 @@ use crate::owner::{Owner, OwnerRecord};
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) owner: Owner,
-    pub(super) mode: Mode,
+    pub(super) share: Share,
     pub(super) record: OwnerRecord,
     /// When the ticket dies. Counts only while no watcher awaits it.
     pub(super) deadline: Moment,
@@ -24,7 +24,7 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) id: u64,
-    pub(super) mode: Mode,
+    pub(super) share: Share,
     pub(super) process: u128,
     /// The manager of the holder is its own, and was to hand the grant on to it.
     pub(super) local: bool,

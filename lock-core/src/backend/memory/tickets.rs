@@ -8,7 +8,8 @@ use super::ticket::{Ticket, Watcher};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// The queued claims of one key, in order of arrival. Each is found by its owner, by its deadline, and by whether it is next.
+/// The queued claims of one key, in order of arrival. Each is found by its owner, by its deadline, and by whether it is
+/// next.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     arrivals: Arrivals<Owner, Ticket>,
@@ -16,9 +17,11 @@ pub(super) struct Tickets {
     ends: Deadlines,
     /// The tickets that a watcher awaits which was not called.
     awaited: BTreeSet<u64>,
-    /// How many tickets at the front are compatible with the holders and with each other, so that their turn has come. The
-    /// true number may be larger, if a holder has left since it was computed.
+    /// How many tickets at the front are compatible with the holders and with each other, so that their turn has come.
+    /// The true number may be larger, if a holder has left since it was computed.
     served: usize,
+    /// Whether one of the tickets may be for several permits. Then they are added up.
+    several_permits: bool,
 }
 
 impl Tickets {
@@ -57,6 +60,8 @@ impl Tickets {
     }
 
     pub(super) fn push(&mut self, ticket: Ticket) {
+        // Forgotten once nobody is queued.
+        self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
         let (filed, owner) = (Filed::of(&ticket), ticket.owner);
         let number = self.arrivals.push(owner, ticket);
         self.file(number, filed);
@@ -98,9 +103,9 @@ impl Tickets {
         // waiter.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
-            && usage.admits(next.mode) == Compatibility::Compatible
+            && usage.admits(next.share) == Compatibility::Compatible
         {
-            usage.add(next.mode);
+            usage.add(next.share);
             self.served += 1;
         }
         usage
@@ -110,8 +115,16 @@ impl Tickets {
     pub(super) fn usage_before(&self, tickets: usize, holders: Usage) -> Usage {
         match self.front() {
             // Claims that are compatible with each other have one mode.
-            Some(front) if tickets > 0 => holders.with(front.mode, tickets),
+            Some(front) if tickets > 0 => holders.with(front.share.mode, self.permits_before(tickets)),
             _ => holders,
+        }
+    }
+
+    /// Returns how much the first `tickets` take. No more of them are served than there are permits.
+    fn permits_before(&self, tickets: usize) -> usize {
+        match self.several_permits {
+            false => tickets,
+            true => self.iter().take(tickets).map(|ticket| ticket.share.permits).sum(),
         }
     }
 

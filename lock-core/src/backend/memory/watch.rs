@@ -54,8 +54,8 @@ impl<'a> Watch<'a> {
         added.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
-    /// Completes when the claim's turn has come. The state of the keys decides, and is checked before every wait, so no change
-    /// between the *held* answer and this call is missed.
+    /// Completes when the claim's turn has come. The state of the keys decides, and is checked before every wait, so no
+    /// change between the *held* answer and this call is missed.
     pub(super) async fn ready(mut self) {
         while let Some(wait) = self.check() {
             match wait {

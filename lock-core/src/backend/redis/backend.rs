@@ -28,8 +28,8 @@ use crate::key::Key;
 /// Redis as a lock store: one server, the primary that sentinels name, or a Cluster.
 ///
 /// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
-/// process: it keeps one connection to each server for each tokio runtime that uses it. Dropping it ends the connections
-/// and leaves the locks as they are.
+/// process: it keeps one connection to each server for each tokio runtime that uses it. Dropping it ends the
+/// connections and leaves the locks as they are.
 pub struct Redis {
     topology: Topology,
 }
@@ -53,8 +53,8 @@ impl Redis {
     ///
     /// - One server: `redis://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`.
     /// - The primary that sentinels name: `redis+sentinel://[user:password@]host[:port],host../primary[/db]`.
-    /// - A Cluster, of which the URL names some nodes: `redis+cluster://[user:password@]host[:port],host..`. One of them
-    ///   must answer. Every node that has slots is dialled at once, so that a missing permission shows here.
+    /// - A Cluster, of which the URL names some nodes: `redis+cluster://[user:password@]host[:port],host..`. One of
+    ///   them must answer. Every node that has slots is dialled at once, so that a missing permission shows here.
     ///
     /// With `rediss` in place of `redis` the connections are encrypted. The options `?connect_timeout=1s&timeout=500ms`
     /// (the defaults) limit one dial and one call. A call that finds no connection waits for one within its own limit.
@@ -62,10 +62,11 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong. [`Unsupported`](LockErrorKind::Unsupported):
-    /// `rediss` without the feature `redis-tls`, a server before 6.2, a node before 7.0, a URL of another topology than
-    /// the server has. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer (temporary), refuses the
-    /// password or lacks a permission, or is a replica (permanent). No error shows the URL or a part of the password.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
+    /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `redis-tls`, a server before 6.2, a
+    /// node before 7.0, a URL of another topology than the server has. [`Unavailable`](LockErrorKind::Unavailable): the
+    /// server does not answer (temporary), refuses the password or lacks a permission, or is a replica (permanent). No
+    /// error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -86,7 +87,42 @@ impl Redis {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
-        let config = Config::parse(url)?;
+        Self::open(Config::parse(url)?).await
+    }
+
+    /// Connects to the server that a client of the crate `redis`, version 1, connects to: with its address, user,
+    /// password and database. The library opens connections of its own, because a connection that others use too may
+    /// be busy when a lock must be renewed. The time limits are the defaults of [`connect`](Self::connect).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect). [`Unsupported`](LockErrorKind::Unsupported) for TLS with certificates of
+    /// its own, or without a check of the server's name: a client does not tell what it trusts, and a URL does.
+    ///
+    /// # Panics
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect(client: redis::Client) -> lock_core::Result<()> {
+    /// use lock_core::LockManager;
+    /// use lock_core::backend::redis::Redis;
+    ///
+    /// let locks = LockManager::builder(Redis::from_client(&client).await?).namespace("shop").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn from_client(client: &::redis::Client) -> Result<Self> {
+        Self::open(Config::of_driver(client.get_connection_info())?).await
+    }
+
+    async fn open(config: Config) -> Result<Self> {
         if matches!(config.address, Address::Cluster(_)) {
             let router = Box::pin(Router::connect(config)).await?;
             return Ok(Self { topology: Topology::Cluster(router) });
@@ -144,6 +180,7 @@ impl Backend for Redis {
         Capability {
             shared: true,
             permits: true,
+            several_permits: true,
             several: true,
             latches: true,
             lists: true,
@@ -151,7 +188,9 @@ impl Backend for Redis {
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
             // A token that a process makes by itself from the time of the store has no copies.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
+            ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
+            shares_places: true,
             ..Capability::exclusive("redis")
         }
     }

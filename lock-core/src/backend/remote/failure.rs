@@ -81,12 +81,19 @@ impl<R> Failure<R> {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
     }
 
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis asks for it"))]
     pub(crate) fn kind(&self) -> LockErrorKind {
         self.kind
     }
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns whether the request may have been executed.
+    #[cfg(feature = "redlock")]
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt
     }
 
     pub(crate) fn is_permanent(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 
-use crate::backend::Listener;
+use crate::backend::{Listener, NodeAnswer};
 use crate::sync::Mutex;
 
 /// The listeners of one store, each with its process, shared by all connections.
@@ -55,12 +55,19 @@ impl Listeners {
         self.all().iter().for_each(|listener| listener.reconnected());
     }
 
+    /// Reports to all listeners that a server has answered.
+    pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
+        self.all().iter().for_each(|listener| listener.node_answered(answer));
+    }
+
     /// Reports to all listeners that the server evicted this many keys.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis evicts"))]
     pub(crate) fn keys_evicted(&self, keys: u64) {
         self.all().iter().for_each(|listener| listener.keys_evicted(keys));
     }
 
     /// Reports that the server ended a subscription. Every connection subscribes again before it relies on one.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis ends subscriptions"))]
     pub(crate) fn unsubscribed(&self) {
         // Before the waiters are woken: when they ask again, their connection must already know that its subscriptions
         // no longer suffice.

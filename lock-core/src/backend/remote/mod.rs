@@ -3,11 +3,14 @@
 //! A store decides what it asks and what an answer means. The parts here know neither: they read a URL, keep a
 //! connection for each runtime, and share work among callers.
 
+pub(crate) mod deadline;
 mod failure;
 mod join;
 mod listeners;
+mod message;
 mod per_runtime;
 mod single_flight;
+pub(crate) mod socket;
 mod supervisor;
 mod tls;
 mod url;
@@ -15,6 +18,7 @@ mod url;
 pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
 pub(crate) use listeners::Listeners;
+pub(crate) use message::Message;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use single_flight::SingleFlight;
 pub(crate) use supervisor::Connector;

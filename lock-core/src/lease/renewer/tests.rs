@@ -1,5 +1,7 @@
 //! The loop without a loop: each step by itself.
 
+use tokio::runtime::Handle;
+
 use super::*;
 use crate::backend::memory::Memory;
 use crate::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released};
@@ -12,7 +14,7 @@ fn renewer() -> Arc<Renewer> {
 
 fn of(store: impl Backend) -> Arc<Renewer> {
     let local_queue = Arc::new(LocalQueue::new(&store.capability()));
-    Renewer::new(Store::unobserved(store), local_queue, Clock::Tokio)
+    Renewer::new(Store::unobserved(store), local_queue, Clock::Tokio, Handle::current().id())
 }
 
 fn secs(n: u64) -> Duration {

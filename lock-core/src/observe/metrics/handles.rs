@@ -6,6 +6,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, Unit};
 
 use super::recorder_id::RecorderId;
+use crate::backend::NodeAnswer;
 use crate::error::LossReason;
 use crate::observe::labels::{self, End, LOSSES, Op, Outcome, ReleaseError, Renewed};
 
@@ -22,11 +23,11 @@ const LONG_HELD: &str = "lock.client.long_held";
 const OPERATION: &str = "lock.store.operation.duration";
 const QUARANTINED: &str = "lock.store.quarantined";
 const EVICTED: &str = "lock.store.evicted_keys";
+const ROUND_TRIP: &str = "lock.store.node.round_trip";
+const CLOCK_OFFSET: &str = "lock.store.node.clock_offset";
+const STALL_TIME: &str = "lock.client.stall_time";
 
 static METADATA: Metadata<'static> = Metadata::new("lock_core", Level::INFO, Some("lock_core"));
-
-/// The node label of a store that is a single node.
-const ONLY_NODE: &str = "-";
 
 /// Describes the metrics and their units.
 pub(super) fn describe() {
@@ -52,6 +53,14 @@ pub(super) fn describe() {
         (LONG_HELD, counter, Unit::Count, "Locks held for longer than the manager was told to expect"),
         (OPERATION, histogram, Unit::Seconds, "Calls of the store, by which"),
         (EVICTED, counter, Unit::Count, "Keys that the store has thrown away for lack of memory"),
+        (ROUND_TRIP, histogram, Unit::Seconds, "Answers of a server to the question whether it is there"),
+        (
+            CLOCK_OFFSET,
+            gauge,
+            Unit::Seconds,
+            "By how much the clock of a server is ahead of that of this machine",
+        ),
+        (STALL_TIME, histogram, Unit::Seconds, "How late the library woke up, where that was late"),
     ];
     metrics::with_recorder(|recorder| {
         for (name, describe, unit, text) in all {
@@ -148,6 +157,26 @@ impl Series {
 pub(super) fn evicted(backend: &'static str, keys: u64) {
     let labels = vec![Label::from_static_parts("backend", backend)];
     counter(Key::from_parts(KeyName::from_const_str(EVICTED), labels)).increment(keys);
+}
+
+/// Records what a server has answered. That is seldom, so no handle is kept.
+pub(super) fn node_answered(backend: &'static str, answer: &NodeAnswer<'_>) {
+    let key = |name| {
+        let labels =
+            vec![Label::from_static_parts("backend", backend), Label::new("node", answer.node.to_owned())];
+        Key::from_parts(KeyName::from_const_str(name), labels)
+    };
+    histogram(key(ROUND_TRIP)).record(answer.round_trip);
+    if let Some(ahead) = answer.clock_ahead {
+        let key = key(CLOCK_OFFSET);
+        metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA)).set(ahead);
+    }
+}
+
+/// Records by how much the library was late.
+pub(super) fn stalled(backend: &'static str, late: Duration) {
+    let labels = vec![Label::from_static_parts("backend", backend)];
+    histogram(Key::from_parts(KeyName::from_const_str(STALL_TIME), labels)).record(late);
 }
 
 fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {
@@ -248,11 +277,8 @@ pub(super) struct StoreSeries {
 impl StoreSeries {
     pub(super) fn took(&self, op: Op, backend: &'static str, time: Duration) {
         let register = || {
-            let labels = vec![
-                Label::from_static_parts("backend", backend),
-                Label::from_static_parts("op", op.name()),
-                Label::from_static_parts("node", ONLY_NODE),
-            ];
+            let labels =
+                vec![Label::from_static_parts("backend", backend), Label::from_static_parts("op", op.name())];
             histogram(Key::from_parts(KeyName::from_const_str(OPERATION), labels))
         };
         self.operations[op as usize].get_or_init(register).record(time);

@@ -10,6 +10,8 @@ mod off;
 mod on;
 #[cfg(feature = "metrics")]
 mod recorder_id;
+#[cfg_attr(not(feature = "metrics"), path = "no_templates.rs")]
+mod templates;
 
 #[cfg(feature = "metrics")]
 pub(crate) use handles::Meter;
@@ -21,3 +23,6 @@ pub(crate) use off::quarantined;
 pub(crate) use off::{Meter, Meters};
 #[cfg(feature = "metrics")]
 pub(crate) use on::Meters;
+#[cfg(feature = "metrics")]
+pub use templates::NamedTemplate;
+pub(crate) use templates::templates_of_attributes;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use crate::backend::NodeAnswer;
 use crate::clock::{Clock, Moment};
 use crate::error::LossReason;
 use crate::observe::labels::{End, Op, Outcome, ReleaseError, Renewed};
@@ -38,6 +39,10 @@ impl Meters {
     pub(crate) fn register(&self, _template: &str) {}
 
     pub(crate) fn evicted(&self, _keys: u64) {}
+
+    pub(crate) fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
+
+    pub(crate) fn stalled(&self, _late: Duration) {}
 }
 
 /// See the twin.

@@ -5,8 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handles::{Meter, Series, StoreSeries, describe, evicted};
+use super::handles::{Meter, Series, StoreSeries, describe, evicted, node_answered, stalled};
 use super::recorder_id::RecorderId;
+use crate::backend::NodeAnswer;
 use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 use crate::sync::RwLock;
@@ -149,6 +150,22 @@ impl Meters {
     pub(crate) fn evicted(&self, keys: u64) {
         if RecorderId::current().is_some() {
             evicted(self.backend, keys);
+        }
+    }
+
+    /// Records what a server of the store has answered.
+    pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
+        if let Some(recorder) = RecorderId::current() {
+            // For the descriptions: a server answers before the first lock is taken.
+            self.store(recorder, self.clock.now());
+            node_answered(self.backend, answer);
+        }
+    }
+
+    /// Records that the library woke up late.
+    pub(crate) fn stalled(&self, late: Duration) {
+        if RecorderId::current().is_some() {
+            stalled(self.backend, late);
         }
     }
 

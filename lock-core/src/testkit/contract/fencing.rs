@@ -1,7 +1,7 @@
 //! Fencing tokens.
 
 use super::{Case, Subject, leases, list};
-use crate::backend::{Capability, Claim, FencingToken, Mode, Queue};
+use crate::backend::{Capability, Claim, Fencing, FencingToken, Mode, Placement, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -16,15 +16,18 @@ pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
 }
 
 /// Every holder of a grant that is handed off has one token. It is larger than the token of the holder before, and than
-/// a number that its process has assigned to it meanwhile. The token of the next owner is larger than all of them.
+/// a number that its process has assigned to it meanwhile, where processes do. The token of the next owner is larger
+/// than all of them.
 async fn one_a_turn(subject: Subject) {
-    let key = subject.key("k");
+    let (key, can) = (subject.key("k"), subject.capability());
+    // A token that is the number of a change at a remote store cannot be raised, and no process assigns any.
+    let numbers = can.fencing == Fencing::StoreTime || can.placement == Placement::Embedded;
     let mut claim = Claim { fencing: true, ..subject.mutex(&key) };
     let grant = subject.acquire(&claim).await;
     let mut last = subject.token(&claim, &grant).await;
     for turn in 1..4 {
         claim.handoffs = turn;
-        let own = (turn == 2).then(|| FencingToken::new(last.get() + 1_000));
+        let own = (turn == 2 && numbers).then(|| FencingToken::new(last.get() + 1_000));
         if let Some(own) = own {
             claim.number_fence(own);
         }
@@ -34,8 +37,10 @@ async fn one_a_turn(subject: Subject) {
         assert_eq!(again, token, "turn {turn} asked twice");
         last = token;
     }
-    let own = FencingToken::new(last.get() + 1_000);
-    claim.number_fence(own);
+    let own = if numbers { FencingToken::new(last.get() + 1_000) } else { last };
+    if numbers {
+        claim.number_fence(own);
+    }
     subject.release(&claim).await;
     let next = Claim { fencing: true, ..subject.mutex(&key) };
     let grant = subject.acquire(&next).await;

@@ -22,6 +22,7 @@ mod latch;
 mod line;
 mod listener;
 mod permit;
+mod permits;
 mod refusal;
 mod release;
 mod renewal;
@@ -122,6 +123,7 @@ fn other_cases() -> Vec<Case> {
     all.extend(shared::cases());
     all.extend(downgrade::cases());
     all.extend(permit::cases());
+    all.extend(permits::cases());
     all.extend(several::cases());
     all.extend(latch::cases());
     all.extend(listener::cases());

@@ -88,11 +88,11 @@ async fn now_or_never(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
     subject.acquire(&claim).await;
-    match subject.backend().release_now_dyn(&claim, None) {
+    match subject.backend().release_now_dyn(&claim, None, subject.now()) {
         Some(released) => {
             assert_eq!(released, Released::Released);
             subject.acquire(&next).await;
-            assert_eq!(subject.backend().release_now_dyn(&claim, None), Some(Released::Taken));
+            assert_eq!(subject.backend().release_now_dyn(&claim, None, subject.now()), Some(Released::Taken));
             subject.refused(&subject.mutex(&key)).await;
             subject.release(&next).await;
         }

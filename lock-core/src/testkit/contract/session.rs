@@ -20,7 +20,9 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let queued = |can: &Capability| !leases(can) && can.waiting.in_order();
     let watched = |can: &Capability| !leases(can) && can.waiting.watches();
     let queued = list![queued; its_end_takes_its_queue_entries_along];
-    all.into_iter().chain(queued).chain(list![watched; its_end_wakes_those_who_wait_for_it])
+    let several = list![|can: &Capability| !leases(can) && can.several; its_end_frees_every_key_of_several];
+    let watched = list![watched; its_end_wakes_those_who_wait_for_it];
+    all.into_iter().chain(queued).chain(several).chain(watched)
 }
 
 /// A manager whose session can end without the session of the case.
@@ -168,6 +170,23 @@ async fn its_end_takes_its_queue_entries_along(subject: Subject) {
     subject.release(&holder).await;
     subject.served(&stays, Duration::ZERO).await;
     subject.release(&stays).await;
+}
+
+/// The end of a session frees all keys of a claim of several, which its holder is told once.
+async fn its_end_frees_every_key_of_several(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    let ends = Manager::attach(&subject);
+    let all = ends.claims.all(keys.iter().cloned(), Queue::Barging, subject.long());
+    subject.granted_within(&all, Duration::ZERO).await;
+    ends.end().await;
+    let lost = Event::Lost(all.owner, LossReason::SessionEnded);
+    assert!(ends.heard.hears(&lost).await, "nobody told the holder");
+    for key in &keys {
+        let next = subject.exclusive(key);
+        subject.granted_within(&next, Duration::ZERO).await;
+    }
+    assert_eq!(subject.release(&all).await, Released::Taken);
+    assert_eq!(ends.heard.count(&lost), 1);
 }
 
 /// A watcher of a key is notified when the session of its holder ends.

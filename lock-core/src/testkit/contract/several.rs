@@ -10,8 +10,8 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner,
         is_renewed_whole_or_not, sets_that_overlap_are_all_served, turns_single_grants_into_one];
     let fifo = list![|can: &Capability| can.several && can.waiting.in_order(); overtakes_nobody];
-    let fencing =
-        list![|can: &Capability| can.several && can.fencing.gives_tokens(); has_one_token_above_all];
+    let fencing = list![|can: &Capability| can.several && can.fencing.gives_tokens(); has_one_token_above_all,
+            has_another_token_than_its_single_grants];
     let leased = list![|can: &Capability| can.several && leases(can); runs_out_whole];
     all.into_iter().chain(leased).chain(fifo).chain(fencing)
 }
@@ -160,6 +160,24 @@ async fn overtakes_nobody(subject: Subject) {
     subject.release(&waits).await;
     subject.granted_within(&all, Duration::ZERO).await;
     subject.release(&all).await;
+}
+
+/// The token of all keys is larger than those that others had while the owner acquired the keys singly.
+async fn has_another_token_than_its_single_grants(subject: Subject) {
+    let keys = keys::<2>(&subject);
+    for with_grant in [true, false] {
+        let all = Claim { fencing: with_grant, ..subject.all(&keys) };
+        let single = |key: &Key| Claim { key: key.clone(), more: [].into(), fencing: false, ..all.clone() };
+        subject.acquire(&single(&keys[0])).await;
+        let other = Claim { fencing: true, ..subject.exclusive(&keys[1]) };
+        let grant = subject.acquire(&other).await;
+        let before = subject.token(&other, &grant).await;
+        subject.release(&other).await;
+        subject.acquire(&single(&keys[1])).await;
+        let grant = subject.acquire(&all).await;
+        assert!(subject.token(&all, &grant).await > before, "{grant:?} after {before:?}");
+        assert_eq!(subject.release(&all).await, Released::Released);
+    }
 }
 
 /// All keys have one token, larger than every earlier token of each key and smaller than every later one.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, BoxFuture, Claim, Listener, Placement};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -208,7 +208,7 @@ impl Sessions {
         let granted: Vec<Owner> = granted.collect();
         // Frees the keys before the process is notified.
         for entry in claims.into_values() {
-            self.memory.release_now(&entry.claim, None);
+            self.memory.release_now(&entry.claim, None, Clock::Tokio.now());
         }
         if let Some(listener) = listener.filter(|_| is_told) {
             listener.session_ended(&granted);

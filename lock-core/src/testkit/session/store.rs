@@ -12,6 +12,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, Held, LeaseScope, Listed,
     Listener, LockInfo, Order, Placement, Released, Renew, Renewal, Waiting,
 };
+use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -114,6 +115,8 @@ impl Backend for SessionStore {
             lease: LeaseScope::Session,
             placement: self.0.placement,
             max_ttl: certain,
+            ttl_step: None,
+            ttl_advice: None,
             keeps_after_release: None,
             ..self.0.memory.capability()
         }
@@ -135,7 +138,7 @@ impl Backend for SessionStore {
         };
         match entry.and_then(|entry| self.0.file(number, entry)) {
             Some(entry) => {
-                self.0.memory.release_now(entry.claim(), None);
+                self.0.memory.release_now(entry.claim(), None, Clock::Tokio.now());
                 let detail = "the session ended while the request was under way";
                 Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
             }

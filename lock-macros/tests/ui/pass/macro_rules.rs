@@ -27,16 +27,16 @@ macro_rules! several {
 several!(listed, ["orders", "stock"]);
 
 macro_rules! permits {
-    ($name:ident, $kind:literal, $permits:expr) => {
-        #[distributed_lock(key = "desk", kind = $kind, permits = $permits)]
+    ($name:ident, $kind:literal, $permits:expr, $take:expr) => {
+        #[distributed_lock(key = "desk", kind = $kind, permits = $permits, take = $take)]
         async fn $name(id: u64) -> Result<u64, LockError> {
             Ok(id)
         }
     };
 }
 
-permits!(seated, "semaphore", 3);
-permits!(computed, "semaphore", 1 + 2);
+permits!(seated, "semaphore", 3, 2);
+permits!(computed, "semaphore", 1 + 2, 1 + 1);
 
 macro_rules! whole {
     ($name:ident, $handle:ident, $body:block) => {

@@ -10,8 +10,8 @@ async fn named(locks: &LockManager, id: u64, item: Item, most: usize) -> Result<
     Ok(())
 }
 
-#[distributed_lock(key = "desk", kind = "semaphore", permits = permits, strategy = patience.clone())]
-async fn evaluated(permits: u32, patience: lock_core::strategy::Retry) -> Result<(), LockError> {
+#[distributed_lock(key = "desk", kind = "semaphore", permits = permits, take = units, strategy = patience.clone())]
+async fn evaluated(permits: u32, units: u32, patience: lock_core::strategy::Retry) -> Result<(), LockError> {
     Ok(())
 }
 
@@ -47,7 +47,7 @@ struct Item {
 
 fn main() {
     drop(named(&LockManager::in_memory(), 1, Item { sku: "x".into() }, 1));
-    drop(evaluated(1, lock_core::strategy::retry()));
+    drop(evaluated(1, 1, lock_core::strategy::retry()));
     drop((passed_on(1, (2, 3)), printed(1, 2, (3, 4)), from_outside(1, 2), quiet(1), quiet_as_well(1)));
     drop(Arc::new(1));
 }

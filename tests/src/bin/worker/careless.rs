@@ -9,6 +9,7 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Listener, Released, Renew,
     Renewal,
 };
+use lock_core::clock::Moment;
 
 type Result<T> = std::result::Result<T, LockError>;
 
@@ -56,8 +57,8 @@ impl<B: Backend> Backend for Careless<B> {
         self.0.release(claim, keep_for).await
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
-        self.0.release_now(claim, keep_for)
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
+        self.0.release_now(claim, keep_for, now)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {

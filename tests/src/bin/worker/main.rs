@@ -4,7 +4,7 @@
 //!   U. Instead of the URL, `--installed` installs a manager from the environment, as a service does, and `--unlocked`
 //!   takes no lock.
 //! - `hold --url U --key K --ttl MS --effect F`: acquires K (with `--kind fair` in order of arrival, with `--wait`
-//!   without a time limit), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and
+//!   without a time limit, with `--owner N` under that name), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and
 //!   ends when the lock is lost.
 //! - `linger --url U --key K --ttl MS`: acquires and releases K over and over, and lets it linger for as long as it
 //!   may. Prints `HELD` after the first time.
@@ -12,6 +12,8 @@
 //!   H (see `ends`) and prints `ENDED`.
 //! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: acquires keys again and again,
 //!   and prints a history (see `contend`).
+//! - `lead --url U --key K --ttl MS --name N --resource U`: is a candidate for the lead of K, and prints its terms (see
+//!   `lead`).
 //! - `fork --url U`: acquires four keys for a minute, prints `HELD`, waits for a line, forks, and lets the child try
 //!   its copies of the guards, with a line `CHILD` for each. Then prints `FORKED`, waits for a line, uses the guards,
 //!   releases them and prints `RELEASED` (see `forks`).
@@ -27,6 +29,7 @@ mod contend;
 mod ends;
 mod forks;
 mod hold;
+mod lead;
 #[path = "../../../redis_process/locked.rs"]
 mod locked;
 
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         "hold" => runtime().block_on(hold::hold(&options)),
         "linger" => runtime().block_on(hold::linger(&options)),
         "end" => ends::end(&options),
+        "lead" => runtime().block_on(lead::lead(&options)),
         "fork" => forks::fork_while_held(&options),
         "latch" => runtime().block_on(latch(&options)),
         "serve" => serve(),

@@ -107,7 +107,7 @@ impl Server<Primary> {
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Heartbeat, iter::once(key), 4, value.len() + 80);
-        command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
+        command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim));
         let reply = live.call(Script::Heartbeat, &command).await?;
         match reply.verdict {
             1 => {
@@ -175,14 +175,18 @@ fn one(
     if has_short_form(claim, ask) {
         return command;
     }
-    command.arg(&*code(claim.mode));
+    command.arg(&*code(claim));
     match ask {
         Ask::Probe | Ask::Try => command.arg(""),
         Ask::Enqueue { room } => {
             command.arg(room.and_then(|room| u32::try_from(room).ok()).unwrap_or(u32::MAX))
         }
     };
-    command.arg(u8::from(claim.queue == Queue::Barging));
+    command.arg(match claim.queue {
+        Queue::Barging => "1",
+        Queue::Fifo if claim.owner.is_grouped() => "2",
+        Queue::Fifo => "0",
+    });
     command
 }
 

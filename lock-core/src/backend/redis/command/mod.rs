@@ -6,7 +6,7 @@ mod fence;
 mod grant;
 mod inspect;
 mod latch;
-mod release;
+pub(crate) mod release;
 mod renew;
 pub(crate) mod reply;
 mod server;

@@ -56,16 +56,16 @@ fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Cla
     connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64)
 }
 
-/// Returns the beginning of an exclusive grant's value as long as nobody waits: the token, and the space that becomes the
-/// mark.
-fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
+/// Returns the beginning of an exclusive grant's value as long as nobody waits: the token, and the space that becomes
+/// the mark.
+pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
     head
 }
 
 fn details(command: &mut Cmd, claim: &Claim) {
-    command.arg(&*code(claim.mode));
+    command.arg(&*code(claim));
     match needs_value(claim) {
         false => command.arg(""),
         true => command.arg(claim.record.to_value(&claim.owner.token())),

@@ -11,6 +11,7 @@ use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::link::{Connection, Role, SessionState};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
+use crate::backend::remote::deadline;
 use crate::backend::{Claim, FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::LockError;
@@ -19,12 +20,6 @@ use crate::owner::Owner;
 
 /// The number of locks in one script. It occupies the server for some 100 us, and nobody else is served meanwhile.
 pub(crate) const PER_SCRIPT: usize = 100;
-/// The divisor of the lease for the deadline. A renewal is due after a third of the lease; a deadline of a quarter
-/// leaves time for another renewal before the lease is over.
-const SHARE_OF_LEASE: u32 = 4;
-/// The shortest deadline. With a shorter one, an ordinary hiccup of the network would count as a failure.
-const SHORTEST: Duration = Duration::from_millis(20);
-
 impl<R: Role> Server<R> {
     /// Renews a batch. The failure of one script does not affect the others.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
@@ -93,7 +88,7 @@ impl<R: Role> Server<R> {
 
 /// Returns how long a batch may take whose shortest lease is `shortest`.
 pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
-    (shortest / SHARE_OF_LEASE).max(SHORTEST).min(timeout)
+    deadline::of_renewal(timeout, shortest)
 }
 
 /// Combines the verdicts for single keys into one answer for each grant.

@@ -14,8 +14,8 @@ use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::{Owner, OwnerRecord};
 
-/// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of the
-/// server's time.
+/// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of
+/// the server's time.
 pub(crate) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
     read_grant(claim, reply.sent, reply.now, reply.rest())
 }
@@ -58,9 +58,9 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
     }
 }
 
-/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part
-/// that cannot be read is left out. `sent` is when the request was sent. `kept` is whether the claim is queued, for an
-/// answer that does not say so.
+/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept[, before]]}`. These are hints,
+/// so a part that cannot be read is left out. `sent` is when the request was sent. `kept` is whether the claim is
+/// queued, for an answer that does not say so.
 pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
@@ -68,6 +68,10 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
     };
     let holder = match rest.get(1) {
         Some(Value::BulkString(value)) => std::str::from_utf8(value).ok().and_then(record),
+        _ => None,
+    };
+    let before = match rest.get(6) {
+        Some(Value::BulkString(token)) => std::str::from_utf8(token).ok().and_then(Owner::from_token),
         _ => None,
     };
     let kept = number(5).map_or(kept, |kept| kept == 1);
@@ -79,6 +83,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
         position: number(3).and_then(|place| usize::try_from(place).ok()),
         own: number(4) == Some(1),
         queued_at: kept.then_some(sent),
+        behind: before,
     }
 }
 
@@ -91,12 +96,13 @@ fn record(value: &str) -> Option<OwnerRecord> {
     }
 }
 
-/// Returns the mode as the scripts write it.
-pub(crate) fn code(mode: Mode) -> Cow<'static, str> {
-    match mode {
-        Mode::Exclusive => "x".into(),
-        Mode::Shared => "s".into(),
-        Mode::Permit { of } => format!("p{of}").into(),
+/// Returns the mode of a claim as the scripts write it.
+pub(crate) fn code(claim: &Claim) -> Cow<'static, str> {
+    match (claim.mode, claim.permits) {
+        (Mode::Exclusive, _) => "x".into(),
+        (Mode::Shared, _) => "s".into(),
+        (Mode::Permit { of }, 1) => format!("p{of}").into(),
+        (Mode::Permit { of }, permits) => format!("p{of}x{permits}").into(),
     }
 }
 
@@ -105,7 +111,10 @@ pub(super) fn mode_of(code: &str) -> Option<Mode> {
     match code {
         "x" => Some(Mode::Exclusive),
         "s" => Some(Mode::Shared),
-        _ => code.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
+        _ => {
+            let (of, _permits) = code.strip_prefix('p').map(|of| of.split_once('x').unwrap_or((of, "")))?;
+            of.parse().ok().map(|of| Mode::Permit { of })
+        }
     }
 }
 
@@ -166,11 +175,15 @@ mod tests {
         assert!(claim.is_fence_ahead());
     }
 
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
     #[test]
     fn a_holder_is_read_as_far_as_it_can_be() {
         let sent = Clock::Suspend.now();
         let value = format!("{} host=web-3 pid=811 service=shop since=1763672000123", "a".repeat(48));
-        let rest = [Value::Int(480), Value::BulkString(value.into_bytes())];
+        let rest = [Value::Int(480), bulk(&value)];
         let ours = held(&[&rest[..], &[2, 1, 1, 1].map(Value::Int)].concat(), sent, false);
         assert_eq!(ours.remaining, Some(Duration::from_millis(480)));
         assert_eq!((ours.waiters, ours.position, ours.own), (Some(2), Some(1), true));
@@ -188,6 +201,11 @@ mod tests {
         assert_eq!((foreign.remaining, foreign.queued_at), (None, None));
         assert!(foreign.holder.is_none());
         assert_eq!(held(&[], sent, true).queued_at, Some(sent));
+        let before = OwnerSource::new().expect("random bytes").mint_grouped();
+        let token = |text: &str| [&rest[..], &[2, -1, 1, 0].map(Value::Int), &[bulk(text)]].concat();
+        let behind = held(&token(before.token().as_str()), sent, false);
+        assert_eq!((behind.behind, behind.queued_at), (Some(before), None));
+        assert_eq!(held(&token("x"), sent, false).behind, None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod address;
 mod deadline;
 mod form;
+mod from_driver;
 mod options;
 mod parse;
 mod settings;

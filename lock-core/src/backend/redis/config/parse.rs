@@ -29,13 +29,8 @@ impl Config {
             "+unix" if tls.is_none() => Self::unix(rest)?,
             _ => return Err(FORM.invalid("this scheme is not one of the Redis backend")),
         };
-        if tls.is_some() && !cfg!(feature = "redis-tls") {
-            return Err(LockError::new(
-                LockErrorKind::Unsupported,
-                "this build has no TLS for Redis: add the feature `redis-tls` to lock-core in Cargo.toml",
-            ));
-        }
         config.tls = tls;
+        config.check_tls()?;
         for (name, value) in options {
             config.set(name, value)?;
         }
@@ -46,6 +41,17 @@ impl Config {
             files.check(&FORM)?;
         }
         Ok(config)
+    }
+
+    /// Refuses TLS where this build has none.
+    pub(super) fn check_tls(&self) -> Result<()> {
+        if self.tls.is_some() && !cfg!(feature = "redis-tls") {
+            return Err(LockError::new(
+                LockErrorKind::Unsupported,
+                "this build has no TLS for Redis: add the feature `redis-tls` to lock-core in Cargo.toml",
+            ));
+        }
+        Ok(())
     }
 
     fn tcp(rest: &str) -> Result<Self> {

@@ -1,7 +1,8 @@
 //! Durability on request: the copies that a lock needs before it counts, and the proof that a server can be asked for
 //! them.
 //!
-//! Source: [WAIT](https://redis.io/docs/latest/commands/wait/), [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
+//! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
+//! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
 
 use std::collections::HashMap;
 use std::fmt;

@@ -83,8 +83,9 @@ impl<S> Connection<S> {
 
     /// As [`send`](Self::send). Calls `ahead` once the driver has the command.
     ///
-    /// That is so after the first poll. The driver's queue has no bound that could be reached ([`QUEUE`]), and the command
-    /// does not have to wait for a turn of its task in tokio's budget, which would be the other reason to queue later.
+    /// That is so after the first poll. The driver's queue has no bound that could be reached ([`QUEUE`]), and the
+    /// command does not have to wait for a turn of its task in tokio's budget, which would be the other reason to queue
+    /// later.
     ///
     /// [`QUEUE`]: super::dial::QUEUE
     pub(crate) async fn send_ahead(&self, command: &Cmd, ahead: impl FnOnce()) -> Result<Value, Failure> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -27,6 +27,7 @@ use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::{Script, Scripts};
+use crate::backend::remote::socket;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::simulation;
@@ -148,15 +149,10 @@ pub(crate) async fn open<R: Role>(
     match (place, server.address()) {
         (Some((host, port)), _) => {
             if let Some(simulated) = simulation::dial(host, *port) {
-                let stream = simulated.await.map_err(|error| unreachable(&error))?;
+                let stream = simulated.await.map_err(|error| socket::unreachable(&error))?;
                 return handshake(server, stream).await.map_err(|error| Failure::of(&error));
             }
-            let stream =
-                TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
-            // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
-            stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
-            // See `UNSENT`: a dropped connection must not deliver a request after the last release that would undo it.
-            give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
+            let stream = socket::connect(host, *port).await?;
             if let Some(tls) = server.tls() {
                 progress.at(Progress::TLS);
                 let stream = tls.wrap(stream, host).await?;
@@ -167,7 +163,7 @@ pub(crate) async fn open<R: Role>(
             handshake(server, stream).await.map_err(|error| Failure::of_greeting(&error))
         }
         (None, Address::Unix(path)) => {
-            let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
+            let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
             progress.at(Progress::GREETING);
             handshake(server, stream).await.map_err(|error| Failure::of(&error))
         }
@@ -176,31 +172,6 @@ pub(crate) async fn open<R: Role>(
             Err(Failure::new(LockErrorKind::Unavailable, text))
         }
     }
-}
-
-/// How long the kernel keeps retransmitting bytes that the server does not acknowledge. Without the limit it would keep
-/// the bytes of a dropped connection for minutes, and a grant that they cause would have no owner. The limit is shorter
-/// than the time from a request to the last repeat of the release that undoes it.
-#[cfg(target_os = "linux")]
-const UNSENT: Duration = Duration::from_secs(5);
-
-#[cfg(target_os = "linux")]
-fn give_up_unsent(stream: &TcpStream) -> std::io::Result<()> {
-    let millis = u32::try_from(UNSENT.as_millis()).unwrap_or(u32::MAX);
-    rustix::net::sockopt::set_tcp_user_timeout(stream, millis).map_err(Into::into)
-}
-
-#[cfg(not(target_os = "linux"))]
-#[allow(clippy::unnecessary_wraps, reason = "as where there is such an option")]
-fn give_up_unsent(_stream: &TcpStream) -> std::io::Result<()> {
-    Ok(())
-}
-
-fn unreachable(error: &std::io::Error) -> Failure {
-    // The standard library has no error kind for an unknown host name; its text begins like this.
-    let unknown_name = error.to_string().starts_with("failed to lookup address");
-    let advice = if unknown_name { "is the host name right?" } else { "is the server up?" };
-    Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
 }
 
 /// How many commands the driver's queue holds before one has to wait for room: more than there can be.
@@ -250,7 +221,7 @@ async fn greet<R: Role>(
     // One round trip for all: a caller may wait for this dial, and its deadline is running.
     commands.cmd("INFO");
     for script in Script::ALL {
-        commands.add_command(script.load(keyspace, R::text));
+        commands.add_command(script.load(keyspace));
     }
     commands.cmd("TIME");
     let sent = Clock::Suspend.now();
@@ -262,7 +233,7 @@ async fn greet<R: Role>(
     // Before the other answers are read: it names the reason why a server cannot hold locks, where those only show that
     // a command was refused.
     let facts = probe::examine(info, keyspace)?;
-    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace, R::text)?;
+    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
     // After the probe, because a server that fails it must not use up the warnings.
     let is_first = server.warns();
@@ -318,47 +289,5 @@ async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> 
             tracing::debug!(name, %error, "a setting of redis could not be read");
             None
         }
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_kernel_forgets_what_was_not_taken_before_the_last_repeat_of_a_release() {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
-        give_up_unsent(&stream).expect("Linux has the option");
-        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).expect("Linux has it"), 5_000);
-    }
-
-    /// A peer that reads nothing accepts what fits into its kernel's buffers, and never closes the connection.
-    #[tokio::test]
-    async fn a_connection_to_a_peer_that_reads_nothing_ends_and_the_rest_never_arrives() {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-        let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
-        let (mut peer, _) = listener.accept().await.expect("it connects");
-        give_up_unsent(&stream).expect("Linux has the option");
-        let (chunk, mut sent) = ([0; 65_536], 0);
-        let (began, ended) = loop {
-            let began = Clock::Suspend.now();
-            match timeout(PATIENCE, stream.write(&chunk)).await.expect("the kernel gives up") {
-                Ok(taken) => sent += taken,
-                Err(error) => break (began, error),
-            }
-        };
-        let stalled = Clock::Suspend.now().since(began);
-        assert_eq!(ended.kind(), std::io::ErrorKind::TimedOut, "{ended}");
-        assert!(stalled > UNSENT / 2, "a server that is slow is waited for: {stalled:?}");
-        drop(stream);
-        let (mut buffer, mut arrived) = (vec![0; 65_536], 0);
-        while let Ok(taken @ 1..) = timeout(PATIENCE, peer.read(&mut buffer)).await.expect("it ends") {
-            arrived += taken;
-        }
-        assert!(arrived < sent, "all of the {sent} bytes arrived");
     }
 }

@@ -1,33 +1,141 @@
 //! A stream that sends the commands of many tasks in one system call.
 
+use std::future::poll_fn;
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
-/// The number of buffered bytes from which on a flush no longer gives way: a few dozen commands. Without a bound the
-/// tasks of a busy client would march in step, and client and server would take turns instead of working at once.
+use crate::sync::Mutex;
+
+/// The number of buffered bytes from which on a flush no longer waits: a few dozen commands. The server works on them
+/// while the other tasks still send.
 const ENOUGH: usize = 4 * 1024;
 
-/// A stream whose first flush after a write lets the runtime's other tasks run once.
+/// The number of bytes that the other tasks send in one round from which on the driver runs last in the next: more than
+/// a hundred commands. With that many tasks, a driver that runs in between wakes those that were just served before
+/// those that still wait, because their answers come so soon.
+const MANY: usize = 12 * 1024;
+
+/// A stream whose flush lets the runtime's other tasks run first.
 ///
 /// The runtime polls the driver of a connection right after each task that sends a command. Without this stream every
-/// command is a system call and a packet of its own. Here the flush gives way once, so that the commands of all tasks
-/// that are ready leave together. There is no timer, so a task that is alone waits for nobody.
+/// command is a system call and a packet of its own. Here a flush waits for the tasks that are ready, so that their
+/// commands leave together, but for no more than [`ENOUGH`] bytes. There is no timer, so a task that is alone waits for
+/// nobody.
 #[derive(Debug)]
 pub(crate) struct Gather<S> {
     stream: S,
     buffer: Vec<u8>,
     /// The number of bytes of `buffer` that the stream has taken.
     written: usize,
-    /// Whether the other tasks had their chance since the buffer was last empty.
-    gave_way: bool,
+    /// How the flush that is under way waits for the other tasks.
+    waits: Option<Waits>,
+    /// The number of bytes since they last had run.
+    round: usize,
+    /// Whether they sent [`MANY`] bytes in the last round.
+    are_many: bool,
+    others: Arc<Others>,
+    last: JoinHandle<()>,
+}
+
+/// How a flush waits for the other tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// Another task wakes the driver once they have run. Meanwhile each of their commands does.
+    Awake,
+    /// The driver is queued behind them. Their commands do not wake it.
+    Queued,
+}
+
+/// The other tasks, for which a flush waits.
+#[derive(Debug, Default)]
+struct Others {
+    /// Whether they have run.
+    have_run: AtomicBool,
+    driver: Mutex<Option<Waker>>,
+    asked: Notify,
+}
+
+impl Others {
+    fn ask(&self) {
+        self.have_run.store(false, Ordering::Release);
+        self.asked.notify_one();
+    }
+
+    fn have_run(&self, cx: &Context<'_>) -> bool {
+        *self.driver.lock() = Some(cx.waker().clone());
+        // After the waker is there, or nobody might wake it.
+        self.have_run.load(Ordering::Acquire)
+    }
+
+    /// Wakes the driver each time the tasks that were ready have run. In a task of its own: if the driver queued itself
+    /// behind the others, their commands could not wake it before all of them had run, and the server would have
+    /// nothing to do until then.
+    async fn run(self: Arc<Self>) {
+        loop {
+            self.asked.notified().await;
+            behind_all_that_are_ready().await;
+            self.have_run.store(true, Ordering::Release);
+            let driver = self.driver.lock().take();
+            driver.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Lets the tasks that are ready run: the runtime queues a task that wakes itself behind them.
+async fn behind_all_that_are_ready() {
+    let mut queued = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut queued, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl<S> Gather<S> {
+    /// Call it in the runtime of the driver.
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, buffer: Vec::new(), written: 0, gave_way: false }
+        let others = Arc::<Others>::default();
+        let last = tokio::spawn(Arc::clone(&others).run());
+        Self { stream, buffer: Vec::new(), written: 0, waits: None, round: 0, are_many: false, others, last }
+    }
+
+    /// Returns whether the other tasks have run since the flush began.
+    fn poll_others(&mut self, cx: &Context<'_>) -> bool {
+        let have_run = match self.waits {
+            None if self.are_many => {
+                self.waits = Some(Waits::Queued);
+                cx.waker().wake_by_ref();
+                false
+            }
+            None => {
+                self.waits = Some(Waits::Awake);
+                self.others.ask();
+                self.others.have_run(cx)
+            }
+            Some(Waits::Queued) => true,
+            Some(Waits::Awake) => self.others.have_run(cx),
+        };
+        if have_run {
+            self.are_many = self.round >= MANY;
+            (self.waits, self.round) = (None, 0);
+        }
+        have_run
+    }
+}
+
+impl<S> Drop for Gather<S> {
+    fn drop(&mut self) {
+        self.last.abort();
     }
 }
 
@@ -44,7 +152,6 @@ impl<S: AsyncWrite + Unpin> Gather<S> {
         }
         self.buffer.clear();
         self.written = 0;
-        self.gave_way = false;
         Poll::Ready(Ok(()))
     }
 }
@@ -65,15 +172,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
             ready!(self.poll_drain(cx))?;
         }
         self.buffer.extend_from_slice(bytes);
+        self.round += bytes.len();
         Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let is_little = !self.buffer.is_empty() && self.buffer.len() < ENOUGH;
-        if is_little && !self.gave_way {
-            self.gave_way = true;
-            // The runtime queues a task that wakes itself behind all tasks that are ready.
-            cx.waker().wake_by_ref();
+        let is_little = !self.buffer.is_empty() && self.written == 0 && self.buffer.len() < ENOUGH;
+        if is_little && !self.poll_others(cx) {
             return Poll::Pending;
         }
         ready!(self.poll_drain(cx))?;
@@ -87,100 +192,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use tokio::io::AsyncWriteExt;
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    /// Records the size of each write, and takes at most `at_once` bytes of it.
-    #[derive(Debug)]
-    struct Recorder {
-        writes: Arc<Mutex<Vec<usize>>>,
-        at_once: usize,
-    }
-
-    impl AsyncWrite for Recorder {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-            let taken = bytes.len().min(self.at_once);
-            self.writes.lock().expect("no panic").push(taken);
-            Poll::Ready(Ok(taken))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    fn recorder(at_once: usize) -> (Gather<Recorder>, Arc<Mutex<Vec<usize>>>) {
-        let writes = Arc::<Mutex<Vec<usize>>>::default();
-        (Gather::new(Recorder { writes: Arc::clone(&writes), at_once }), writes)
-    }
-
-    /// Sends the commands of `tasks` tasks through one driver, as the driver of a connection does, and returns the writes.
-    async fn writes_of(tasks: usize, size: usize) -> Vec<usize> {
-        let (mut stream, writes) = recorder(usize::MAX);
-        let (send, mut commands) = mpsc::unbounded_channel::<Vec<u8>>();
-        let driver = tokio::spawn(async move {
-            let mut next = commands.recv().await;
-            while let Some(command) = next.take() {
-                stream.write_all(&command).await.expect("a recorder takes all");
-                // Commands come first, as in the driver: one that arrives while the flush gives way leaves with it.
-                next = tokio::select! {
-                    biased;
-                    more = commands.recv() => more,
-                    flushed = stream.flush() => { flushed.expect("a recorder takes all"); commands.recv().await }
-                };
-            }
-            stream.shutdown().await.expect("a recorder takes all");
-        });
-        for _ in 0..tasks {
-            let send = send.clone();
-            tokio::spawn(async move { send.send(vec![0; size]).expect("the driver listens") });
-        }
-        drop(send);
-        driver.await.expect("no panic");
-        writes.lock().expect("no panic").clone()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_the_tasks_that_are_ready_send_leaves_in_one_write() {
-        assert_eq!(writes_of(64, 50).await, [3_200]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn more_than_enough_leaves_in_parts() {
-        let writes = writes_of(512, 50).await;
-        assert_eq!(writes.iter().sum::<usize>(), 25_600, "nothing is lost");
-        assert!(writes.iter().all(|write| *write < ENOUGH + 50), "{writes:?}");
-        assert!(writes.len() < 10, "{writes:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_task_that_is_alone_waits_for_no_timer() {
-        // The paused clock moves only when every task waits for a timer.
-        let writes = tokio::time::timeout(std::time::Duration::from_nanos(1), writes_of(1, 50)).await;
-        assert_eq!(writes.expect("no timer"), [50]);
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_takes_little_gets_the_rest() {
-        let (mut stream, writes) = recorder(7);
-        stream.write_all(&[0; 20]).await.expect("a recorder takes all");
-        stream.flush().await.expect("a recorder takes all");
-        assert_eq!(*writes.lock().expect("no panic"), [7, 7, 6]);
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_takes_nothing_any_more_is_an_error() {
-        let (mut stream, _) = recorder(0);
-        stream.write_all(&[0; 20]).await.expect("buffered");
-        assert_eq!(stream.flush().await.expect_err("nothing is taken").kind(), ErrorKind::WriteZero);
-    }
-}
+mod tests;

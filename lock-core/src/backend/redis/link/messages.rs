@@ -9,9 +9,7 @@ use std::fmt;
 use ::redis::{PushInfo, PushKind, Value};
 
 use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
-use crate::backend::remote::Listeners;
-use crate::error::LossReason;
-use crate::owner::Owner;
+use crate::backend::remote::{Listeners, Message};
 
 /// The random part of owner tokens, as the tokens and the names of channels contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,27 +43,10 @@ pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
         tracing::debug!("an unknown message on a wake channel was ignored");
         return;
     };
-    // Only the listeners of this process: all managers that share the backend share its connection.
-    for listener in listeners.of(process.0) {
-        match message {
-            Message::Granted(owner, waiters) => listener.granted(owner, waiters),
-            Message::Contended(key) => listener.contended(key),
-            Message::Opened(key) => listener.opened(key),
-            Message::Forced(owner) => listener.lost(owner, LossReason::Forced),
-        }
-    }
+    message.deliver(listeners, process.0);
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Message<'a> {
-    Granted(Owner, usize),
-    Contended(&'a str),
-    Opened(&'a str),
-    Forced(Owner),
-}
-
-/// Parses a message, `[channel, text]`: `granted <token> <waiters>`, `contended <key>`, `opened <key>` or
-/// `forced <token>`.
+/// Parses a message, `[channel, text]`.
 fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let channel = std::str::from_utf8(channel).ok()?;
@@ -74,20 +55,7 @@ fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
     // On a Cluster the hash tag of a slot precedes the process.
     let process = process.rsplit('}').next()?;
     let process = Process(u128::from_str_radix(process, 16).ok()?);
-    let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
-    let message = match what {
-        "granted" => {
-            let (token, waiters) = about.split_once(' ')?;
-            // The channel of a process carries grants of its own owners only.
-            let owner = Owner::from_token(token).filter(|owner| owner.process() == process.0)?;
-            Message::Granted(owner, waiters.parse().ok()?)
-        }
-        "contended" => Message::Contended(about),
-        "opened" => Message::Opened(about),
-        "forced" => Message::Forced(Owner::from_token(about).filter(|owner| owner.process() == process.0)?),
-        _ => return None,
-    };
-    Some((process, message))
+    Some((process, Message::parse(process.0, std::str::from_utf8(text).ok()?)?))
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use ::redis::aio::MultiplexedConnection;
 use super::connection::Connection;
 use super::session_state::SessionState;
 use super::shared::Shared;
+use crate::backend::NodeAnswer;
 use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
-use crate::backend::redis::scripts::Script;
 use crate::clock::Moment;
 
 /// The role of a server in its store: the primary that grants its locks, or one voter of a quorum.
@@ -26,11 +26,6 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     /// Returns which keys the server serves.
     fn keyspace(&self) -> Keyspace {
         Keyspace::Whole
-    }
-
-    /// Returns the text of a script, which a role may replace by one of its own.
-    fn text(script: Script) -> &'static str {
-        script.text()
     }
 
     /// Admits the server behind a new connection, which has passed the general probe and loaded its scripts.
@@ -59,6 +54,11 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         shared: &Shared<Self>,
         count: u32,
     ) -> impl Future<Output = ()> + Send;
+
+    /// Reports that the server has answered a heartbeat.
+    fn answered(&self, shared: &Shared<Self>, answer: &NodeAnswer<'_>) {
+        shared.listeners().node_answered(answer);
+    }
 
     /// Waits until every write over the connection has the copies that it needs.
     ///

@@ -1,6 +1,7 @@
 //! Sentinels: where the primary is, and when another server replaces it.
 //!
-//! Source: [Guidelines for Redis clients with support for Redis Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
+//! Source: [Guidelines for Redis clients with support for Redis
+//! Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
 use std::collections::HashMap;
 use std::convert::Infallible;

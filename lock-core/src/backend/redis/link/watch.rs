@@ -18,12 +18,13 @@ use super::role::Role;
 use super::sentinel;
 use super::session_state::SessionState;
 use super::shared::Shared;
+use crate::backend::NodeAnswer;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::Connector;
 use crate::backoff::Pauses;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::error::LockErrorKind;
 
 /// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
@@ -124,7 +125,9 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
                 // would be dialled without a pause.
                 pauses.reset();
                 if let Ok(now) = server_time(&answer) {
-                    live.learn(now, sent, Clock::Suspend.now());
+                    let received = Clock::Suspend.now();
+                    live.learn(now, sent, received);
+                    report(server, place.as_ref(), now, received.since(sent));
                 }
                 // Work of the role that is not answered in time counts as a missed answer.
                 let beat = server.role.heartbeat(live, server, beats);
@@ -137,4 +140,13 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
             Err(_) => return lost("the server stopped answering"),
         }
     }
+}
+
+/// Reports how long the server took to answer, and what its clock showed.
+fn report<R: Role>(server: &Shared<R>, place: Option<&Endpoint>, now: i64, round_trip: Duration) {
+    let node = match place {
+        Some((host, port)) => format!("{host}:{port}"),
+        None => server.address().to_string(),
+    };
+    server.role.answered(server, &NodeAnswer::new(&node, round_trip).at(now, clock::wall()));
 }

@@ -6,7 +6,7 @@
 -- ARGV     1  owner token, 48 characters
 --          2  the value to store: owner token, space, owner record
 --          3  lease in ms
---          4  mode: `x`, `s` or `p<of>`
+--          4  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
 -- Returns  {1, now, waiters}                              granted, for the whole lease
 --          {0, now, pttl, holder, others, place, own}     the owner stays queued; place: its position
 --          {-1, now}                                      the owner has no queue entry, and must not be used again

@@ -5,7 +5,7 @@
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
---          3  mode: `x`, `s` or `p<of>`
+--          3  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
 --          4  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
 --          5  the last fencing token of this grant that its process numbered; "0": none
 --          6  how long to remember that token, in ms
@@ -37,9 +37,8 @@ local function keep_one(key)
       end
     else
       -- ZREM comes first: a server that is out of memory allows it, and refuses no write that follows in the script.
-      redis.call('ZREM', key, mine)
-      lock.count = lock.count - 1
-      lock:put(kept, lock.mode, keep)
+      local permits = lock:take_out(mine)
+      lock:put(kept, permits > 1 and lock.mode .. 'x' .. permits or lock.mode, keep)
       lock:shrink()
     end
     if own > 0 then

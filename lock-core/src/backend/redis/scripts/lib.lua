@@ -11,7 +11,9 @@
 -- `{key}:f`  string: `<last fencing token> <its holder>`
 -- The byte behind the token of an exclusive holder is a space, or the mark once somebody waits: a release looks at the
 -- queue only where the mark is. A mark that is left over costs that look and nothing else.
--- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number).
+-- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number). A claim may ask for several
+-- permits at once, `p<of>x<n>`; the holders then have the mode `p<of>`. Such a grant has n members: its value, and
+-- `<value> +2` to `<value> +<n>`. All of them come, go and expire together, so that the members are the permits.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE,
 --            QUEUE_TTL: the names are replaced by values before a script is loaded, see constants.rs; lengths are in
@@ -207,6 +209,22 @@ function Lock.mine(lock, token, value)
   return value and redis.call('ZSCORE', lock.key, value) and value or nil
 end
 
+-- Returns the mode of the holders that a claim of this mode would join, and how many permits it takes.
+local function parts(mode)
+  local base, permits = string.match(mode, '^(p%d+)x(%d+)$')
+  return base or mode, tonumber(permits or 1)
+end
+
+-- Calls `each` with every member of a grant behind its first one, and returns the number of all of them. `each` returns
+-- false where there is no such member.
+function Lock.members(lock, member, each)
+  local count = 1
+  while #lock.mode > 1 and each(member .. ' +' .. (count + 1)) do
+    count = count + 1
+  end
+  return count
+end
+
 -- Returns whether the owner released the lock and keeps the key taken: see keep.lua.
 function Lock.kept(lock, token, value)
   local mark = ' kept=' .. token
@@ -241,6 +259,9 @@ function Lock.extend(lock, member, lease)
   redis.call('PEXPIRE', lock.key, math.max(left, lease + 2))
   if tonumber(redis.call('ZSCORE', lock.key, member)) < till then
     redis.call('ZADD', lock.key, 'XX', till, member)
+    lock:members(member, function(more)
+      return redis.call('ZSCORE', lock.key, more) and redis.call('ZADD', lock.key, 'XX', till, more)
+    end)
   end
 end
 
@@ -250,11 +271,20 @@ function Lock.remove(lock, member)
     redis.call('DEL', lock.key)
     lock.mode, lock.value = nil, nil
   else
-    redis.call('ZREM', lock.key, member)
-    lock.count = lock.count - 1
+    lock:take_out(member)
     lock:ended()
     lock:shrink()
   end
+end
+
+-- Removes the members of a grant from the set. Returns their number.
+function Lock.take_out(lock, member)
+  redis.call('ZREM', lock.key, member)
+  local permits = lock:members(member, function(more)
+    return redis.call('ZREM', lock.key, more) == 1
+  end)
+  lock.count = lock.count - permits
+  return permits
 end
 
 -- Lets the key expire with the longest lease of the shared holders, 2 ms later because their scores were rounded up.
@@ -271,15 +301,16 @@ function Lock.fits(lock, mode)
   if not lock.mode then
     return true
   end
-  if mode == 'x' or mode ~= lock.mode then
+  local base, permits = parts(mode)
+  if mode == 'x' or base ~= lock.mode then
     return false
   end
-  return mode == 's' or lock.count < tonumber(string.sub(mode, 2))
+  return mode == 's' or lock.count + permits <= tonumber(string.sub(base, 2))
 end
 
 -- Returns whether the mode of a claim is incompatible with that of the holders, so that waiting would not help.
 function Lock.clashes(lock, mode)
-  return lock.mode and lock.mode ~= mode and (#lock.mode > 1 or #mode > 1)
+  return lock.mode and lock.mode ~= parts(mode) and (#lock.mode > 1 or #mode > 1)
 end
 
 -- Adds `value` to the holders. The caller has checked that it fits.
@@ -289,13 +320,19 @@ function Lock.put(lock, value, mode, lease)
     lock.mode, lock.value = 'x', value
     return
   end
+  local base, permits = parts(mode)
   if not lock.mode then
-    local marker = mode == 's' and 'mode shared' or 'mode permit ' .. string.sub(mode, 2)
+    local marker = base == 's' and 'mode shared' or 'mode permit ' .. string.sub(base, 2)
     redis.call('ZADD', lock.key, '+inf', marker)
-    lock.mode, lock.count = mode, 0
+    lock.mode, lock.count = base, 0
   end
-  redis.call('ZADD', lock.key, lock.ms + 1 + lease, value)
-  lock.count = lock.count + 1
+  local till = lock.ms + 1 + lease
+  redis.call('ZADD', lock.key, till, value)
+  -- Never refused for lack of memory: the server allows every write of a script that has written once.
+  for number = 2, permits do
+    redis.call('ZADD', lock.key, till, value .. ' +' .. number)
+  end
+  lock.count = lock.count + permits
   if redis.call('PTTL', lock.key) < lease + 2 then
     redis.call('PEXPIRE', lock.key, lease + 2)
   end
@@ -412,7 +449,10 @@ function Lock.contend(lock, first)
     if mark == ' ' then
       redis.call('SETRANGE', lock.key, MARK_AT, MARK)
     end
-    tell(lock.value, 'contended ' .. lock.key)
+    -- Only a holder without order, whose token has a digit below 4 here, hands off otherwise because of it.
+    if string.sub(lock.value, HANDOFF_LEN, HANDOFF_LEN) < '4' then
+      tell(lock.value, 'contended ' .. lock.key)
+    end
   end
 end
 

@@ -6,8 +6,8 @@
 --          2  the largest number of waiters to report for a key
 --          3  the largest number of holders to report for a key
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
---          {key, mode, {{id, record, pttl, kept} ..}, number of holders, number of waiters, {{mode, record} ..}}
---          mode: `x`, `s` or `p<of>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
+--          {key, mode, {{id, record, pttl, kept} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
+--          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
 --          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
@@ -68,7 +68,10 @@ local function look(key)
   local members = redis.call('ZRANGE', key, live, '(+inf', 'BYSCORE', 'LIMIT', '0', tonumber(ARGV[3]), 'WITHSCORES')
   spent = spent + #members / 2
   for at = 1, #members, 2 do
-    holders[#holders + 1] = holder(members[at], redis.sha1hex(members[at]), tonumber(members[at + 1]) - now - 1)
+    -- The further permits of a grant are counted, and not listed.
+    if not string.find(members[at], ' %+%d+$') then
+      holders[#holders + 1] = holder(members[at], redis.sha1hex(members[at]), tonumber(members[at + 1]) - now - 1)
+    end
   end
   if #holders == 0 then
     return nil

@@ -4,7 +4,7 @@
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters, and a space: the beginning of the stored value while it has no mark
 --          and, absent unless the grant needs one of them:
---          2  mode: `x`, `s` or `p<of>`
+--          2  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
 --          3  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
 --          4  the last fencing token of this grant that its process numbered; "0": none
 --          5  how long to remember that token, in ms

@@ -7,9 +7,6 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::slot;
 
-/// Returns the text of a script.
-pub(crate) type Texts = fn(Script) -> &'static str;
-
 /// A script of this backend. The header of its file documents its arguments and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
@@ -84,9 +81,9 @@ impl Script {
         }
     }
 
-    /// Returns `SCRIPT LOAD` of this script, with the text that a role gives it.
-    pub(crate) fn load(self, keyspace: Keyspace, text: Texts) -> Cmd {
-        let text = [self.preamble(keyspace), text(self)].concat();
+    /// Returns `SCRIPT LOAD` of this script.
+    pub(crate) fn load(self, keyspace: Keyspace) -> Cmd {
+        let text = [self.preamble(keyspace), self.text()].concat();
         let mut command = Cmd::with_capacity(3, text.len() + 16);
         command.arg("SCRIPT").arg("LOAD").arg(text);
         command
@@ -113,12 +110,11 @@ impl Script {
 pub(crate) struct Scripts {
     names: [[u8; 40]; Script::ALL.len()],
     keyspace: Keyspace,
-    text: Texts,
 }
 
 impl Scripts {
     /// Reads the answers to [`Script::load`], in the order of [`Script::ALL`].
-    pub(crate) fn of_answers(answers: &[Value], keyspace: Keyspace, text: Texts) -> Result<Self, Failure> {
+    pub(crate) fn of_answers(answers: &[Value], keyspace: Keyspace) -> Result<Self, Failure> {
         let mut names = [[0; 40]; Script::ALL.len()];
         for (at, sha) in names.iter_mut().enumerate() {
             let answer = answers.get(at).unwrap_or(&Value::Nil);
@@ -128,7 +124,7 @@ impl Scripts {
                 other => return Err(Failure::unexpected(other)),
             }
         }
-        Ok(Self { names, keyspace, text })
+        Ok(Self { names, keyspace })
     }
 
     /// Returns `EVALSHA` of a script on these locks, with room for `args` more arguments of `bytes` bytes in all.
@@ -170,7 +166,7 @@ impl Scripts {
 
     /// Returns `SCRIPT LOAD` of a script, for this server.
     pub(crate) fn load(&self, script: Script) -> Cmd {
-        script.load(self.keyspace, self.text)
+        script.load(self.keyspace)
     }
 }
 
@@ -194,12 +190,12 @@ mod tests {
     #[test]
     fn the_names_are_in_order() {
         let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers, Keyspace::Whole, Script::text).expect("eleven names");
+        let scripts = Scripts::of_answers(&answers, Keyspace::Whole).expect("eleven names");
         let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
         let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
         assert_eq!(text, expected);
-        assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole, Script::text).is_err());
+        assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole).is_err());
     }
 
     /// If the keys were in several slots, a Cluster would refuse the call, or the script would fail half-way.

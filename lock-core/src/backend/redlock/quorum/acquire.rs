@@ -185,7 +185,9 @@ impl<B: Backend> Inner<B> {
         let Some(slot) = said.slot else { return };
         // `Keep` alone does not keep a grant: the owner may have released the claim while this request was on its way.
         // That release reached the node before the request did, so nobody else would undo the grant.
-        if taken && (fate == Disposition::GiveBack || slot.tracked.is_returned()) {
+        let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
+        // The release that waits for this slot frees the grant. It is sent also if it has lost patience.
+        if taken && unwanted && !slot.tracked.is_followed(slot.node) {
             self.clean(&slot, claim).await;
         }
     }

@@ -116,6 +116,7 @@ fn of_all(each: &[Capability]) -> Capability {
         // The strictest limit of all nodes, because any of them may be in a majority.
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
+        ttl_step: each.iter().map(|node| node.ttl_step).max().flatten(),
         // `None` is less than every time.
         keeps_after_release: each.iter().map(|node| node.keeps_after_release).min().flatten(),
         ..Capability::exclusive("quorum")

@@ -71,8 +71,11 @@ impl<B: Backend> Inner<B> {
         // that does not know it, and get a smaller one.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // The rest of the lease and no more: a request for a token must not extend the grant.
-            let ttl = tracked.left(self.now()).unwrap_or(claim.ttl);
+            // The rest of the lease and no more: a request for a token must not extend the grant. And none of it once
+            // the grant is over, though a majority may still have it: the next owner must not wait for longer.
+            let Some(ttl) = tracked.left(self.now()) else {
+                return Err(LockError::lost(&claim.key, LossReason::Expired));
+            };
             let answers = self
                 .ask_holders(claim, tracked, move |quorum: Arc<Self>, node| {
                     let claim = Arc::clone(&shared);

@@ -7,11 +7,12 @@
 //! a release without an answer the node has no vote for that owner any more ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::Notify;
 
 use crate::backend::FencingToken;
 use crate::clock::Moment;
@@ -42,6 +43,10 @@ struct Entries {
 struct Entry {
     owner: Owner,
     nodes: Box<[OnNode]>,
+    /// The number of [`Tracked`] values. It grows from 0 only while the ledger is locked.
+    users: AtomicUsize,
+    /// Notified when a slot is free again.
+    freed: Notify,
     /// Whether the owner released the claim: a grant that arrives later must be released as well.
     returned: AtomicBool,
     memory: Mutex<Memory>,
@@ -49,10 +54,12 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct OnNode {
-    /// The lock that an attempt of this owner on this node holds, so that its attempts run one after another.
-    slot: OnceLock<Arc<tokio::sync::Mutex<()>>>,
+    /// Whether there is a [`Slot`], so that attempts of this owner on this node run one after another.
+    is_taken: AtomicBool,
     /// Whether a release was sent that is not answered yet, or never was.
     unsure: AtomicBool,
+    /// Whether the owner's release waits for the answer to an attempt, and frees what that brings.
+    is_followed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -71,6 +78,14 @@ struct Fence {
     token: FencingToken,
 }
 
+impl Memory {
+    /// See [`Tracked::left`].
+    fn left(&self, now: Moment) -> Option<Duration> {
+        let left = self.valid?.remaining(now);
+        (!left.is_zero()).then_some(left)
+    }
+}
+
 impl OwnerLedger {
     pub(super) fn new(nodes: usize) -> Arc<Self> {
         let entries = Entries { map: HashMap::new(), sweep_at: SWEEP_FROM };
@@ -87,14 +102,15 @@ impl OwnerLedger {
         let mut entries = self.lock();
         // The threshold doubles with the map, so that a sweep costs little for each new owner.
         if entries.map.len() >= entries.sweep_at {
-            entries.map.retain(|_, entry| Arc::strong_count(entry) > 1 || !entry.is_over(now));
+            entries.map.retain(|_, entry| entry.is_used() || !entry.is_over(now));
             entries.sweep_at = (2 * entries.map.len()).max(SWEEP_FROM);
         }
         let entry =
             entries.map.entry(owner).or_insert_with(|| Arc::new(Entry::new(owner, self.nodes, until)));
+        entry.users.fetch_add(1, Ordering::AcqRel);
         let tracked = Tracked { ledger: Arc::clone(self), entry: Arc::clone(entry) };
         drop(entries);
-        // The reference in `tracked` keeps a sweep from removing the entry before its new time is set.
+        // The count of `tracked` keeps a sweep from removing the entry before its new time is set.
         tracked.entry.memory().until = until;
         tracked
     }
@@ -110,7 +126,12 @@ impl Entry {
     fn new(owner: Owner, nodes: usize, until: Moment) -> Self {
         let nodes = std::iter::repeat_with(OnNode::default).take(nodes).collect();
         let memory = Mutex::new(Memory { until, valid: None, fence: None });
-        Self { owner, nodes, returned: AtomicBool::new(false), memory }
+        let (users, freed, returned) = (AtomicUsize::new(0), Notify::new(), AtomicBool::new(false));
+        Self { owner, nodes, users, freed, returned, memory }
+    }
+
+    fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -138,20 +159,23 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    fn slot_of(&self, node: usize) -> &Arc<tokio::sync::Mutex<()>> {
-        self.entry.nodes[node].slot.get_or_init(Arc::default)
-    }
-
     /// Waits until the earlier requests of this owner to `node` are done, and returns the slot. Cancel safe.
     pub(super) async fn slot(&self, node: usize) -> Slot {
-        let turn = Arc::clone(self.slot_of(node)).lock_owned().await;
-        Slot { tracked: self.clone(), node, _turn: turn }
+        loop {
+            let mut freed = pin!(self.entry.freed.notified());
+            // Registered before the look, so that no slot that is freed in between is missed.
+            freed.as_mut().enable();
+            if let Some(slot) = self.free_slot(node) {
+                return slot;
+            }
+            freed.await;
+        }
     }
 
     /// Returns the slot of `node` if no request of this owner is in progress there.
     pub(super) fn free_slot(&self, node: usize) -> Option<Slot> {
-        let turn = Arc::clone(self.slot_of(node)).try_lock_owned().ok()?;
-        Some(Slot { tracked: self.clone(), node, _turn: turn })
+        let was_taken = self.entry.nodes[node].is_taken.swap(true, Ordering::AcqRel);
+        (!was_taken).then(|| Slot { tracked: self.clone(), node })
     }
 
     /// Returns whether the answers of `node` count for this owner: no release can be on its way to it.
@@ -167,6 +191,21 @@ impl Tracked {
     /// Notes that `node` answered the release.
     pub(super) fn released(&self, node: usize) {
         self.entry.nodes[node].unsure.store(false, Ordering::Release);
+    }
+
+    /// Returns whether a request of this owner to `node` is in progress.
+    pub(super) fn is_busy(&self, node: usize) -> bool {
+        self.entry.nodes[node].is_taken.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the owner's release to `node` waits for the request that is in progress there.
+    pub(super) fn follows(&self, node: usize, is_followed: bool) {
+        self.entry.nodes[node].is_followed.store(is_followed, Ordering::Release);
+    }
+
+    /// Returns whether a release to `node` waits for the request that is in progress there.
+    pub(super) fn is_followed(&self, node: usize) -> bool {
+        self.entry.nodes[node].is_followed.load(Ordering::Acquire)
     }
 
     /// Notes that the owner asks for the claim.
@@ -193,8 +232,7 @@ impl Tracked {
 
     /// Returns for how long after `now` the grant certainly belongs to this owner; `None` if it may not.
     pub(super) fn left(&self, now: Moment) -> Option<Duration> {
-        let left = self.entry.memory().valid?.remaining(now);
-        (!left.is_zero()).then_some(left)
+        self.entry.memory().left(now)
     }
 
     /// Returns the fencing token of hand-off `turn`, if the owner has had the grant without a gap since the token was
@@ -208,23 +246,26 @@ impl Tracked {
 
     /// Notes the fencing token of hand-off `turn`.
     pub(super) fn set_fence(&self, turn: u64, token: FencingToken) {
+        let mut memory = self.entry.memory();
+        // Under the lock, as in `kept`.
         if !self.is_returned() {
-            self.entry.memory().fence = Some(Fence { turn, token });
+            memory.fence = Some(Fence { turn, token });
         }
     }
 
     /// Notes that a majority granted or renewed the claim until `valid`, after a request at `sent`.
     pub(super) fn kept(&self, sent: Moment, valid: Moment) {
-        // A renewal that was in flight during the release must not bring the grant back.
+        let mut memory = self.entry.memory();
+        // A renewal that was in flight during the release must not bring the grant back. Checked under the lock: a
+        // release that comes after the check locks the memory after this, and clears it.
         if self.is_returned() {
             return;
         }
-        if self.left(sent).is_none() {
+        if memory.left(sent).is_none() {
             // The grant had expired before the request, and another owner may have had it: an old token is not valid
             // any more.
-            self.loses();
+            (memory.valid, memory.fence) = (None, None);
         }
-        let mut memory = self.entry.memory();
         // Answers may arrive out of order: a late one never shortens the validity.
         let longer = memory.valid.is_none_or(|before| !valid.remaining(before).is_zero());
         if longer {
@@ -235,15 +276,22 @@ impl Tracked {
 
 impl Clone for Tracked {
     fn clone(&self) -> Self {
+        self.entry.users.fetch_add(1, Ordering::AcqRel);
         Self { ledger: Arc::clone(&self.ledger), entry: Arc::clone(&self.entry) }
     }
 }
 
 impl Drop for Tracked {
     fn drop(&mut self) {
+        // Only the last one locks the ledger.
+        if self.entry.users.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
         let mut entries = self.ledger.lock();
-        // One reference is in the map, and one is this. The map is locked, so no third one can appear meanwhile.
-        if Arc::strong_count(&self.entry) == 2 && self.entry.is_blank() {
+        // Since then the owner may be tracked again, or may have been, and then another one was the last.
+        let is_in_map =
+            entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
+        if is_in_map && !self.entry.is_used() && self.entry.is_blank() {
             entries.map.remove(&self.entry.owner);
         }
     }
@@ -254,82 +302,15 @@ impl Drop for Tracked {
 pub(super) struct Slot {
     pub(super) tracked: Tracked,
     pub(super) node: usize,
-    _turn: OwnedMutexGuard<()>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let entry = &self.tracked.entry;
+        entry.nodes[self.node].is_taken.store(false, Ordering::Release);
+        entry.freed.notify_waiters();
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-    use crate::owner::OwnerSource;
-
-    const TTL: Duration = Duration::from_secs(10);
-
-    fn owners<const N: usize>() -> [Owner; N] {
-        let source = OwnerSource::new().expect("random bytes");
-        std::array::from_fn(|_| source.mint())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_owner_is_forgotten_with_its_last_request_unless_there_is_something_to_remember() {
-        let (ledger, [owner, other], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
-        let tracked = ledger.track(owner, now, TTL);
-        let slot = tracked.slot(1).await;
-        drop(tracked);
-        assert_eq!(ledger.len(), 1, "a request is under way");
-        slot.tracked.releasing(1);
-        drop(slot);
-        assert_eq!(ledger.len(), 1, "a release was not answered");
-        assert!(!ledger.track(owner, now, TTL).is_sure(1));
-        ledger.track(owner, now, TTL).released(1);
-        assert_eq!(ledger.len(), 0);
-
-        let tracked = ledger.track(other, now, TTL);
-        tracked.kept(now, now.plus(TTL));
-        drop(tracked);
-        assert_eq!(ledger.len(), 1, "it has the grant");
-        ledger.track(other, now, TTL).returns();
-        assert_eq!(ledger.len(), 0, "an owner is never used again after it was given back");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_never_given_back_is_swept() {
-        let (ledger, now) = (OwnerLedger::new(3), Clock::Tokio.now());
-        let late = now.plus(TTL).plus(GRACE);
-        for owner in owners::<100>() {
-            ledger.track(owner, now, TTL).releasing(0);
-        }
-        assert_eq!(ledger.len(), 100);
-        for owner in owners::<100>() {
-            ledger.track(owner, late, TTL).releasing(0);
-        }
-        assert_eq!(ledger.len(), 100, "those of the first hundred are over");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_of_one_owner_to_one_node_go_one_after_another() {
-        let (ledger, [owner], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
-        let (first, second) = (ledger.track(owner, now, TTL), ledger.track(owner, now, TTL));
-        let slot = first.free_slot(0).expect("nobody asks");
-        assert!(second.free_slot(0).is_none() && second.free_slot(1).is_some());
-        drop(slot);
-        assert!(second.free_slot(0).is_some());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_token_is_known_for_its_turn_and_while_the_grant_is_certainly_ours() {
-        let (ledger, [owner], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
-        let tracked = ledger.track(owner, now, TTL);
-        let token = FencingToken::new(7);
-        tracked.kept(now, now.plus(TTL));
-        tracked.set_fence(1, token);
-        assert_eq!([0, 1, 2].map(|turn| tracked.fence(turn, now)), [None, Some(token), None]);
-        tracked.kept(now.plus(TTL / 2), now.plus(TTL * 2));
-        tracked.kept(now.plus(TTL / 2), now.plus(TTL));
-        assert_eq!(tracked.left(now.plus(TTL)), Some(TTL), "what is late shortens nothing");
-        assert_eq!(tracked.fence(1, now.plus(TTL)), Some(token));
-        assert_eq!(tracked.fence(1, now.plus(TTL * 2)), None);
-        tracked.kept(now.plus(TTL * 3), now.plus(TTL * 4));
-        assert_eq!(tracked.fence(1, now.plus(TTL * 3)), None, "it was nobody's for a while, or another's");
-    }
-}
+mod tests;

@@ -25,6 +25,7 @@ impl<B: Backend> Inner<B> {
     ) -> Result<Released> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
+        let is_held = tracked.left(sent).is_some();
         // First of all: an attempt or a healing that gets a grant from now on sees it, and releases that grant itself.
         tracked.returns();
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
@@ -36,10 +37,20 @@ impl<B: Backend> Inner<B> {
             let tracked = tracked.clone();
             // The call outlives a caller that is dropped or has its verdict. This deadline then ends it, so that a
             // silent node does not keep its task for ever.
-            let patience = self.patience(fanout.alone(), sent, waits.majority);
+            let mut patience = self.patience(fanout.alone(), sent, waits.majority);
             fanout.add(async move {
                 let node = &quorum.nodes[number];
-                // No slot: a release must not wait for an attempt that a silent node does not answer.
+                // A holder that releases before its last node has answered: one release behind that answer is enough.
+                if is_held && tracked.is_busy(number) {
+                    tracked.follows(number, true);
+                    // No longer than for a straggler: a release must not wait for an attempt that a silent node does
+                    // not answer.
+                    patience.limit = waits.node;
+                    let _ = patience.with(pin!(tracked.slot(number))).await;
+                    // If the attempt is still in progress, it frees its grant itself.
+                    tracked.follows(number, false);
+                    (patience.from, patience.limit) = (quorum.now(), waits.majority);
+                }
                 tracked.releasing(number);
                 let answer = patience.with(pin!(node.backend.release(&claim, keep_for))).await;
                 let answer = answer.unwrap_or_else(|| Err(silent("no answer in time")));

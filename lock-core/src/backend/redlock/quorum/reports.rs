@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::backend::Listener;
+use crate::backend::{Listener, NodeAnswer};
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
@@ -40,6 +40,12 @@ impl Listener for OfNodes {
         }
     }
 
+    fn node_answered(&self, answer: &NodeAnswer<'_>) {
+        if let Some(listener) = self.0.upgrade() {
+            listener.node_answered(answer);
+        }
+    }
+
     fn reconnected(&self) {}
 }
 
@@ -51,7 +57,7 @@ mod tests {
     use crate::error::LossReason;
     use crate::owner::OwnerSource;
 
-    /// Counts reports: those of a quarantine in tens, all others in ones.
+    /// Counts reports: those of a quarantine in tens, those of an answer in hundreds, all others in ones.
     #[derive(Debug, Default)]
     struct Counter(AtomicU32);
 
@@ -82,6 +88,10 @@ mod tests {
             self.count(10);
         }
 
+        fn node_answered(&self, _answer: &NodeAnswer<'_>) {
+            self.count(100);
+        }
+
         fn reconnected(&self) {
             self.count(1);
         }
@@ -101,7 +111,8 @@ mod tests {
         node.reconnected();
         assert_eq!(counter.0.load(Ordering::Relaxed), 0, "a majority decides those");
         node.quarantined("a", true);
-        assert_eq!(counter.0.load(Ordering::Relaxed), 10);
+        node.node_answered(&NodeAnswer::new("a", std::time::Duration::ZERO));
+        assert_eq!(counter.0.load(Ordering::Relaxed), 110);
         drop(counter);
         reports.add(Arc::downgrade(&Arc::<Counter>::default()) as _);
         assert_eq!(reports.0.lock().len(), 1, "the one that is gone is forgotten");

@@ -8,8 +8,11 @@ use tokio::runtime::Handle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
+use super::outcome::Outcome;
+use super::requests::Free;
 use super::role::VoterRole;
 use super::state::VoterState;
+use crate::backend::redis::command::release::needs_value;
 use crate::backend::redis::command::{Server, has_shared_mode};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
@@ -17,6 +20,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
+use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -46,9 +50,24 @@ impl Voter {
 
     /// Turns the outcome of a call under `timeout(deadline, ..)` into a result of the contract. The caller awaits the
     /// call: a function that took the future by value would store it twice.
-    fn settled<T>(&self, answer: Outcome<T>, deadline: Duration, key: &Key) -> Result<T> {
+    fn settled<T>(&self, answer: Timed<T>, deadline: Duration, key: &Key) -> Result<T> {
         let answer = answer.unwrap_or_else(|_| Err(self.server.elapsed(deadline)));
         answer.map_err(|failure| self.server.error(&failure).with_key(key))
+    }
+
+    /// Releases the claim together with those of other callers, if it is a grant that can.
+    async fn free(&self, claim: &Claim, keep_for: Option<Duration>, span: Duration) -> Outcome<Released> {
+        let is_plain = keep_for.is_none_or(|keep| keep.is_zero())
+            && !needs_value(claim)
+            && claim.more.is_empty()
+            && claim.own_fence().is_none();
+        match self.server.connections.current().filter(|_| is_plain) {
+            Some(live) => {
+                let session = &live.session;
+                session.releases().send(&live, session.runtime(), Free::of(claim), span).await
+            }
+            None => Outcome::Alone(Clock::Suspend.now().plus(span)),
+        }
     }
 
     pub(super) fn state(&self) -> &VoterState {
@@ -57,7 +76,7 @@ impl Voter {
 }
 
 /// The outcome of a call with a deadline.
-type Outcome<T> = std::result::Result<std::result::Result<T, Failure>, Elapsed>;
+type Timed<T> = std::result::Result<std::result::Result<T, Failure>, Elapsed>;
 
 /// Returns the error for a request that a voter does not support.
 pub(super) fn unsupported(key: &Key) -> LockError {
@@ -79,6 +98,7 @@ impl Backend for Voter {
             max_ttl,
             // A server that forgot a kept key votes again once the longest lease is over: it cannot promise to keep a
             // key for longer than that.
+            ttl_step: None,
             keeps_after_release: Some(max_ttl),
             ..Capability::exclusive("redis")
         }
@@ -103,7 +123,16 @@ impl Backend for Voter {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         // Passes no gate either: a release compares the owner, and takes away only what this owner has.
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
-        let answer = timeout(deadline, self.server.release(claim, keep_for)).await;
+        let answer = match self.free(claim, keep_for, deadline).await {
+            Outcome::Answered(released) => return Ok(released),
+            Outcome::Failed(failure) => Ok(Err(failure)),
+            Outcome::Elapsed => Ok(Err(self.server.elapsed(deadline))),
+            // Boxed, because it is rare: see `vote`.
+            Outcome::Alone(end) => {
+                let left = end.remaining(Clock::Suspend.now());
+                timeout(left, Box::pin(self.server.release(claim, keep_for))).await
+            }
+        };
         self.settled(answer, deadline, &claim.key)
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::backend::Voter;
-use super::boot::twice;
 use super::options::VoterOptions;
 use super::peers::Peers;
 use super::role::VoterRole;
+use super::session::twice;
 use super::state::VoterState;
 #[cfg(doc)]
 use crate::backend::redis::Redis;

@@ -2,21 +2,27 @@
 //! may have forgotten a lease.
 
 mod backend;
+mod batch;
 mod boot;
 mod clock_guard;
 mod connect;
+mod grant;
 mod new_cluster;
 mod options;
+mod outcome;
 mod peers;
 mod probe;
 mod refusal;
+mod requests;
 mod role;
+mod scripts;
+mod session;
 mod state;
 mod vote;
 
 pub use backend::Voter;
-#[cfg(test)]
-pub(crate) use boot::CONSTANTS;
-#[cfg(feature = "testkit")]
-pub(crate) use boot::boot_script;
 pub use options::VoterOptions;
+#[cfg(test)]
+pub(crate) use scripts::CONSTANTS;
+#[cfg(feature = "testkit")]
+pub(crate) use scripts::boot_script;

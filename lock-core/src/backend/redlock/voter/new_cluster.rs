@@ -5,10 +5,11 @@ use std::sync::Arc;
 use ::redis::{Pipeline, Value};
 
 use super::backend::Voter;
-use super::boot::{self, MARKER};
+use super::boot;
 use super::connect::one_server;
 use super::options::VoterOptions;
 use super::probe;
+use super::scripts::MARKER;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::{Session, dial, text};

@@ -38,27 +38,45 @@ impl Observed {
 
 /// The voters of one quorum.
 #[derive(Debug)]
-pub(super) struct Peers(Vec<Weak<Observed>>);
+pub(super) struct Peers {
+    all: Vec<Weak<Observed>>,
+    /// Locked while a voter registers its server.
+    registering: Mutex<()>,
+}
 
 impl Peers {
     pub(super) fn new(all: Vec<Weak<Observed>>) -> Self {
-        Self(all)
+        Self { all, registering: Mutex::new(()) }
     }
 
     /// Returns by how much `reading` certainly differs from the median of the known readings, in us; 0 within the
     /// tolerance, and `None` while fewer than three clocks are known.
     pub(super) fn beside(&self, reading: Reading) -> Option<i64> {
-        let known = self.0.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
+        let known = self.all.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
         // A clock may have been set since an old reading, which then says nothing about it.
         let fresh = known.filter(|other| reading.at.saturating_sub(other.at).abs() < FRESH);
         beside(&mut fresh.collect::<Vec<_>>(), reading)
     }
 
+    /// Records that `this` is the server with this run id, unless another voter is: with two votes of one server, a
+    /// majority would mean nothing. Returns whether it did.
+    pub(super) fn register(&self, this: &Observed, run: [u8; 40]) -> bool {
+        // Two names of one server may register at the same time: after its restart, both have lost their connections.
+        let _alone = self.registering.lock();
+        // Not recorded for a refused voter. The other voter, which leads to the same server, would be refused at its
+        // next registration.
+        let is_first = !self.has_another(this, run);
+        if is_first {
+            this.set_run(run);
+        }
+        is_first
+    }
+
     /// Returns whether a voter other than `this` is the server with this run id.
-    pub(super) fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
+    fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
         // Told apart by its place in memory: the last registration of this voter must not count as that of another.
         let mut others =
-            self.0.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
+            self.all.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))
     }
 }
@@ -79,6 +97,8 @@ fn beside(all: &mut [Reading], reading: Reading) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn at(ahead_ms: i64, width_ms: i64) -> Reading {
@@ -103,6 +123,25 @@ mod tests {
             let readings: Vec<_> = ahead.iter().map(|ahead| at(*ahead, 1)).collect();
             let found = super::beside(&mut readings.clone(), readings[*which]);
             assert_eq!(found.map(|beside| beside / 1_000), *expected, "{ahead:?}, number {which}");
+        }
+    }
+
+    #[test]
+    fn a_server_with_two_names_votes_once_though_both_register_at_the_same_time() {
+        const RUN: [u8; 40] = [7; 40];
+        let pair = || [Arc::<Observed>::default(), Arc::default()];
+        let rounds: Vec<_> = std::iter::repeat_with(pair).take(20_000).collect();
+        let peers: Vec<_> =
+            rounds.iter().map(|pair| Peers::new(pair.iter().map(Arc::downgrade).collect())).collect();
+        let register = |round: usize, name: usize| {
+            peers[round].register(&rounds[round][name], RUN);
+        };
+        let count =
+            crate::sync::in_step(rounds.len(), |round| register(round, 0), |round| register(round, 1));
+        for (peers, pair) in peers.iter().zip(&rounds).take(count) {
+            let votes = pair.each_ref().map(|voter| voter.run() == Some(RUN));
+            assert_eq!(votes.iter().filter(|votes| **votes).count(), 1, "one of the two");
+            assert_eq!(pair.each_ref().map(|voter| peers.register(voter, RUN)), votes, "and always the same");
         }
     }
 

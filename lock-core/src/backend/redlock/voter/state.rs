@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::clock_guard::{Reading, micros};
 use super::options::VoterOptions;
 use super::peers::{Observed, Peers};
-use crate::backend::Listener;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::units::millis;
 use crate::backend::remote::Listeners;
+use crate::backend::{Listener, NodeAnswer};
 use crate::clock::{Clock, Moment};
 
 /// This client's knowledge about one voter.
@@ -60,9 +60,16 @@ impl VoterState {
         &self.observed
     }
 
-    /// Returns whether the server with this run id already votes under another name.
-    pub(super) fn votes_elsewhere(&self, run: [u8; 40]) -> bool {
-        self.peers.get().is_some_and(|peers| peers.has_another(&self.observed, run))
+    /// Records the run id of the server, unless that server already votes under another name. Returns whether it did.
+    pub(super) fn registers(&self, run: [u8; 40]) -> bool {
+        match self.peers.get() {
+            Some(peers) => peers.register(&self.observed, run),
+            // Alone, or among those that are being connected, which are compared once all of them are.
+            None => {
+                self.observed.set_run(run);
+                true
+            }
+        }
     }
 
     pub(super) fn join(&self, peers: Arc<Peers>) {
@@ -129,6 +136,11 @@ impl VoterState {
         self.listeners.add(process, listener);
     }
 
+    /// Reports to the listeners that the server has answered a heartbeat.
+    pub(super) fn answered(&self, answer: &NodeAnswer<'_>) {
+        self.listeners.node_answered(answer);
+    }
+
     /// Reports to the listeners whether the server votes.
     pub(super) fn report(&self, now: Moment) {
         let (node, stays_out) = (self.address.to_string(), self.stays_out(now));
@@ -137,6 +149,14 @@ impl VoterState {
 
     fn stays_out(&self, now: Moment) -> bool {
         self.quarantined.load(Ordering::Relaxed) > micros(now) || self.distrusted(now).is_some()
+    }
+
+    /// Same as [`distrusted`](Self::distrusted), now. Does not read the clock while the server's never was distrusted.
+    pub(super) fn distrusted_now(&self) -> Option<Duration> {
+        match self.distrusted.load(Ordering::Relaxed) {
+            i64::MIN => None,
+            _ => self.distrusted(Clock::Suspend.now()),
+        }
     }
 
     /// Returns how much longer the clock is not trusted; `None` if it is.

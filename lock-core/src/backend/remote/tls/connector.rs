@@ -54,6 +54,15 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
+    /// Names the protocol that is to be spoken over the connections, for a server that offers several on one port.
+    #[cfg(feature = "etcd")]
+    #[must_use]
+    pub(crate) fn with_protocol(self, protocol: &[u8]) -> Self {
+        let mut config = ClientConfig::clone(self.0.config());
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self(TlsConnector::from(Arc::new(config)))
+    }
+
     /// Performs the handshake. `host` is the name that the server's certificate must have.
     pub(crate) async fn wrap<R: Default>(
         &self,

@@ -1,7 +1,7 @@
 //! TLS to a server: the files of the URL, and the handshake.
 //!
-//! The feature `_tls` is internal: the TLS feature of each store (`redis-tls`) turns it on. Without it `none.rs` takes the
-//! place of `connector.rs` and refuses every URL that asks for TLS.
+//! The feature `_tls` is internal: the TLS feature of each store (`redis-tls`, `postgres-tls`) turns it on. Without it
+//! `none.rs` takes the place of `connector.rs` and refuses every URL that asks for TLS.
 
 #[cfg_attr(not(feature = "_tls"), path = "none.rs")]
 mod connector;

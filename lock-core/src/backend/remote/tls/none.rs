@@ -23,6 +23,11 @@ impl Tls {
         Err(LockError::new(LockErrorKind::Unsupported, detail))
     }
 
+    #[cfg(feature = "etcd")]
+    pub(crate) fn with_protocol(self, _protocol: &[u8]) -> Self {
+        match self.0 {}
+    }
+
     #[allow(clippy::unused_async, reason = "the twin awaits the handshake")]
     pub(crate) async fn wrap<R>(
         &self,

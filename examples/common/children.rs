@@ -1,0 +1,77 @@
+//! This program, started again as a worker; and ways to stop it that no program can prepare for.
+
+use std::io::{Read, Result};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+
+/// A process of this program. It ends with the one that started it, because its input ends then.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    id: u32,
+}
+
+impl Worker {
+    /// Starts this program with `arguments`, and with its tables at `place`.
+    pub(crate) fn start(arguments: &[String], place: &str) -> Result<Self> {
+        let child = Command::new(std::env::current_exe()?)
+            .args(arguments)
+            .env("DATABASE_URL", place)
+            .stdin(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let id = child.id().ok_or_else(|| std::io::Error::other("it has ended already"))?;
+        Ok(Self { child, id })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Kills the process as `kill -9` does: it runs no further instruction. Returns when it is gone.
+    pub(crate) async fn kill9(mut self) -> Result<()> {
+        self.child.kill().await
+    }
+
+    /// Stops the process, as a debugger or a crowded host does, and lets it go on after `time`. Returns then.
+    pub(crate) async fn pause(&self, time: Duration) -> Result<()> {
+        // The shell lets it go on, whatever happens to this process.
+        let commands = "kill -STOP $1 && sleep $2 && kill -CONT $1";
+        let (id, time) = (self.id.to_string(), time.as_secs_f64().to_string());
+        Command::new("sh").args(["-c", commands, "pause", &id, &time]).status().await.map(drop)
+    }
+
+    /// Returns whether the process has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Tells the process to end, and waits until it has. Returns whether it ended well.
+    pub(crate) async fn stop(mut self) -> Result<bool> {
+        drop(self.child.stdin.take());
+        Ok(self.child.wait().await?.success())
+    }
+
+    /// Waits until the process ends by itself. Returns whether it ended well.
+    pub(crate) async fn ended(&mut self) -> Result<bool> {
+        // `wait` would close the input, which tells it to end.
+        let input = self.child.stdin.take();
+        let status = self.child.wait().await;
+        drop(input);
+        Ok(status?.success())
+    }
+}
+
+/// In a worker: waits until it is told to end.
+pub(crate) async fn told_to_end() {
+    let (tell, told) = oneshot::channel();
+    // A thread of its own, which does not keep the process from ending, as a read on a thread of the runtime would.
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = tell.send(());
+    });
+    let _ = told.await;
+}

@@ -1,0 +1,42 @@
+//! The values that go into statements and come out of them.
+
+/// A value. The tables have no others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Number(i64),
+    Text(String),
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// A row of a query.
+#[derive(Clone, Debug)]
+pub(crate) struct Row(pub(super) Vec<Value>);
+
+impl Row {
+    /// Returns the number in a column, counted from 0; 0 if there is none.
+    pub(crate) fn number(&self, column: usize) -> i64 {
+        match self.0.get(column) {
+            Some(Value::Number(number)) => *number,
+            _ => 0,
+        }
+    }
+
+    /// Returns the text in a column, counted from 0; the empty one if there is none.
+    pub(crate) fn text(&self, column: usize) -> &str {
+        match self.0.get(column) {
+            Some(Value::Text(text)) => text,
+            _ => "",
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the examples `flash_sale`, `scheduler` and `import_worker` have in common: a database, processes that are
+//! started and killed, a clock and random numbers. Nothing of it asks for a lock.
+#![allow(dead_code, reason = "each example uses its part")]
+
+pub(crate) mod children;
+pub(crate) mod clock;
+pub(crate) mod database;
+pub(crate) mod random;
+pub(crate) mod store;

@@ -1,0 +1,84 @@
+//! A flash sale: many people order the same item at the same time, over HTTP.
+//!
+//! ```sh
+//! cargo run --release -p lock-examples --features databases --example flash_sale
+//! LOCK_URL=redis://127.0.0.1:6379/ STOCK_URL=postgres://postgres@127.0.0.1/postgres \
+//!     cargo run --release -p lock-examples --features databases,redis --example flash_sale -- --seconds 60 --processes 4
+//! ```
+//!
+//! | option | means | default |
+//! | --- | --- | --- |
+//! | `--seconds` | how long each of the sales takes | 2 |
+//! | `--buyers` | how many people order at the same time | 128 |
+//! | `--stock` | how many items there are; people go on to ask when all are sold | 20000 |
+//! | `--processes` | how many servers sell; more than one need a store of locks that they share | 1 |
+//! | `--svg` | where the histogram of the latencies goes | `flash_sale.svg` in the temporary folder |
+//!
+//! `STOCK_URL` names the Postgres server with the stock; without it, the stock is in a file of SQLite. The tables are
+//! made, and emptied, by this program.
+//!
+//! Each order passes two lines of defence. `shop.rs` mounts a `LockLayer`, so that one order for an item is served at a
+//! time, on all servers together: ttl 500 ms, and whoever waits for more than 100 ms is refused. `stock/database.rs` takes an
+//! item out of the stock, in a statement that compares the fencing token of the lock with the largest one that the row
+//! has seen. The program sells several times and prints what came of it:
+//!
+//! 1. with the lock;
+//! 2. with the lock, whose grant an operator takes away again and again while its holder works: the database refuses
+//!    the late ones;
+//! 3. if there are several servers: with the lock, while one server after the other is killed (`kill -9`) and started
+//!    again, whoever holds the lock;
+//! 4. without the lock and without the comparison, which sells more than there is.
+//!
+//! It exits with status 1 if any but the last sold too much, or lost an order.
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+#![allow(clippy::disallowed_methods, reason = "the demonstration measures real time")]
+
+mod buyers;
+#[path = "../common/mod.rs"]
+mod common;
+mod latency;
+mod options;
+mod sale;
+mod servers;
+mod shop;
+mod stock;
+
+use std::process::ExitCode;
+
+use options::Options;
+use sale::{Report, Sale};
+use servers::Servers;
+use stock::Stock;
+
+#[tokio::main]
+async fn main() -> stock::Result<ExitCode> {
+    let options = Options::from_args(std::env::args().skip(1))?;
+    if let Some(address) = options.serve {
+        servers::serve(address).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stock = Stock::make().await?;
+    let mut servers = Servers::start(&options, &stock).await?;
+    println!("locks     {}", servers.store());
+    println!("stock     {} {}", options.stock, stock.name());
+    println!(
+        "servers   {}, buyers {}, {} s for each sale\n",
+        options.processes, options.buyers, options.seconds
+    );
+    println!("{}", Report::HEADER);
+    let mut good = true;
+    let mut all = Vec::new();
+    let sales = [Sale::Guarded, Sale::Disturbed, Sale::Killed, Sale::Careless];
+    for sale in sales.into_iter().filter(|sale| *sale != Sale::Killed || options.processes > 1) {
+        stock.restock(options.stock).await?;
+        let report = sale::run(sale, &options, &mut servers, &stock).await?;
+        println!("{report}");
+        good &= report.is_good();
+        all.push(report);
+    }
+    let svg = latency::chart(all.iter().map(|report| (report.name(), report.latency())));
+    std::fs::write(&options.svg, svg)?;
+    println!("\nlatencies {}", options.svg.display());
+    servers.stop().await;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,77 @@
+//! Workers that import files into a database, and are killed in the middle.
+//!
+//! ```sh
+//! cargo run -p lock-examples --features databases --example import_worker
+//! LOCK_URL=redis://127.0.0.1:6379/ DATABASE_URL=postgres://postgres@127.0.0.1/postgres \
+//!     cargo run -p lock-examples --features databases,redis --example import_worker -- --crashes 20
+//! ```
+//!
+//! | option | means | default |
+//! | --- | --- | --- |
+//! | `--workers` | how many workers there are | 4 |
+//! | `--groups`, `--tasks`, `--lines` | how many groups, tasks in each, and lines in each of these | 2, 3, 100 |
+//! | `--line` | how long a line takes, in seconds | 0.005 |
+//! | `--ttl` | the lease of the locks, in seconds | 10 |
+//! | `--crashes`, `--crash-every` | kills a worker with `kill -9` so often, with such a pause on average | 0, 0.3 |
+//! | `--stall-every` | lets a worker stop itself for longer than the ttl, once in so many lines | never |
+//! | `--anonymous` | gives the workers no names: what a dead one had is locked until its ttl is over | |
+//! | `--without fence`, `--without lock` | leaves something away, to see what it is for | |
+//!
+//! With `LOCK_URL`, the workers are processes, which this one starts, kills and starts again. Without, they are tasks
+//! with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables `import_*` are made
+//! anew; without it, they are in a temporary file.
+//!
+//! One worker at a time works at a group of tasks, and the others wait for its lock. Three things make every line be
+//! imported once. The line and the checkpoint are written in one transaction, so that a crash leaves both or none
+//! (`table.rs`). Every write compares the fencing token of the lock, so that a worker which was stopped for too long
+//! writes nothing more. And whoever takes a task writes its token first, and reads the checkpoint then.
+//!
+//! A worker that is started again has its old name (`.owner("import-3")`), remembers its group, and frees the lock that
+//! it held when it died: others need not wait for the end of a lease (`worker.rs`). That needs a store that says who
+//! holds a lock; `redlock://` does not, and runs with `--anonymous`.
+//!
+//! It exits with status 1 if a task was not done, or a line was imported twice.
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod fleet;
+mod options;
+mod report;
+mod table;
+mod worker;
+
+use std::process::ExitCode;
+
+use common::database::{Place, Result};
+use options::Options;
+use report::Report;
+use table::Table;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let options = Options::from_args(std::env::args().skip(1))?;
+    let place = Place::from_env("import_worker");
+    if let Some(number) = options.worker {
+        fleet::work_alone(&options, number, &place.name).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // What is wrong with `LOCK_URL` is said before anything is started.
+    let store = fleet::locks(&options).await?.store();
+    let table = Table::open(&place.name).await?;
+    table.make(options.groups, options.tasks, options.lines).await?;
+    println!("locks                     in {store}");
+    println!("tables                    in {}", table.database().name());
+    if std::env::var_os("LOCK_URL").is_some() {
+        fleet::run_processes(&options, &place.name, &table).await?;
+    } else if options.crashes > 0 || options.stall_every.is_some() {
+        return Err(
+            "only a process can crash or be stopped: set LOCK_URL to a store that processes share".into()
+        );
+    } else {
+        fleet::run_tasks(&options, &place.name).await?;
+    }
+    let report = Report::new(table.counts().await?, &table.events().await?, &table.progress().await?);
+    print!("{report}");
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

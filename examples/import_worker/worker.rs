@@ -1,0 +1,126 @@
+//! One worker of several.
+
+use std::time::Duration;
+
+use lock_core::observe::LockEvents;
+use lock_core::{LockEvent, LockHandle, LockManager, LockRequest, strategy};
+
+use crate::common::clock;
+use crate::common::database::Result;
+use crate::common::random;
+use crate::options::{Care, Options};
+use crate::table::{Event, Holder, Table};
+
+pub(crate) struct Worker {
+    /// The name that it has again after a restart.
+    pub(crate) name: String,
+    pub(crate) number: i64,
+    pub(crate) options: Options,
+    pub(crate) locks: LockManager,
+    pub(crate) table: Table,
+}
+
+impl Worker {
+    /// Works until there is nothing left to do.
+    pub(crate) async fn work(&self) -> Result<()> {
+        while let Some(group) = self.next_group().await? {
+            // Before the lock: whatever this process leaves behind, it finds again.
+            self.table.at(&self.name, group).await?;
+            if self.options.care == Care::NoLock {
+                self.next_task(group, 0).await?;
+                continue;
+            }
+            match self.request(group).run_with(|lease| self.under_lock(group, lease)).await {
+                Ok(result) => result?,
+                // Another goes on where this one stopped, and this one asks again.
+                Err(error) if error.is_lost() => self.note("lost", group, 0).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock of a group. It is waited for without polling: the store says when it is free.
+    fn request(&self, group: i64) -> LockRequest {
+        let request = self
+            .locks
+            .lock(format!("import:{group}"))
+            .ttl(self.options.ttl)
+            .strategy(strategy::wait())
+            .fencing(true);
+        if self.options.anonymous {
+            return request;
+        }
+        // What an earlier run of this worker has left locked is freed at once, and not when its ttl is over.
+        request.owner(self.name.as_str())
+    }
+
+    /// Returns the group to work at: the one that this worker was at before, else one of the others, each worker from
+    /// another one on.
+    async fn next_group(&self) -> Result<Option<i64>> {
+        let groups = self.table.groups().await?;
+        let before = self.table.was_at(&self.name).await?.filter(|group| groups.contains(group));
+        let first = self.number % self.options.groups;
+        let distance = |group: &&i64| (**group - first).rem_euclid(self.options.groups);
+        Ok(before.or_else(|| groups.iter().min_by_key(distance).copied()))
+    }
+
+    async fn under_lock(&self, group: i64, lease: LockHandle) -> Result<()> {
+        self.next_task(group, lease.fencing_token().await?.get_i64()).await
+    }
+
+    /// Does the next task of a group, from its checkpoint on.
+    async fn next_task(&self, group: i64, token: i64) -> Result<()> {
+        let Some(task) = self.table.unfinished(group).await? else { return Ok(()) };
+        let Some(found) = self.table.claim(task, token).await? else {
+            return self.note("late", group, token).await;
+        };
+        self.note("taken", group, token).await?;
+        let holder = Holder { worker: &self.name, token };
+        for line in found.checkpoint + 1..=found.total {
+            // Reads the line, and works out what it means.
+            tokio::time::sleep(self.options.line).await;
+            self.stall();
+            let compare = self.options.care == Care::Full;
+            if !self.table.import(task, line, holder, compare).await? {
+                return self.note("late", group, token).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Now and then, stops this process for longer than its lease: between two instructions, where no lock can help.
+    fn stall(&self) {
+        let Some(every) = self.options.stall_every else { return };
+        if random::below(every) == 0 {
+            let commands = "kill -STOP $PPID && sleep $1 && kill -CONT $PPID";
+            let time = (self.options.ttl * 3 / 2).as_secs_f64().to_string();
+            let _ = std::process::Command::new("sh").args(["-c", commands, "stall", &time]).status();
+        }
+    }
+
+    async fn note(&self, event: &str, group: i64, token: i64) -> Result<()> {
+        note(&self.table, &self.name, event, group, token).await
+    }
+}
+
+pub(crate) async fn note(table: &Table, worker: &str, event: &str, group: i64, token: i64) -> Result<()> {
+    let (worker, event) = (worker.to_owned(), event.to_owned());
+    table.note(&Event { happened: clock::now(), worker, event, group, token }).await
+}
+
+/// Notes what the owner name of a worker did, until its manager has shut down.
+pub(crate) async fn watch(mut events: LockEvents, name: String, table: Table) {
+    while let Some(event) = events.next().await {
+        let event = match event {
+            LockEvent::TakenOver { .. } => "taken over",
+            // Two processes were given one name. The second one waits.
+            LockEvent::SameOwner { .. } => "same name",
+            _ => continue,
+        };
+        let _ = note(&table, &name, event, -1, 0).await;
+    }
+}
+
+/// How long the release of a lock may take at the end.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);

@@ -1,0 +1,49 @@
+//! A semaphore whose permits are taken several at once. `cargo run -p lock-examples --example permits`
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockManager, distributed_lock};
+use tokio::time::sleep;
+
+/// The memory for all reports of the fleet, in parts. Every call and every request names the same number.
+const PARTS: u32 = 8;
+
+/// A small report takes one part.
+#[distributed_lock(key = "report", kind = "semaphore", permits = PARTS)]
+async fn small() -> Result<(), LockError> {
+    sleep(Duration::from_millis(50)).await;
+    Ok(())
+}
+
+/// A large one takes as many as it has chapters: all of them at once, or none.
+#[distributed_lock(key = "report", kind = "semaphore", permits = PARTS, take = chapters)]
+async fn large(chapters: u32) -> Result<(), LockError> {
+    sleep(Duration::from_millis(50)).await;
+    Ok(())
+}
+
+/// Shows how many parts are free, every 25 ms.
+async fn watch(locks: &LockManager) -> Result<(), LockError> {
+    for _ in 0..5 {
+        sleep(Duration::from_millis(25)).await;
+        println!("{} of {PARTS} parts are free", locks.semaphore("report", PARTS).available().await?);
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), LockError> {
+    let locks = LockManager::from_env().await?;
+    locks.install()?;
+
+    // Two large ones do not fit: the second one waits, and is served before those that come later.
+    let (one, two, three, shown) = tokio::join!(large(5), large(5), small(), watch(&locks));
+    one.and(two).and(three).and(shown)?;
+
+    // Nobody can ever have more than there are.
+    let refused = large(9).await.expect_err("there are eight");
+    println!("nine chapters: {refused}");
+    locks.shutdown(Duration::from_secs(2)).await;
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! The schedulers: processes of their own, or tasks where the store is in memory; and what is done to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::LockManager;
+use lock_core::backend::memory::Memory;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::common::children::{self, Worker};
+use crate::common::clock::{self, Micros};
+use crate::common::database::{Error, Result};
+use crate::common::random;
+use crate::common::store;
+use crate::journal;
+use crate::options::Options;
+use crate::scheduler::{JOB, Scheduler};
+use crate::table::{Event, Run, Table};
+
+/// Returns the locks of a process, in the store that `LOCK_URL` names.
+pub(crate) async fn locks(options: &Options) -> Result<LockManager> {
+    Ok(store::connect().await?.service("scheduler").ttl(options.plan().ttl()).build()?)
+}
+
+/// Serves in a process of its own, until its input ends.
+pub(crate) async fn serve_alone(options: &Options, name: &str, place: &str) -> Result<()> {
+    let locks = locks(options).await?;
+    let name = format!("{name}{}", suffix(std::process::id()));
+    serve(options, name, place, locks, children::told_to_end()).await
+}
+
+async fn serve(
+    options: &Options,
+    name: String,
+    place: &str,
+    locks: LockManager,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    let journal = journal::write(locks.events(), name.clone(), Table::open(place, JOB).await?);
+    let journal = tokio::spawn(journal);
+    let scheduler = Scheduler {
+        key: if options.careless { format!("{JOB}:{name}") } else { JOB.to_owned() },
+        name,
+        locks: locks.clone(),
+        table: Table::open(place, JOB).await?,
+        plan: options.plan(),
+        clock: Arc::new(clock::now),
+    };
+    let served = scheduler.serve(stop).await;
+    locks.shutdown(Duration::from_secs(2)).await;
+    // The end of the manager is the end of its events.
+    let _ = journal.await;
+    served
+}
+
+/// Lets schedulers run as tasks of this process, for as long as the options say.
+pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
+    let (memory, mut tasks) = (Memory::new(), JoinSet::new());
+    let (stop, _) = watch::channel(());
+    for number in 1..=options.processes {
+        let locks = LockManager::builder(memory.clone()).service("scheduler").build()?;
+        let (options, place, mut stopped) = (options.clone(), place.to_owned(), stop.subscribe());
+        tasks.spawn(async move {
+            let stop = async move { drop(stopped.changed().await) };
+            serve(&options, format!("scheduler-{number}"), &place, locks, stop).await
+        });
+    }
+    tokio::time::sleep(options.time).await;
+    drop(stop);
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// Schedulers in processes of their own.
+pub(crate) struct Processes<'a> {
+    options: &'a Options,
+    table: &'a Table,
+    place: &'a str,
+    workers: Vec<Worker>,
+    kills: u64,
+}
+
+impl<'a> Processes<'a> {
+    pub(crate) fn start(options: &'a Options, table: &'a Table, place: &'a str) -> Result<Self> {
+        let workers = (0..options.processes).map(|number| worker(options, place, number));
+        Ok(Self { options, table, place, workers: workers.collect::<Result<_>>()?, kills: 0 })
+    }
+
+    /// Lets them run for as long as the options say, and does to them what the options say.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        let (mut kill, mut pause) = (every(self.options.kill_every), every(self.options.pause_every));
+        // The first tick of an interval is at once.
+        tokio::join!(kill.tick(), pause.tick());
+        let over = tokio::time::sleep(self.options.time);
+        tokio::pin!(over);
+        while self.options.kills != Some(self.kills) {
+            let next = async {
+                let kills = tokio::select! {
+                    _ = kill.tick() => true,
+                    _ = pause.tick() => false,
+                };
+                Ok::<_, Error>((kills, self.holder().await?))
+            };
+            let (kills, holder) = tokio::select! {
+                () = &mut over => break,
+                next = next => next?,
+            };
+            if kills { self.kill(holder).await? } else { self.pause(holder).await? }
+        }
+        // What the last kill has interrupted goes on elsewhere.
+        if self.kills > 0 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+        for worker in self.workers {
+            if !worker.stop().await? {
+                return Err("a scheduler failed".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a worker runs the job.
+    async fn holder(&self) -> Result<Holder> {
+        loop {
+            let running = self.table.last_run().await?.filter(|run| run.outcome == "running");
+            if let Some(Run { fence, worker, .. }) = running
+                && let Some(number) =
+                    self.workers.iter().position(|other| worker.ends_with(&suffix(other.id())))
+            {
+                return Ok(Holder { number, worker, fence });
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Kills the worker that runs the job, and starts another in its place.
+    async fn kill(&mut self, holder: Holder) -> Result<()> {
+        // At any time of the run, none of which is shorter than half of the estimate; but after it has told of its grant.
+        let (shortest, longest) = (Duration::from_millis(20), self.options.plan().estimate / 2);
+        tokio::time::sleep(random::between(shortest, longest)).await;
+        let next = worker(self.options, self.place, holder.number)?;
+        let killed = std::mem::replace(&mut self.workers[holder.number], next);
+        let happened = clock::now();
+        killed.kill9().await?;
+        // It may have finished just before.
+        let run = self.table.run(holder.fence).await?;
+        let in_the_middle = run.is_some_and(|run| run.outcome == "running");
+        self.kills += u64::from(in_the_middle);
+        let detail = if in_the_middle { "in the middle of its run" } else { "just after its run" };
+        self.note(happened, holder, "killed", detail).await
+    }
+
+    /// Stops the worker that runs the job, for longer than its lease.
+    async fn pause(&self, holder: Holder) -> Result<()> {
+        let (number, time) = (holder.number, self.options.plan().ttl() * 2);
+        self.note(clock::now(), holder, "paused", &format!("for {time:?}")).await?;
+        Ok(self.workers[number].pause(time).await?)
+    }
+
+    async fn note(&self, happened: Micros, holder: Holder, event: &str, detail: &str) -> Result<()> {
+        let Holder { worker, fence, .. } = holder;
+        let (event, detail) = (event.to_owned(), detail.to_owned());
+        self.table.note(&Event { happened, worker, event, token: fence, detail }).await
+    }
+}
+
+/// The worker that runs the job.
+struct Holder {
+    number: usize,
+    worker: String,
+    fence: i64,
+}
+
+fn every(time: Option<Duration>) -> Interval {
+    let mut interval = tokio::time::interval(time.unwrap_or(Duration::from_secs(1_000_000_000)));
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// Returns how the names of a process end, so that two runs of one number have two names.
+fn suffix(id: u32) -> String {
+    format!("/{id}")
+}
+
+fn worker(options: &Options, place: &str, number: usize) -> Result<Worker> {
+    let name = ["--worker".to_owned(), format!("scheduler-{}", number + 1)];
+    Ok(Worker::start(&[&options.arguments[..], &name].concat(), place)?)
+}

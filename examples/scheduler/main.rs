@@ -1,0 +1,84 @@
+//! A job that several machines could run at each tick, and one of them does.
+//!
+//! ```sh
+//! cargo run -p lock-examples --features databases --example scheduler
+//! LOCK_URL='redlock://10.0.0.1,10.0.0.2,10.0.0.3/?max_ttl=3s' DATABASE_URL=postgres://postgres@127.0.0.1/postgres \
+//!     cargo run -p lock-examples --features databases,redlock --example scheduler -- --seconds 60 --kill-every 10
+//! ```
+//!
+//! Times are in seconds, but for `--minutes`.
+//!
+//! | option | means | default |
+//! | --- | --- | --- |
+//! | `--seconds`, `--minutes` | how long it runs | 6 |
+//! | `--processes` | how many schedulers there are | 3 |
+//! | `--every` | the time between two ticks | 1 |
+//! | `--estimate` | how long the job usually takes; the ttl is 120 % of it | 0.5 |
+//! | `--look` | the longest pause between two looks at the table | 0.25 |
+//! | `--min-hold` | how long the key stays locked at least | 0.3 |
+//! | `--kill-every` | kills the process that runs the job with `kill -9`, so often | never |
+//! | `--kills` | ends after so many of these | never |
+//! | `--pause-every` | stops that process for twice the ttl, so often | never |
+//! | `--careless` | gives each scheduler a lock of its own: to see what the checks find | |
+//!
+//! With `LOCK_URL`, the schedulers are processes, which this one starts, kills and replaces. Without, they are tasks
+//! with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables `scheduler_*` are made
+//! anew; without it, they are in a temporary file.
+//!
+//! A failover takes at most the ttl, for the dead holder's lease, and the pause until the next look. The ttl does not
+//! limit the job: the lock is renewed while it runs, and some runs take twice as long. `scheduler.rs` has the lock,
+//! `table.rs` the statements that compare its fencing token, and `hours.rs` a test of four hours that takes some seconds.
+//!
+//! It exits with status 1 if two ran at once, a tick was finished twice, or nobody took over from a dead one. ZooKeeper
+//! and Postgres with `mode=advisory` have no `min_hold`, and refuse it; etcd has no short leases: `--estimate 2.5`.
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod fleet;
+#[cfg(test)]
+mod hours;
+mod journal;
+mod options;
+mod report;
+mod scheduler;
+mod table;
+
+use std::process::ExitCode;
+
+use common::clock;
+use common::database::{Place, Result};
+use fleet::Processes;
+use options::Options;
+use report::Report;
+use scheduler::JOB;
+use table::Table;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let options = Options::from_args(std::env::args().skip(1))?;
+    let place = Place::from_env("scheduler");
+    if let Some(name) = &options.worker {
+        fleet::serve_alone(&options, name, &place.name).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (table, plan) = (Table::open(&place.name, JOB).await?, options.plan());
+    table.make(plan.due(clock::now())).await?;
+    // What is wrong with `LOCK_URL` is said before anything is started.
+    let store = fleet::locks(&options).await?.store();
+    println!("locks     in {store}");
+    println!("tables    in {}", table.database().name());
+    println!("job       each {:?}, estimate {:?}, ttl {:?}\n", plan.every, plan.estimate, plan.ttl());
+    if std::env::var_os("LOCK_URL").is_some() {
+        Processes::start(&options, &table, &place.name)?.run().await?;
+    } else if options.kill_every.is_some() || options.pause_every.is_some() {
+        return Err(
+            "only a process can be killed or stopped: set LOCK_URL to a store that processes share".into()
+        );
+    } else {
+        fleet::run_tasks(&options, &place.name).await?;
+    }
+    let report = Report::new(table.runs().await?, table.events().await?);
+    println!("{report}");
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,130 @@
+//! One scheduler of several: it looks whether the job is due, and runs it if no other does.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{LockHandle, LockManager, strategy};
+
+use crate::common::clock::{Micros, micros};
+use crate::common::database::Result;
+use crate::common::random;
+use crate::table::{Run, Table};
+
+/// The key of the lock, and the name of the job in the table.
+pub(crate) const JOB: &str = "job:report";
+
+/// What is run, and when.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    /// The time between two ticks.
+    pub(crate) every: Duration,
+    /// How long the job usually takes.
+    pub(crate) estimate: Duration,
+    /// How long the job takes for a tick.
+    pub(crate) takes: Arc<dyn Fn(i64) -> Duration + Send + Sync>,
+    /// The time between two writes of the job.
+    pub(crate) step: Duration,
+    /// The pause between two looks at the table. Part of how long a failover takes.
+    pub(crate) look: Duration,
+    /// How long the key stays locked at least, so that a scheduler whose clock is behind does not run the job again.
+    pub(crate) min_hold: Duration,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("every", &self.every)
+            .field("estimate", &self.estimate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Plan {
+    /// Returns the number of the last tick that is due.
+    pub(crate) fn due(&self, now: Micros) -> i64 {
+        now.div_euclid(micros(self.every).max(1))
+    }
+
+    /// The lease: 120 % of the estimate. It says how soon another scheduler may take over, and not how long the job may
+    /// take: the lock is renewed each third of it while the job runs.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.estimate * 6 / 5
+    }
+}
+
+pub(crate) struct Scheduler {
+    pub(crate) name: String,
+    pub(crate) key: String,
+    pub(crate) locks: LockManager,
+    pub(crate) table: Table,
+    pub(crate) plan: Plan,
+    /// The time, by the clock of this machine.
+    pub(crate) clock: Arc<dyn Fn() -> Micros + Send + Sync>,
+}
+
+impl Scheduler {
+    /// Looks and runs until `stop` is ready. A run that is under way then is finished first.
+    pub(crate) async fn serve(&self, stop: impl Future<Output = ()>) -> Result<()> {
+        tokio::pin!(stop);
+        loop {
+            // At random, so that the schedulers do not all ask at the same moment.
+            let pause = random::between(self.plan.look / 2, self.plan.look);
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                () = tokio::time::sleep(pause) => self.look().await?,
+            }
+        }
+    }
+
+    /// Runs the job if it is due, not done, and nobody else runs it.
+    async fn look(&self) -> Result<()> {
+        let tick = self.plan.due((self.clock)());
+        if self.table.done().await? >= tick {
+            return Ok(());
+        }
+        let request = self
+            .locks
+            .lock(self.key.as_str())
+            .ttl(self.plan.ttl())
+            .strategy(strategy::skip())
+            .min_hold(self.plan.min_hold)
+            .fencing(true)
+            .label(self.name.clone());
+        match request.run_with(|lease| self.run(tick, lease)).await {
+            Ok(result) => result,
+            Err(error) if error.is_skipped() => Ok(()),
+            Err(error) if error.is_lost() => self.table.lost(&self.name).await,
+            // The store is not there, or has no majority: the next look asks again. The events say so.
+            Err(error) if error.is_temporary() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs the job for a tick. It is dropped in the middle when the lock is lost.
+    async fn run(&self, tick: i64, lease: LockHandle) -> Result<()> {
+        let (fence, now) = (lease.fencing_token().await?.get_i64(), (self.clock)());
+        let (worker, outcome) = (self.name.clone(), "running".to_owned());
+        let run = Run { fence, tick, worker, started: now, seen: now, outcome };
+        // Another may have finished since the look.
+        if !self.table.begin(&run).await? {
+            return Ok(());
+        }
+        let mut left = (self.plan.takes)(tick);
+        while !left.is_zero() {
+            let step = left.min(self.plan.step);
+            tokio::time::sleep(step).await;
+            left -= step;
+            let now = (self.clock)();
+            let last = left.is_zero();
+            let may =
+                if last { self.table.finish(&run, now).await? } else { self.table.step(&run, now).await? };
+            if !may {
+                // This process was stopped between two instructions, and is late. Or the lock has failed.
+                let outcome = if lease.is_held() { "REFUSED" } else { "late" };
+                return self.table.refused(&run, now, outcome).await;
+            }
+        }
+        Ok(())
+    }
+}

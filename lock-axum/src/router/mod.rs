@@ -1,0 +1,27 @@
+//! What axum's router knows of a request: its route, its path parameters, and its whole URI.
+//!
+//! Both twins have the same functions. Without the feature `axum` there is no router, and nothing of it is known.
+
+#[cfg(feature = "axum")]
+mod nested;
+#[cfg(not(feature = "axum"))]
+mod none;
+#[cfg(feature = "axum")]
+mod with_axum;
+
+#[cfg(feature = "axum")]
+pub(crate) use nested::is_passed_on;
+#[cfg(not(feature = "axum"))]
+pub(crate) use none::{Params, is_passed_on, params, route, uri};
+#[cfg(feature = "axum")]
+pub(crate) use with_axum::{Params, params, route, uri};
+
+/// Why there are no path parameters.
+#[derive(Debug)]
+pub(crate) enum NoParams {
+    /// One of them is not UTF-8.
+    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "there is no router"))]
+    NotUtf8,
+    /// No router has looked at the request.
+    NoRouter,
+}

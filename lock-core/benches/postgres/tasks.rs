@@ -1,0 +1,233 @@
+//! Tasks of this process: a key for each, or one key for all.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lock_core::backend::postgres::tokio_postgres::{Client, Statement};
+use lock_core::{LockManager, strategy};
+
+use crate::cpu;
+use crate::server::Server;
+
+const ROUNDS: usize = 5;
+const WINDOW: Duration = Duration::from_secs(1);
+const WAITING: usize = 32;
+
+/// The rate of a round, and the CPU time of a cycle in us.
+#[derive(Clone, Copy)]
+struct Round {
+    rate: f64,
+    client: f64,
+    server: f64,
+}
+
+/// A key that is free: the advisory lock and its release over one connection, the least that a lease in a table can cost,
+/// and the library.
+pub(crate) async fn free(server: &Server) {
+    let locks = LockManager::connect(&server.url()).await.expect("connects");
+    let sessions = LockManager::connect(&server.advisory_url()).await.expect("connects");
+    let row = Arc::new(Row::new(server.connection().await).await);
+    let advisory = Arc::new(Advisory::new(server.connection().await, "pg_try_advisory_lock").await);
+    for tasks in [1, 64] {
+        println!(
+            "free keys, {tasks} tasks ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)"
+        );
+        let (mut base, mut rows) = (Vec::new(), Vec::new());
+        let (mut lock, mut fair, mut session) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            base.push(advisory_round(server, tasks, |_| Arc::clone(&advisory), false).await);
+            rows.push(row_round(server, tasks, &row).await);
+            session.push(lock_round(server, tasks, &sessions, Kind::Lock, false).await);
+            lock.push(lock_round(server, tasks, &locks, Kind::Lock, false).await);
+            fair.push(lock_round(server, tasks, &locks, Kind::Fair, false).await);
+        }
+        print("advisory, one connection", &base, &base);
+        print("a row, one connection", &rows, &base);
+        print("lock-core, mode=advisory", &session, &base);
+        print("lock-core, lock", &lock, &base);
+        print("lock-core, fair", &fair, &base);
+    }
+}
+
+/// A key that all wait for: an advisory lock with a connection for each task, and `fair`, which waits in the order of
+/// arrival. Its waiters share places; with `max_waiters` each has a place of its own, and each hand-off goes through the
+/// server.
+pub(crate) async fn hot(server: &Server) {
+    let locks = LockManager::connect(&server.url()).await.expect("connects");
+    let mut all = Vec::new();
+    for _ in 0..WAITING {
+        all.push(Arc::new(Advisory::new(server.connection().await, "pg_advisory_lock").await));
+    }
+    println!(
+        "one key, {WAITING} tasks ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)"
+    );
+    let (mut base, mut fair, mut alone, mut lock) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        base.push(advisory_round(server, WAITING, |task| Arc::clone(&all[task]), true).await);
+        fair.push(lock_round(server, WAITING, &locks, Kind::Fair, true).await);
+        alone.push(lock_round(server, WAITING, &locks, Kind::Alone, true).await);
+        lock.push(lock_round(server, WAITING, &locks, Kind::Lock, true).await);
+    }
+    print("advisory, 32 connections", &base, &base);
+    print("lock-core, fair", &fair, &base);
+    print("lock-core, fair, a place each", &alone, &base);
+    print("lock-core, lock", &lock, &base);
+}
+
+/// Advisory locks over one connection.
+pub(crate) struct Advisory {
+    client: Client,
+    lock: Statement,
+    unlock: Statement,
+}
+
+impl Advisory {
+    pub(crate) async fn new(client: Client, function: &str) -> Self {
+        let lock = client.prepare(&format!("SELECT {function}($1)")).await.expect("a statement");
+        let unlock = client.prepare("SELECT pg_advisory_unlock($1)").await.expect("a statement");
+        Self { client, lock, unlock }
+    }
+
+    pub(crate) async fn lock(&self, key: i64) {
+        self.client.query(&self.lock, &[&key]).await.expect("the server answers");
+    }
+
+    pub(crate) async fn unlock(&self, key: i64) {
+        self.client.query(&self.unlock, &[&key]).await.expect("the server answers");
+    }
+}
+
+/// A lease that is one row, written and deleted by one plain statement each. It has neither waiters nor fencing tokens, and
+/// a grant that has expired stays taken: no lock in a table can write less.
+struct Row {
+    client: Client,
+    write: Statement,
+    delete: Statement,
+}
+
+impl Row {
+    async fn new(client: Client) -> Self {
+        let table =
+            "CREATE TABLE IF NOT EXISTS least (key text PRIMARY KEY, owner text, expires_at timestamptz)";
+        client.batch_execute(table).await.expect("a table");
+        let write =
+            "INSERT INTO least VALUES ($1, $2, clock_timestamp() + interval '10 s') ON CONFLICT DO NOTHING";
+        let write = client.prepare(write).await.expect("a statement");
+        let delete =
+            client.prepare("DELETE FROM least WHERE key = $1 AND owner = $2").await.expect("a statement");
+        Self { client, write, delete }
+    }
+}
+
+async fn row_round(server: &Server, tasks: usize, row: &Arc<Row>) -> Round {
+    let row = Arc::clone(row);
+    let cycle = move |task: usize| {
+        let (row, key, owner) = (Arc::clone(&row), format!("free:{task}"), format!("owner:{task}"));
+        async move {
+            for statement in [&row.write, &row.delete] {
+                let changed =
+                    row.client.execute(statement, &[&key, &owner]).await.expect("the server answers");
+                assert_eq!(changed, 1, "the key is free");
+            }
+        }
+    };
+    round(server, tasks, cycle).await
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Lock,
+    Fair,
+    /// As `Fair`, with a place for each waiter.
+    Alone,
+}
+
+async fn advisory_round(
+    server: &Server,
+    tasks: usize,
+    of: impl Fn(usize) -> Arc<Advisory>,
+    hot: bool,
+) -> Round {
+    let by_task: Vec<_> = (0..tasks).map(of).collect();
+    let cycle = move |task: usize| {
+        let (advisory, key) =
+            (Arc::clone(&by_task[task]), if hot { 0 } else { i64::try_from(task).unwrap_or(0) });
+        async move {
+            advisory.lock(key).await;
+            advisory.unlock(key).await;
+        }
+    };
+    round(server, tasks, cycle).await
+}
+
+async fn lock_round(server: &Server, tasks: usize, locks: &LockManager, kind: Kind, hot: bool) -> Round {
+    let locks = locks.clone();
+    let cycle = move |task: usize| {
+        let key = if hot { "hot".to_owned() } else { format!("free:{task}") };
+        let request = match kind {
+            Kind::Lock => locks.lock(format!("lock-{key}")),
+            Kind::Fair => locks.fair(format!("fair-{key}")),
+            Kind::Alone => locks.fair(format!("fair-{key}")).max_waiters(1_000),
+        };
+        async move {
+            let guard = request.strategy(strategy::wait()).acquire().await.expect("it waits for ever");
+            guard.release().await.expect("an answer");
+        }
+    };
+    round(server, tasks, cycle).await
+}
+
+/// Lets `tasks` tasks repeat `cycle`, and measures a window after a warm-up.
+async fn round<F, Fut>(server: &Server, tasks: usize, cycle: F) -> Round
+where
+    F: Fn(usize) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let running: Vec<_> = (0..tasks)
+        .map(|task| {
+            let (cycle, stop, count) = (cycle.clone(), Arc::clone(&stop), Arc::clone(&count));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    cycle(task).await;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(WINDOW / 5).await;
+    let now = || (count.load(Ordering::Relaxed), Instant::now(), cpu::own(), server.cpu());
+    let before = now();
+    tokio::time::sleep(WINDOW).await;
+    let after = now();
+    stop.store(true, Ordering::Relaxed);
+    for task in running {
+        task.await.expect("a cycle does not panic");
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a count of cycles")]
+    let done = (after.0 - before.0).max(1) as f64;
+    let each = |from: Duration, until: Duration| until.saturating_sub(from).as_secs_f64() * 1e6 / done;
+    Round {
+        rate: done / (after.1 - before.1).as_secs_f64(),
+        client: each(before.2, after.2),
+        server: each(before.3, after.3),
+    }
+}
+
+fn print(name: &str, rounds: &[Round], base: &[Round]) {
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let of = |part: fn(&Round) -> f64| {
+        let ratios = rounds.iter().zip(base).map(|(round, base)| part(round) / part(base)).collect();
+        (median(rounds.iter().map(part).collect()), median(ratios))
+    };
+    let ((rate, faster), (client, _), (server, busier)) =
+        (of(|r| r.rate), of(|r| r.client), of(|r| r.server));
+    println!(
+        "  {name:<26} {rate:>8.0}/s {faster:>5.2} x   CPU of the client {client:>6.1} us, of the server {server:>6.1} us {busier:>5.2} x"
+    );
+}

@@ -1,0 +1,71 @@
+//! One uncontended cycle, acquire and release, compared with the cheapest equivalent.
+//!
+//! ```sh
+//! cargo bench -p lock-core --features redis --bench uncontended
+//! cargo bench -p lock-core --features redis --bench uncontended -- chart free_key.svg
+//! cargo bench -p lock-core --features redis --bench uncontended -- durability
+//! cargo bench -p lock-core --features redis --bench uncontended -- count memory 1 4000
+//! ```
+//!
+//! On memory, compared with a tokio `Mutex`. On Redis, compared with plain `SET key value NX PX ttl` and an `EVALSHA`
+//! that compares and deletes, through the same driver in the same run, sent in three ways: gathered writes, Nagle's
+//! algorithm and `TCP_NODELAY`; 1, 64 and 512 tasks, each on its own key. The kinds take turns in short rounds, and
+//! each ratio compares values of one round. With `chart`, the tables are also drawn into a file.
+//!
+//! With `durability`, on a primary with a replica: `durability=replicas(1)` in the URL, compared with the same URL
+//! without it.
+//!
+//! With `count`, exactly so many cycles of one kind (`mutex`, `memory`, `raw`, `redis`) on one thread, and nothing
+//! else: for a tool that counts instructions. The README says how.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
+
+mod chart;
+mod count;
+mod cycles;
+mod durability;
+mod memory;
+mod redis;
+#[path = "../rig/mod.rs"]
+mod rig;
+
+use std::time::Duration;
+
+use rig::Server;
+
+const ROUNDS: usize = 7;
+const WINDOW: Duration = Duration::from_millis(600);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let after = |word: &str| {
+        let at = arguments.iter().position(|argument| argument == word)?;
+        Some(&arguments[at + 1..])
+    };
+    if let Some(arguments) = after("count") {
+        return count::run(arguments);
+    }
+    let server = Server::start();
+    // One worker, because the client has one core.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+    if after("durability").is_some() {
+        let replica = Server::start();
+        return runtime.block_on(durability::run(&server, &replica));
+    }
+    let tables = runtime.block_on(async {
+        memory::run().await;
+        redis::run(&server).await
+    });
+    if let Some(arguments) = after("chart") {
+        let [path, ..] = arguments else { panic!("chart <file>") };
+        std::fs::write(path, chart::svg(&tables)).expect("the file can be written");
+    }
+}
+
+/// Returns the title of a table.
+fn tasks_of(tasks: usize) -> String {
+    match tasks {
+        1 => "1 task".to_owned(),
+        tasks => format!("{tasks} tasks"),
+    }
+}

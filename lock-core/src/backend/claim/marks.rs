@@ -1,0 +1,65 @@
+//! What a claim remembers of its requests.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::owner::Owner;
+
+/// What happened to a claim, recorded by code that has only a reference to it.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    /// Whether a request for the claim left the process.
+    pub(super) sent: AtomicBool,
+    /// Whether a request for the claim was sent again with the same owner.
+    pub(super) resent: AtomicBool,
+    /// Whether the fencing token of the claim is ahead of the store's clock.
+    pub(super) fence_ahead: AtomicBool,
+    /// Whether the store may have made the grant a shared one.
+    pub(super) shared: AtomicBool,
+    /// The last fencing token that was numbered in this process; 0 for none.
+    pub(super) own_fence: AtomicU64,
+    /// Whether the store has made a fencing token for the claim.
+    pub(super) fenced: AtomicBool,
+    /// How often a release was handed to a connection: [`ONCE`](Self::ONCE), or more often.
+    pub(super) releases: AtomicU8,
+    /// The owner that its release names.
+    pub(super) successor: OnceLock<Owner>,
+    /// See [`Claim::value`](super::Claim::value).
+    #[cfg(feature = "redlock")]
+    pub(super) value: StoredValue,
+}
+
+impl Marks {
+    pub(super) const ONCE: u8 = 1;
+    pub(super) const MORE: u8 = 2;
+}
+
+/// The value of the stored lock, once it is made. It contains the owner token, so `Debug` does not show it.
+#[cfg(feature = "redlock")]
+#[derive(Default)]
+pub(super) struct StoredValue(pub(super) std::sync::OnceLock<std::sync::Arc<str>>);
+
+#[cfg(feature = "redlock")]
+impl std::fmt::Debug for StoredValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StoredValue(..)")
+    }
+}
+
+impl Clone for Marks {
+    fn clone(&self) -> Self {
+        Self {
+            sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
+            resent: AtomicBool::new(self.resent.load(Ordering::Relaxed)),
+            fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
+            shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
+            own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
+            fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
+            releases: AtomicU8::new(self.releases.load(Ordering::Relaxed)),
+            successor: self.successor.clone(),
+            // Made anew: a copy may be for another owner.
+            #[cfg(feature = "redlock")]
+            value: StoredValue::default(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The calls of the contract.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::command::WAITER_LEASE;
+use super::config::Config;
+use super::error::{Failure, Reaction};
+use super::ledger::{Lease, Ledger};
+use super::link::{Members, dial};
+use super::store::{Store, now};
+use super::ttl;
+use crate::backend::remote::PerRuntime;
+use crate::backend::{
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
+    Order, Released, Renew, Renewal, Waiting,
+};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// Locks in an etcd cluster.
+///
+/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
+/// process: it keeps one connection to one member for each tokio runtime that uses it. Dropping it ends the connections
+/// and leaves the locks to their leases.
+pub struct Etcd {
+    store: Store,
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Etcd").field("config", self.config()).finish_non_exhaustive()
+    }
+}
+
+impl Etcd {
+    /// Connects to the cluster at `url`: `etcd://[user:password@]host[:port],host[:port],..`, or `etcds://` over TLS.
+    ///
+    /// One of the members must answer; the others are tried when it does no longer. The options
+    /// `?connect_timeout=2s&timeout=2s` (the defaults) limit one dial and one call. A call that finds no connection
+    /// waits for one within its own limit. The [module](super) lists all options.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
+    /// [`Unsupported`](LockErrorKind::Unsupported): `etcds` without the feature `etcd-tls`, a server before 3.3.
+    /// [`Unavailable`](LockErrorKind::Unavailable): no member answers or knows a leader (temporary); the password is
+    /// refused, or the database is full (permanent). No error shows the URL or a part of the password.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections. A lease of a few seconds without keys may be left, and ends by
+    /// itself.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::backend::etcd::Etcd;
+    ///
+    /// let etcd = Etcd::connect("etcd://10.0.0.1,10.0.0.2,10.0.0.3").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        let members = Arc::new(Members::new(Config::parse(url)?)?);
+        let error = |failure: Failure| failure.error_of(format_args!("etcd at {}", members.config));
+        let session = dial(&members).await.map_err(error)?;
+        let connections = PerRuntime::new(Arc::clone(&members), Some(session));
+        let mut store = Store { connections, ledger: Ledger::default(), min_ttl: ttl::STEP };
+        let proved = timeout(members.config.timeout, prove(&store)).await;
+        let proved = proved.unwrap_or_else(|_| Err(Failure::no_answer(members.config.timeout)));
+        store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;
+        Ok(Self { store })
+    }
+
+    fn config(&self) -> &Config {
+        &self.store.connections.connector().config
+    }
+
+    fn error(&self, failure: &Failure) -> LockError {
+        failure.error_of(format_args!("etcd at {}", self.config()))
+    }
+
+    /// Runs a call within its deadline.
+    async fn within<T>(
+        &self,
+        key: &Key,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T> {
+        let answer = self.store.within(deadline, call).await;
+        answer.map_err(|failure| self.error(&failure).with_key(key))
+    }
+}
+
+/// Proves that the cluster can hold locks, and returns the shortest lease that it gives: its election timeout decides.
+async fn prove(store: &Store) -> Result<Duration, Failure> {
+    // A cluster that wants a user answers everything else without one.
+    match store.read(&Key::new("lock-core").map_err(|_| super::error::unexpected("a key"))?).await {
+        // Which keys the user may use is known once they are locked.
+        Err(failure) if failure.reaction == Reaction::Forbidden => {}
+        read => drop(read?),
+    }
+    let asked = Lease { id: fastrand::i64(1..), ttl: ttl::STEP, sent: now() };
+    let given = store.grant_as(asked).await?;
+    store.revoke(&[], given.id).await?;
+    Ok(given.ttl)
+}
+
+impl Backend for Etcd {
+    fn capability(&self) -> Capability {
+        let rounds_ttl = self.config().rounds_ttl;
+        Capability {
+            shared: true,
+            permits: true,
+            several: true,
+            lists: true,
+            marks_sent: true,
+            waiting: Waiting::Watch {
+                order: Order::Arrival { waiter_lease: WAITER_LEASE },
+                tells_holder: false,
+            },
+            fencing: Fencing::Counter,
+            min_ttl: if rounds_ttl { ttl::SHORTEST_ROUNDED } else { self.store.min_ttl },
+            max_ttl: ttl::LONGEST,
+            ttl_step: (!rounds_ttl).then_some(ttl::STEP),
+            ttl_advice: (!rounds_ttl).then_some(
+                "with `?round_ttl=up` in the URL, etcd stores the next longer one, and the holder keeps to what it asked for",
+            ),
+            keeps_after_release: Some(ttl::LONGEST),
+            ..Capability::exclusive("etcd")
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        let capability = self.capability();
+        capability.check(claim)?;
+        capability.check_ttl(claim.ttl).map_err(|error| error.with_key(&claim.key).nothing_taken())?;
+        let deadline = self.config().deadline(claim.ttl);
+        let call = async {
+            match claim.more.is_empty() {
+                true => self.store.acquire(claim, ask).await,
+                false => self.store.acquire_all(claim).await,
+            }
+        };
+        let answer = self.store.within(deadline, call).await;
+        // Only a claim that asked for a lease may have left something behind.
+        answer.map_err(|failure| match claim.is_sent() {
+            true if !failure.is_permanent() => self.error(&failure.in_doubt()).with_key(&claim.key),
+            true => self.error(&failure).with_key(&claim.key),
+            false => self.error(&failure.before_any_request()).with_key(&claim.key),
+        })
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        // So that a renewal that hangs is tried again within the lease.
+        let shortest = batch.iter().map(|renew| renew.ttl).min().unwrap_or_default();
+        let deadline = self.config().timeout.min(shortest / 4);
+        match timeout(deadline, self.store.renew(batch)).await {
+            Ok(answers) => answers
+                .into_iter()
+                .zip(batch)
+                .map(|(answer, renew)| {
+                    let unknown = |failure| Renewal::Unknown(self.error(&failure).with_key(&renew.claim.key));
+                    answer.unwrap_or_else(unknown)
+                })
+                .collect(),
+            Err(_) => {
+                let failure = self.store.elapsed(deadline);
+                let unknown =
+                    |renew: &Renew<'_>| Renewal::Unknown(self.error(&failure).with_key(&renew.claim.key));
+                batch.iter().map(unknown).collect()
+            }
+        }
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.within(&claim.key, self.config().timeout, self.store.release(claim, keep_for)).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let made =
+            self.within(&claim.key, self.config().deadline(claim.ttl), self.store.fence(claim)).await?;
+        made.map_err(|reason| LockError::lost(&claim.key, reason))
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if !claim.more.is_empty() {
+            let detail = "a lock of several keys has no shared mode";
+            return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
+        }
+        let call = self.store.downgrade(claim);
+        let answer = self.within(&claim.key, self.config().deadline(claim.ttl), call).await;
+        answer.unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        self.store.list(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        self.within(key, self.config().timeout, self.store.inspect(key)).await
+    }
+
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.within(key, self.config().timeout, self.store.force_release(key, id)).await
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
+        self.store.connections.connector().listeners.add(process, listener);
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        self.store.changed(claim).await;
+    }
+
+    async fn close(&self) {
+        self.store.connections.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The library moves the backend and its futures between threads.
+    #[test]
+    fn bounds() {
+        fn threads<T: Send + Sync + 'static>() {}
+        fn send<T: Send>(_: T) {}
+        threads::<Etcd>();
+        send(Etcd::connect("etcd://127.0.0.1/"));
+    }
+}

@@ -1,0 +1,214 @@
+//! Acquiring one key.
+
+use std::time::Duration;
+
+use super::secure::Secured;
+use crate::backend::etcd::error::Failure;
+use crate::backend::etcd::fence;
+use crate::backend::etcd::keyspace;
+use crate::backend::etcd::ledger::{Held, Lease};
+use crate::backend::etcd::line::{self, Line, NO_LEASE};
+use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest};
+use crate::backend::etcd::store::{self, Store, now, reads};
+use crate::backend::etcd::ttl;
+use crate::backend::{Ask, Attempt, Claim, Grant, Queue};
+use crate::clock::Moment;
+use crate::error::LockErrorKind;
+
+/// The longest time for which the entry of a waiter stays without a sign of life. Longer than that of other stores:
+/// etcd looks for leases that are over twice a second, and its shortest lease is two seconds.
+pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
+
+/// What one look at the line led to.
+enum Step {
+    Done(Attempt),
+    /// The line has changed meanwhile, and was read again if there is a line.
+    Again(Option<Line>),
+}
+
+/// One attempt.
+struct Acquire<'a> {
+    store: &'a Store,
+    claim: &'a Claim,
+    ask: Ask,
+    stored: [Vec<u8>; 1],
+    /// A lease that no entry is bound to yet.
+    spare: Option<Lease>,
+    /// A time before the last request that has read the line.
+    read_at: Moment,
+}
+
+impl Store {
+    /// Attempts the claim of one key once.
+    pub(in super::super) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
+        let stored = [keyspace::entry(&claim.key, claim.owner)];
+        let mut acquire = Acquire { store: self, claim, ask, stored, spare: None, read_at: now() };
+        let outcome = acquire.run().await;
+        if let Some(lease) = acquire.spare.take() {
+            // The release by the owner would end it too, but nobody releases what was refused.
+            let _ = self.revoke(&acquire.stored, lease.id).await;
+        }
+        outcome
+    }
+}
+
+impl Acquire<'_> {
+    async fn run(&mut self) -> Result<Attempt, Failure> {
+        let mut line = self.store.read(&self.claim.key).await?;
+        loop {
+            line = match self.look(&line).await? {
+                Step::Done(attempt) => return Ok(attempt),
+                Step::Again(Some(line)) => line,
+                Step::Again(None) => {
+                    self.read_at = now();
+                    self.store.read(&self.claim.key).await?
+                }
+            };
+        }
+    }
+
+    async fn look(&mut self, line: &Line) -> Result<Step, Failure> {
+        let claim = self.claim;
+        if let Some(place) = line.place(&self.stored[0]) {
+            return self.stands(line, place).await;
+        }
+        if let Some(text) = line.conflict(claim.mode) {
+            return Err(Failure::new(LockErrorKind::InvalidRequest, text));
+        }
+        if line.admits(claim.mode) {
+            return self.take(line).await;
+        }
+        let held = line.held(claim, None, None);
+        let passed_on = claim.queue == Queue::Barging && held.own;
+        let waits = match self.ask {
+            Ask::Enqueue { room } => !passed_on && room.is_none_or(|room| held.waiters < Some(room)),
+            Ask::Probe | Ask::Try => false,
+        };
+        if waits { self.join(line).await } else { Ok(Step::Done(Attempt::Held(held))) }
+    }
+
+    /// The claim has an entry already.
+    async fn stands(&mut self, line: &Line, place: usize) -> Result<Step, Failure> {
+        let entry = &line.entries[place];
+        if entry.lease == NO_LEASE {
+            // Another program has written it, and nothing would end it: its owner lines up again.
+            self.store.delete(&[entry]).await?;
+            return Ok(Step::Again(None));
+        }
+        if entry.kept || entry.mode != self.claim.mode {
+            // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
+            return Ok(Step::Done(Attempt::Held(line.held(self.claim, None, None))));
+        }
+        if line.holder(place).is_some() {
+            self.claim.mark_sent();
+            let secured = self.store.secure(&[entry], self.claim.ttl, self.read_at).await?;
+            return Ok(match secured {
+                Secured::Held { granted, lease } => self.granted(line, granted, lease),
+                Secured::Changed | Secured::Over => Step::Again(None),
+            });
+        }
+        Ok(match self.store.keep_place(&entry.stored, entry.lease).await? {
+            Some(sent) => Step::Done(Attempt::Held(line.held(self.claim, Some(place), Some(sent)))),
+            None => Step::Again(None),
+        })
+    }
+
+    /// Nothing stands in the way.
+    async fn take(&mut self, seen: &Line) -> Result<Step, Failure> {
+        let lease = self.lease(self.claim.ttl).await?;
+        let (put, line) = self.put(seen, lease).await?;
+        let place = line.place(&self.stored[0]).filter(|_| put);
+        match place {
+            Some(place) if line.holder(place).is_some() => {
+                self.spare = None;
+                // The transaction that created it made it the holder.
+                let created = line.entries[place].created;
+                let held = Held { created, granted: created, lease };
+                self.store.ledger.hold(&self.stored[0], held);
+                Ok(self.granted(&line, created, lease))
+            }
+            // Somebody whom it would overtake came in between: behind it, it looks again.
+            Some(_) => {
+                self.spare = None;
+                self.store.revoke(&self.stored, lease.id).await?;
+                Ok(Step::Again(None))
+            }
+            None => Ok(Step::Again(Some(line))),
+        }
+    }
+
+    /// Joins the line behind those that stand in the way.
+    async fn join(&mut self, seen: &Line) -> Result<Step, Failure> {
+        let lease = self.lease(self.claim.ttl.min(WAITER_LEASE)).await?;
+        let (put, line) = self.put(seen, lease).await?;
+        let Some(place) = line.place(&self.stored[0]).filter(|_| put) else {
+            return Ok(Step::Again(Some(line)));
+        };
+        self.spare = None;
+        if line.holder(place).is_some() {
+            return Ok(Step::Again(Some(line)));
+        }
+        let held = line.held(self.claim, Some(place), Some(lease.sent));
+        if let Ask::Enqueue { room: Some(room) } = self.ask
+            && held.position >= Some(room)
+        {
+            // Others joined at the same moment.
+            self.store.revoke(&self.stored, lease.id).await?;
+            return Ok(Step::Done(Attempt::Held(crate::backend::Held {
+                position: None,
+                queued_at: None,
+                ..held
+            })));
+        }
+        Ok(Step::Done(Attempt::Held(held)))
+    }
+
+    /// Returns a lease of `ttl`, the spare one if it is as long.
+    async fn lease(&mut self, ttl: Duration) -> Result<Lease, Failure> {
+        if let Some(spare) = self.spare.take() {
+            let fits = spare.ttl == ttl::rounded_up(ttl) || (spare.ttl > ttl && ttl < self.store.min_ttl);
+            if fits && now().since(spare.sent) < ttl / 4 {
+                self.spare = Some(spare);
+                return Ok(spare);
+            }
+            self.store.revoke(&self.stored, spare.id).await?;
+        }
+        // Until now nothing could be left behind.
+        self.claim.mark_sent();
+        let lease = self.store.grant(&self.stored, ttl).await?;
+        self.spare = Some(lease);
+        Ok(lease)
+    }
+
+    /// Adds an entry at the end of the line, if the first of it is still the one that was seen: by that one it was
+    /// decided which kinds of use go together. Returns whether it was added, and what there is now.
+    async fn put(&mut self, seen: &Line, lease: Lease) -> Result<(bool, Line), Failure> {
+        self.read_at = now();
+        let (claim, [stored]) = (self.claim, &self.stored);
+        let unchanged = match seen.entries.first() {
+            Some(first) => Compare::created_at(first.stored.clone(), first.created),
+            None => {
+                let (from, to) = keyspace::line(&claim.key);
+                Compare::none_created_since(from, to, 1)
+            }
+        };
+        let value = line::value(claim, claim.mode, false);
+        let put = PutRequest { key: stored.clone(), value, lease: lease.id, ..PutRequest::default() };
+        let read = reads(&claim.key);
+        let txn = TxnRequest {
+            compare: vec![Compare::created_at(stored.clone(), 0), unchanged],
+            success: vec![put.into(), read.clone()],
+            failure: vec![read],
+        };
+        let answer = self.store.txn(txn).await?;
+        let (put, revision) = (answer.succeeded, answer.revision());
+        Ok((put, store::line(&mut answer.ranges(), revision)?))
+    }
+
+    fn granted(&self, line: &Line, granted: i64, lease: Lease) -> Step {
+        let waiting = line.entries.len() - line.holding();
+        let length = self.store.relied_on(lease.ttl, self.claim.ttl);
+        let grant = Grant::new(lease.sent, length).with_waiters(Some(waiting));
+        Step::Done(Attempt::Granted(grant.with_fence(fence::token(self.claim, granted))))
+    }
+}

@@ -1,0 +1,82 @@
+//! Who holds a key, and forced releases.
+
+use std::time::Duration;
+
+use crate::backend::etcd::error::Failure;
+use crate::backend::etcd::line::{Entry, Line, NO_LEASE};
+use crate::backend::etcd::proto::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse};
+use crate::backend::etcd::store::Store;
+use crate::backend::etcd::ttl;
+use crate::backend::remote::join_all;
+use crate::backend::{BoxFuture, GrantId, HOLDERS_TOLD, HolderInfo, LockInfo, WAITERS_TOLD, WaiterInfo};
+use crate::error::LossReason;
+use crate::key::Key;
+
+impl Store {
+    /// Returns who holds one key.
+    pub(in super::super) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
+        let line = self.read(key).await?;
+        self.info(key.as_str(), line, true).await
+    }
+
+    /// Takes a grant from its holder.
+    pub(in super::super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
+        loop {
+            let line = self.read(key).await?;
+            let holders = &line.entries[..line.holding()];
+            let Some(entry) = holders.iter().find(|entry| entry.id().as_ref() == Some(id)) else {
+                return Ok(false);
+            };
+            if !self.delete(&[entry]).await? {
+                continue;
+            }
+            if let Some(owner) = entry.owner.filter(|_| !entry.kept) {
+                // A holder of another process learns it by its next renewal.
+                for listener in self.connections.connector().listeners.of(owner.process()) {
+                    listener.lost(owner, LossReason::Forced);
+                }
+            }
+            return Ok(true);
+        }
+    }
+
+    /// Describes a key, if it is held by somebody who is to be shown.
+    pub(super) async fn info(
+        &self,
+        key: &str,
+        line: Line,
+        foreign: bool,
+    ) -> Result<Option<LockInfo>, Failure> {
+        let (holders, waiters) = line.entries.split_at(line.holding());
+        let Some(first) = holders.first().filter(|first| foreign || first.owner.is_some()) else {
+            return Ok(None);
+        };
+        let told = holders.iter().take(HOLDERS_TOLD);
+        let told = told.map(|entry| -> BoxFuture<'_, _> { Box::pin(self.holder(entry)) }).collect();
+        let mut infos = Vec::new();
+        for info in join_all(told).await {
+            infos.extend(info?);
+        }
+        infos.sort_by_key(|info| info.remaining);
+        let waiting = waiters.iter().take(WAITERS_TOLD);
+        let waiting = waiting.map(|entry| WaiterInfo::new(entry.record.clone(), entry.mode)).collect();
+        let info = LockInfo::new(key, first.mode, infos).with_holding(holders.len());
+        Ok(Some(info.with_waiters(waiters.len(), waiting)))
+    }
+
+    async fn holder(&self, entry: &Entry) -> Result<Option<HolderInfo>, Failure> {
+        let Some(id) = entry.id() else { return Ok(None) };
+        let remaining = self.remaining(entry.lease).await?;
+        Ok(Some(HolderInfo::new(id, entry.record.clone(), remaining, entry.kept)))
+    }
+
+    /// Returns what is left of a lease, in whole seconds; `None` for the entry of a program that uses none.
+    async fn remaining(&self, lease: i64) -> Result<Option<Duration>, Failure> {
+        if lease == NO_LEASE {
+            return Ok(None);
+        }
+        let request = LeaseTimeToLiveRequest { id: lease };
+        let left: LeaseTimeToLiveResponse = self.call("/etcdserverpb.Lease/LeaseTimeToLive", request).await?;
+        Ok(Some(ttl::lease(left.ttl.max(0))))
+    }
+}

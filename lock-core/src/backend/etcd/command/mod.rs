@@ -1,0 +1,13 @@
+//! What is asked of the cluster, one file for each call of the contract.
+
+mod acquire;
+mod acquire_all;
+mod changed;
+mod downgrade;
+mod inspect;
+mod list;
+mod release;
+mod renew;
+mod secure;
+
+pub(super) use acquire::WAITER_LEASE;

@@ -1,0 +1,82 @@
+//! Fencing tokens: the revision of the transaction that made an entry the holder, and the number of hand-offs since.
+//!
+//! The revision is one number for the whole cluster, which only grows, and that transaction runs while nobody before it
+//! holds the key. The revision at which the entry was created would not do: a claim of several keys would need one
+//! number above those who held its keys before and below those who stand in line already.
+//!
+//! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored.
+
+use super::error::Failure;
+use super::keyspace;
+use super::line::{Entry, Line};
+use super::store::Store;
+use crate::backend::{Claim, FencingToken};
+use crate::error::{LockErrorKind, LossReason};
+
+/// The number of bits that count hand-offs. 43 bits are left to the revision: 28 years of 10,000 writes a second.
+const BITS: u32 = 20;
+
+/// Returns the token of a claim that was `granted` at this revision, or `None` when it has given out all of its own.
+pub(super) fn token(claim: &Claim, granted: i64) -> Option<FencingToken> {
+    let revision = u64::try_from(granted).ok()?;
+    let first = revision.checked_mul(1 << BITS)?;
+    // Numbers that this process gave out by itself are passed over.
+    let number = first.max(claim.own_fence().map_or(0, FencingToken::get)).checked_add(claim.handoffs)?;
+    (number >> BITS == revision).then(|| FencingToken::new(number))
+}
+
+impl Store {
+    /// Returns the fencing token of the grant of `claim`, or why it has none.
+    pub(super) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
+        let granted = loop {
+            let lines = self.read_all(claim.keys()).await?;
+            let Some(own) = held(claim, &lines) else { return Ok(Err(LossReason::Taken)) };
+            let known = own.iter().map(|entry| self.ledger.held(&entry.stored, entry.created));
+            let known: Option<Vec<i64>> = known.map(|held| held.map(|held| held.granted)).collect();
+            let granted = match known {
+                Some(known) => known.into_iter().max(),
+                None => self.touch(&own).await?,
+            };
+            if let Some(granted) = granted {
+                break granted;
+            }
+        };
+        let used_up = || {
+            let text = "this grant was handed on so often that it has no fencing token left: release it";
+            Failure::new(LockErrorKind::Unsupported, text)
+        };
+        token(claim, granted).map(Ok).ok_or_else(used_up)
+    }
+}
+
+/// Returns the entries of `claim`, if it holds all its keys.
+fn held<'l>(claim: &Claim, lines: &'l [Line]) -> Option<Vec<&'l Entry>> {
+    let of = |(key, line): (_, &'l Line)| line.held_by(&keyspace::entry(key, claim.owner));
+    claim.keys().zip(lines).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerRecord, OwnerSource};
+
+    #[test]
+    fn tokens_grow_with_the_revision_and_with_every_hand_off() {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
+        let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
+        let of = |claim: &Claim, granted| token(claim, granted).map(FencingToken::get);
+        assert_eq!(of(&claim, 7), Some(7 << BITS));
+        claim.handoffs = 3;
+        assert_eq!(of(&claim, 7), Some((7 << BITS) + 3));
+        claim.number_fence(FencingToken::new((7 << BITS) + 1_000));
+        assert_eq!(of(&claim, 7), Some((7 << BITS) + 1_003));
+        assert_eq!(of(&claim, 8), Some((8 << BITS) + 3), "above all of an earlier grant");
+        claim.handoffs = 1 << BITS;
+        assert_eq!(of(&claim, 7), None, "the next would be that of a later grant");
+        assert_eq!(of(&claim, -1), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The names of the stored keys.
+//!
+//! ```text
+//! <key>/<name>     an entry of the line of <key>: a holder or a waiter
+//! ```
+//!
+//! `<key>` is the key with `%` and `/` percent-encoded, so that no key is a part of another. `<key>/` is also what
+//! etcd's own lock recipe uses, so `etcdctl lock order:42` stands in the same line.
+
+use sha2::{Digest, Sha256};
+
+use crate::backend::GrantId;
+use crate::key::Key;
+use crate::owner::{Owner, OwnerToken};
+
+/// The byte between a key and the name of an entry.
+const SLASH: u8 = b'/';
+
+/// Returns the key as it is stored.
+fn encoded(key: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 34);
+    for byte in key.bytes() {
+        match byte {
+            b'%' => out.extend_from_slice(b"%25"),
+            SLASH => out.extend_from_slice(b"%2F"),
+            byte => out.push(byte),
+        }
+    }
+    out
+}
+
+/// Returns the key of a stored one.
+fn decoded(stored: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(stored).ok()?;
+    Some(text.replace("%2F", "/").replace("%25", "%"))
+}
+
+/// Returns the first and the first but the last key that begin with `prefix`.
+fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    let mut end = prefix.clone();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return (prefix, end);
+        }
+    }
+    // Nothing but 0xff, or nothing at all: to the end.
+    (if prefix.is_empty() { vec![0] } else { prefix }, vec![0])
+}
+
+/// Returns the range of the entries of `key`.
+pub(super) fn line(key: &Key) -> (Vec<u8>, Vec<u8>) {
+    let mut prefix = encoded(key.as_str());
+    prefix.push(SLASH);
+    range_of(prefix)
+}
+
+/// Returns the range of all stored keys whose key begins with `prefix`.
+pub(super) fn beginning_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
+    range_of(encoded(prefix))
+}
+
+/// Returns the stored key of the entry of `owner`.
+pub(super) fn entry(key: &Key, owner: Owner) -> Vec<u8> {
+    let mut stored = encoded(key.as_str());
+    stored.push(SLASH);
+    // The token itself is a secret, and names of keys are shown where values are not.
+    stored.extend_from_slice(hex(&digest(&owner.token())[..16]).as_bytes());
+    stored
+}
+
+/// Returns the key of a stored entry; `None` for any other stored key.
+pub(super) fn key_of_entry(stored: &[u8]) -> Option<String> {
+    let mut parts = stored.split(|&byte| byte == SLASH);
+    let (key, name, more) = (parts.next()?, parts.next()?, parts.next());
+    if name.is_empty() || more.is_some() { None } else { decoded(key) }
+}
+
+/// Returns the id of the lease that keeps the keys of `owner` after their release. Two ids of etcd are equal once in 2^63.
+pub(super) fn keeping_lease(owner: Owner) -> i64 {
+    let digest = Sha256::new().chain_update(b"keep ").chain_update(owner.token().as_str()).finalize();
+    let id = digest[..8].iter().fold(0, |id, &byte| (id << 8) | i64::from(byte));
+    // Positive, and 0 would be none.
+    (id & i64::MAX).max(1)
+}
+
+/// Returns the name of the grant of `token`, which does not show the token.
+pub(super) fn grant_id(token: &OwnerToken) -> Option<GrantId> {
+    hex(&digest(token)[..20]).parse().ok()
+}
+
+/// Returns the name of the grant of another program.
+pub(super) fn foreign_id(stored: &[u8], created: i64) -> Option<GrantId> {
+    let digest = Sha256::new().chain_update(stored).chain_update(created.to_be_bytes()).finalize();
+    hex(&digest[..20]).parse().ok()
+}
+
+fn digest(token: &OwnerToken) -> [u8; 32] {
+    Sha256::digest(token.as_str()).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_owner_has_a_lease_for_what_it_keeps() {
+        let owners = crate::owner::OwnerSource::new().expect("random bytes");
+        let (one, other) = (owners.mint(), owners.mint());
+        assert_eq!(keeping_lease(one), keeping_lease(one));
+        assert!(keeping_lease(one) > 0 && keeping_lease(one) != keeping_lease(other));
+    }
+
+    #[test]
+    fn no_key_is_a_part_of_another() {
+        let texts = ["a", "a/", "a/b", "a%2Fb", "a%", "%", "a%f", "é/锁", "\0", "/"];
+        for one in texts {
+            let (from, to) = line(&Key::new(one).expect("a key"));
+            for other in texts {
+                let mut stored = encoded(other);
+                stored.extend_from_slice(b"/name");
+                assert_eq!(from <= stored && stored < to, one == other, "{other} in {one}");
+                assert_eq!(key_of_entry(&stored).as_deref(), Some(other));
+            }
+        }
+        assert_eq!(key_of_entry(b"a"), None);
+        assert_eq!(key_of_entry(b"a/b/c"), None);
+        assert_eq!(beginning_with(""), (vec![0], vec![0]));
+        assert_eq!(range_of(vec![1, 255]), (vec![1, 255], vec![2]));
+    }
+}

@@ -1,0 +1,172 @@
+//! A connection that callers share: calls with a login, and streams.
+
+use http::Uri;
+use http::uri::PathAndQuery;
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Code, Request, Status, Streaming};
+
+use super::codec::Messages;
+use super::http2::Http2;
+use crate::backend::etcd::error::{Failure, Reaction, of_status};
+use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse};
+use crate::sync::RwLock;
+
+/// The largest answer that is read: the list of all locks comes in parts far below it, the queue of one key in one.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// An HTTP/2 connection to one member, with the login of the URL's user.
+pub(crate) struct Connection {
+    http2: Http2,
+    origin: Uri,
+    user: Option<(String, String)>,
+    /// The token of the login. It runs out: at most calls it is then replaced.
+    token: RwLock<Option<Token>>,
+    /// Held while one call logs in again for all. Not across runtimes: each has a connection of its own.
+    logging_in: tokio::sync::Mutex<()>,
+}
+
+type Token = MetadataValue<Ascii>;
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(super) fn new(http2: Http2, origin: Uri, user: Option<(String, String)>) -> Self {
+        Self { http2, origin, user, token: RwLock::new(None), logging_in: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Returns the host and the port of the member.
+    pub(super) fn member(&self) -> &str {
+        self.origin.authority().map_or("", |authority| authority.as_str())
+    }
+
+    /// Returns whether requests may still be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.http2.is_open()
+    }
+
+    /// Calls `path`. Logs in again, once, where the login has run out. Has no deadline of its own.
+    pub(crate) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        let again = self.user.is_some().then(|| request.clone());
+        let token = self.token();
+        match (self.call_once(path, request, token.clone()).await, again) {
+            (Err(failure), Some(request)) if failure.reaction == Reaction::LogIn => {
+                self.log_in_after(token).await?;
+                self.call_once(path, request, self.token()).await
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    async fn call_once<Q, A>(
+        &self,
+        path: &'static str,
+        request: Q,
+        token: Option<Token>,
+    ) -> Result<A, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut client = self.client().await?;
+        let answer =
+            client.unary(with_token(request, token), PathAndQuery::from_static(path), Messages::new()).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
+    }
+
+    /// Opens a stream that sends `requests` and then nothing more. With `open`, it stays open for the answers until it
+    /// is dropped.
+    pub(crate) async fn stream<Q, A>(
+        &self,
+        path: &'static str,
+        requests: Vec<Q>,
+        open: bool,
+        token: Option<Token>,
+    ) -> Result<Streaming<A>, Failure>
+    where
+        Q: Message + Unpin + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut client = self.client().await?;
+        let mut request = with_token(Requests { left: requests.into_iter(), open }, token);
+        // The member ends the stream when it has no leader, instead of being silent.
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        let answers = client.streaming(request, PathAndQuery::from_static(path), Messages::new()).await;
+        answers.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
+    }
+
+    /// Returns the token of the login, if the URL names a user.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.token.read().clone()
+    }
+
+    /// Logs in again after `used` was refused, unless another call has done so meanwhile: a login costs the server a
+    /// tenth of a second.
+    pub(crate) async fn log_in_after(&self, used: Option<Token>) -> Result<(), Failure> {
+        let _one_at_a_time = self.logging_in.lock().await;
+        if self.token() == used { self.log_in().await } else { Ok(()) }
+    }
+
+    /// Gets a token for the user of the URL, if it names one.
+    pub(super) async fn log_in(&self) -> Result<(), Failure> {
+        let Some((name, password)) = self.user.clone() else { return Ok(()) };
+        let request = AuthenticateRequest { name, password };
+        // Without the old token: the server would refuse the login because of it.
+        let answer: AuthenticateResponse =
+            self.call_once("/etcdserverpb.Auth/Authenticate", request, None).await?;
+        let token = MetadataValue::try_from(answer.token);
+        let mut token = token
+            .map_err(|_| of_status(&Status::new(Code::Internal, "the token of the login is not ASCII")))?;
+        token.set_sensitive(true);
+        *self.token.write() = Some(token);
+        Ok(())
+    }
+
+    async fn client(&self) -> Result<Grpc<Http2>, Failure> {
+        let mut client = Grpc::with_origin(self.http2.clone(), self.origin.clone())
+            .max_decoding_message_size(LARGEST_ANSWER);
+        // Nothing was sent yet.
+        let ready = client.ready().await;
+        ready.map_err(|error| of_status(&Status::unavailable(error.to_string())).before_any_request())?;
+        Ok(client)
+    }
+}
+
+fn with_token<T>(message: T, token: Option<Token>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
+    }
+    request
+}
+
+/// The requests of a stream.
+struct Requests<Q> {
+    left: std::vec::IntoIter<Q>,
+    /// Whether the stream stays open behind them.
+    open: bool,
+}
+
+impl<Q: Unpin> tokio_stream::Stream for Requests<Q> {
+    type Item = Q;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Q>> {
+        match self.left.next() {
+            Some(request) => std::task::Poll::Ready(Some(request)),
+            None if self.open => std::task::Poll::Pending,
+            None => std::task::Poll::Ready(None),
+        }
+    }
+}

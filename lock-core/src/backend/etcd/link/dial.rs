@@ -1,0 +1,142 @@
+//! Dials the members of a cluster at once, and keeps the first that can hold locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::connection::Connection;
+use super::http2::{Driver, Http2, origin};
+use super::members::Members;
+use super::race;
+use crate::backend::etcd::config::Member;
+use crate::backend::etcd::error::{Failure, unexpected};
+use crate::backend::etcd::proto::{StatusRequest, StatusResponse};
+use crate::error::LockErrorKind;
+
+/// A connection and the task that drives it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(super) connection: Arc<Connection>,
+    pub(super) driver: Driver,
+}
+
+/// The head start of one member before the next is dialled too. Usually the first answers within it.
+const HEAD_START: Duration = Duration::from_millis(200);
+
+/// Dials every member, each a little after the one before, from a random one on: the clients of a cluster should not
+/// all use the first one.
+pub(crate) async fn dial(members: &Members) -> Result<Session, Failure> {
+    let config = &members.config;
+    let (count, first) = (config.members.len(), fastrand::usize(..config.members.len().max(1)));
+    let attempt = |number: usize| -> crate::backend::BoxFuture<'_, Result<Session, Failure>> {
+        let member = &config.members[(first + number) % count];
+        Box::pin(async move {
+            sleep(HEAD_START.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX))).await;
+            let dialled = timeout(config.connect_timeout, dial_one(members, member)).await;
+            let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(config.connect_timeout)));
+            // No request of a caller was sent yet, so the failure cannot leave one in doubt.
+            dialled.map_err(|failure| failure.at(Member(member)).before_any_request())
+        })
+    };
+    let outcome = race::first((0..count).map(attempt).collect()).await;
+    outcome.unwrap_or_else(|| Err(unexpected("a member")))
+}
+
+fn out_of_time(limit: Duration) -> Failure {
+    let text = format!(
+        "no greeting within {limit:?}; is the server up, is it etcd, and does a firewall drop packets?"
+    );
+    Failure::new(LockErrorKind::Unavailable, text)
+}
+
+async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Session, Failure> {
+    let unreachable = |error: std::io::Error| {
+        Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
+    };
+    let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+    // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
+    stream.set_nodelay(true).map_err(unreachable)?;
+    let begun = match &members.tls {
+        Some(tls) => Http2::begin(tls.wrap(stream, host).await?).await,
+        None => Http2::begin(stream).await,
+    };
+    let no_http2 = |error: hyper::Error| {
+        let text =
+            format!("no HTTP/2 ({error}); is it etcd, and does it speak TLS on this port (`etcds://`)?");
+        Failure::new(LockErrorKind::Unavailable, text)
+    };
+    let (http2, driver) = begun.map_err(no_http2)?;
+    let origin = origin(host, *port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
+    let connection = Connection::new(http2, origin, members.config.user.clone());
+    connection.log_in().await.map_err(at_first)?;
+    check(&status(&connection).await.map_err(at_first)?)?;
+    Ok(Session { connection: Arc::new(connection), driver })
+}
+
+/// Adds to the failure of the first call what else may listen on that port. A server that wants a certificate of the
+/// client says so only now, by closing the connection.
+fn at_first(failure: Failure) -> Failure {
+    if failure.is_permanent() {
+        return failure;
+    }
+    let text = format!(
+        "{}; is it etcd, does it speak TLS on this port (`etcds://`), and does it want a certificate of this client \
+         (`cert` and `key`)?",
+        failure.text()
+    );
+    Failure::new(LockErrorKind::Unavailable, text)
+}
+
+/// Asks the member for its state.
+pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Failure> {
+    connection.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
+}
+
+/// Refuses a member that cannot hold locks.
+pub(super) fn check(status: &StatusResponse) -> Result<(), Failure> {
+    let unavailable = |text| Err(Failure::new(LockErrorKind::Unavailable, text));
+    if status.is_learner {
+        return unavailable("it is a learner, which answers no clients: promote it, or name another member");
+    }
+    if status.leader == 0 {
+        return unavailable("it knows no leader: an election is under way, or most of the members are gone");
+    }
+    // Conditions on a range, which make a lock of any kind one transaction, came with 3.3.
+    if version(&status.version).is_some_and(|version| version < (3, 3)) {
+        let text = format!("it is etcd {}, and locks need 3.3 or later", status.version);
+        return Err(Failure::new(LockErrorKind::Unsupported, text));
+    }
+    Ok(())
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.').map(|part| part.parse().ok());
+    Some((parts.next()??, parts.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_cannot_hold_locks_is_refused() {
+        let good = StatusResponse { version: "3.4.23".to_owned(), leader: 7, is_learner: false };
+        let table = [
+            (good.clone(), None),
+            (StatusResponse { version: "3.3.0-rc.1".to_owned(), ..good.clone() }, None),
+            (StatusResponse { version: "4.0".to_owned(), ..good.clone() }, None),
+            (StatusResponse { version: "3.2.32".to_owned(), ..good.clone() }, Some("locks need 3.3")),
+            (StatusResponse { leader: 0, ..good.clone() }, Some("no leader")),
+            (StatusResponse { is_learner: true, ..good }, Some("a learner")),
+        ];
+        for (status, refusal) in table {
+            match (check(&status), refusal) {
+                (Ok(()), None) => {}
+                (Err(failure), Some(text)) => assert!(failure.text().contains(text), "{failure:?}"),
+                (checked, _) => panic!("{status:?}: {checked:?}"),
+            }
+        }
+    }
+}

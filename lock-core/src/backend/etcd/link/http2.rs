@@ -1,0 +1,84 @@
+//! One HTTP/2 connection, as the service that tonic's client calls.
+//!
+//! Not tonic's own channel: that dials again by itself and keeps its callers waiting meanwhile. The supervisor of
+//! [`remote`](crate::backend::remote) does that for every store, with a deadline for each caller.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
+use tonic::body::Body;
+
+/// How much of one answer may be under way, in bytes.
+const STREAM_WINDOW: u32 = 2 << 20;
+/// The same of all answers.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// The sending side of a connection. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Http2 {
+    sender: SendRequest<Body>,
+}
+
+/// The task that drives a connection. Dropping this value ends both, so that an abandoned dial leaves no socket open.
+#[derive(Debug)]
+pub(crate) struct Driver(pub(super) JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Http2 {
+    /// Greets the server, and spawns the driver on the current runtime.
+    pub(super) async fn begin<S>(stream: S) -> Result<(Self, Driver), hyper::Error>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        // Room for a list of many locks. Not windows that grow by themselves: hyper measures for that with pings, and
+        // gRPC servers close the connection of a client that sends more than one in five minutes, or in five seconds on
+        // etcd.
+        builder.timer(TokioTimer::new());
+        builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(async move {
+            // Why it ended is told to each caller by the failure of its own call.
+            let _ = connection.await;
+        });
+        Ok((Self { sender }, Driver(driver)))
+    }
+
+    /// Returns whether requests may still be sent.
+    pub(super) fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+}
+
+impl tower_service::Service<Request<Body>> for Http2 {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        self.sender.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.sender.send_request(request))
+    }
+}
+
+/// Returns the scheme and the authority of requests to a server.
+pub(super) fn origin(host: &str, port: u16, tls: bool) -> Option<Uri> {
+    let scheme = if tls { "https" } else { "http" };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("{scheme}://{host}:{port}").parse().ok()
+}

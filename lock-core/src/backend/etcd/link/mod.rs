@@ -1,0 +1,12 @@
+//! Connections to the members of a cluster: one at a time for each runtime, to whichever member answers.
+
+mod codec;
+mod connection;
+mod connector;
+mod dial;
+mod http2;
+mod members;
+mod race;
+
+pub(super) use dial::dial;
+pub(super) use members::Members;

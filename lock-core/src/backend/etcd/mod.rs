@@ -1,0 +1,16 @@
+#![doc = include_str!("docs.md")]
+
+mod backend;
+mod command;
+mod config;
+mod error;
+mod fence;
+mod keyspace;
+mod ledger;
+mod line;
+mod link;
+mod proto;
+mod store;
+mod ttl;
+
+pub use backend::Etcd;

@@ -1,0 +1,31 @@
+//! Users.
+
+/// Asks for a token. `Debug` shows no password.
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+pub(in super::super) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(in super::super) name: String,
+    #[prost(string, tag = "2")]
+    pub(in super::super) password: String,
+}
+
+impl std::fmt::Debug for AuthenticateRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuthenticateRequest").finish_non_exhaustive()
+    }
+}
+
+/// The token. `Debug` does not show it.
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+pub(in super::super) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(in super::super) token: String,
+}
+
+impl std::fmt::Debug for AuthenticateResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuthenticateResponse").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,58 @@
+//! Leases: what keys are bound to, and what ends without a sign of life. Times are in seconds.
+
+use super::Header;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseGrantRequest {
+    #[prost(int64, tag = "1")]
+    pub(in super::super) ttl: i64,
+    #[prost(int64, tag = "2")]
+    pub(in super::super) id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseGrantResponse {
+    /// The ttl that the server gave: not below its minimum.
+    #[prost(int64, tag = "3")]
+    pub(in super::super) ttl: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseRevokeRequest {
+    #[prost(int64, tag = "1")]
+    pub(in super::super) id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseRevokeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(in super::super) header: Option<Header>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseKeepAliveRequest {
+    #[prost(int64, tag = "1")]
+    pub(in super::super) id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseKeepAliveResponse {
+    #[prost(int64, tag = "2")]
+    pub(in super::super) id: i64,
+    /// The ttl that the lease has from now on; 0 when there is no such lease.
+    #[prost(int64, tag = "3")]
+    pub(in super::super) ttl: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseTimeToLiveRequest {
+    #[prost(int64, tag = "1")]
+    pub(in super::super) id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseTimeToLiveResponse {
+    /// What is left; -1 when there is no such lease.
+    #[prost(int64, tag = "3")]
+    pub(in super::super) ttl: i64,
+}

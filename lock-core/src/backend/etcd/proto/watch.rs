@@ -1,0 +1,55 @@
+//! Watches.
+
+use super::KeyValue;
+
+/// A request on the stream of a watch.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct WatchRequest {
+    #[prost(message, optional, tag = "1")]
+    create: Option<WatchCreateRequest>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WatchCreateRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    range_end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    start_revision: i64,
+    /// 0 leaves puts out, 1 leaves deletions out.
+    #[prost(int32, repeated, tag = "5")]
+    filters: Vec<i32>,
+}
+
+impl WatchRequest {
+    /// Asks for the deletions of the keys from `key` to `range_end` (of `key` alone if that is empty), from
+    /// `start_revision` on, and with `puts` for every other change too.
+    pub(in super::super) fn create(
+        key: Vec<u8>,
+        range_end: Vec<u8>,
+        start_revision: i64,
+        puts: bool,
+    ) -> Self {
+        let filters = if puts { Vec::new() } else { vec![0] };
+        Self { create: Some(WatchCreateRequest { key, range_end, start_revision, filters }) }
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct WatchResponse {
+    /// The server has ended the watch, as where the revision was compacted or there is no leader.
+    #[prost(bool, tag = "4")]
+    pub(in super::super) canceled: bool,
+    #[prost(message, repeated, tag = "11")]
+    pub(in super::super) events: Vec<Event>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct Event {
+    /// 0 is a put, 1 is a deletion.
+    #[prost(int32, tag = "1")]
+    pub(in super::super) kind: i32,
+    #[prost(message, optional, tag = "2")]
+    pub(in super::super) kv: Option<KeyValue>,
+}

@@ -1,0 +1,251 @@
+//! The requests that everything here consists of.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::error::{Failure, Reaction, unexpected};
+use super::keyspace;
+use super::ledger::{Lease, Ledger};
+use super::line::Line;
+use super::link::Members;
+use super::proto::{
+    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
+};
+use super::ttl;
+use crate::backend::remote::{PerRuntime, join_all};
+use crate::clock::{Clock, Moment};
+use crate::key::Key;
+
+/// How many requests one transaction may have: the default of `--max-txn-ops` is 128.
+pub(super) const OPS: usize = 120;
+
+/// How many leases are kept alive over one stream. A member answers them one after another, and a follower asks the
+/// leader for each.
+const KEPT_ALIVE_TOGETHER: usize = 128;
+
+/// A cluster, as the commands see it.
+pub(super) struct Store {
+    pub(super) connections: PerRuntime<Members>,
+    pub(super) ledger: Ledger,
+    /// The shortest lease that the cluster gives.
+    pub(super) min_ttl: Duration,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("members", self.connections.connector()).finish_non_exhaustive()
+    }
+}
+
+/// Returns the time by which leases are counted.
+pub(super) fn now() -> Moment {
+    Clock::Suspend.now()
+}
+
+/// Returns the request for the line of a key.
+pub(super) fn reads(key: &Key) -> RequestOp {
+    let (from, to) = keyspace::line(key);
+    RangeRequest { key: from, range_end: to, ..RangeRequest::default() }.into()
+}
+
+/// Reads the answer to [`reads`], the next of a transaction.
+pub(super) fn line(
+    answers: &mut impl Iterator<Item = RangeResponse>,
+    revision: i64,
+) -> Result<Line, Failure> {
+    let answer = answers.next().ok_or_else(|| unexpected("an answer"))?;
+    Ok(Line::new(answer, revision))
+}
+
+impl Store {
+    /// Returns the longest time of a call.
+    pub(super) fn timeout(&self) -> Duration {
+        self.connections.connector().config.timeout
+    }
+
+    /// Returns how long a holder that asked for `asked` may rely on a lease of `given`. Where ttls are rounded up, its own
+    /// deadline stays what it asked for.
+    pub(super) fn relied_on(&self, given: Duration, asked: Duration) -> Duration {
+        if self.connections.connector().config.rounds_ttl { given.min(asked) } else { given }
+    }
+
+    /// Runs a call within its deadline.
+    pub(super) async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+    }
+
+    /// Returns the failure of a call that ran out of time: why there is no connection, if there is none.
+    pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
+        match self.connections.failure() {
+            Some(failure) => failure.in_doubt(),
+            None => Failure::no_answer(deadline),
+        }
+    }
+
+    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        self.connections.get().await?.call(path, request).await
+    }
+
+    pub(super) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse, Failure> {
+        self.call("/etcdserverpb.KV/Txn", txn).await
+    }
+
+    /// Reads one key.
+    pub(super) async fn read(&self, key: &Key) -> Result<Line, Failure> {
+        let mut lines = self.read_all(std::iter::once(key)).await?;
+        lines.pop().ok_or_else(|| unexpected("an answer"))
+    }
+
+    /// Reads several keys, in their order.
+    pub(super) async fn read_all<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k Key>,
+    ) -> Result<Vec<Line>, Failure> {
+        let ops: Vec<RequestOp> = keys.map(reads).collect();
+        let mut lines = Vec::with_capacity(ops.len());
+        for part in ops.chunks(OPS) {
+            let answer = self.txn(TxnRequest { success: part.to_vec(), ..TxnRequest::default() }).await;
+            // A read leaves nothing behind.
+            let answer = answer.map_err(Failure::before_any_request)?;
+            let revision = answer.revision();
+            let mut ranges = answer.ranges();
+            for _ in part {
+                lines.push(line(&mut ranges, revision)?);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Asks for a lease of at least `ttl`, for each of the `stored` entries. The id is chosen here, so that a release
+    /// finds the lease although its answer was lost.
+    pub(super) async fn grant(&self, stored: &[Vec<u8>], ttl: Duration) -> Result<Lease, Failure> {
+        let mut tries = 0;
+        loop {
+            let lease = Lease { id: fastrand::i64(1..), ttl, sent: now() };
+            stored.iter().for_each(|stored| self.ledger.ask(stored, lease));
+            match self.grant_as(lease).await {
+                // Another client has chosen the same number, of 2^63.
+                Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => {
+                    tries += 1;
+                    stored.iter().for_each(|stored| self.ledger.revoked(stored, lease.id));
+                }
+                Ok(given) => {
+                    stored.iter().for_each(|stored| self.ledger.given(stored, given.id));
+                    return Ok(given);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Asks for the lease `lease.id`, of which the ledger knows nothing.
+    pub(super) async fn grant_as(&self, lease: Lease) -> Result<Lease, Failure> {
+        let seconds = ttl::seconds(lease.ttl);
+        let request = LeaseGrantRequest { ttl: seconds, id: lease.id };
+        let given: LeaseGrantResponse = self.call("/etcdserverpb.Lease/LeaseGrant", request).await?;
+        if given.ttl < seconds {
+            return Err(unexpected("a lease of the time that was asked for"));
+        }
+        Ok(Lease { ttl: ttl::lease(given.ttl), ..lease })
+    }
+
+    /// Ends a lease, and deletes what is bound to it. From then on no request that is still under way can bind a key to
+    /// it.
+    pub(super) async fn revoke(&self, stored: &[Vec<u8>], id: i64) -> Result<(), Failure> {
+        let request = LeaseRevokeRequest { id };
+        let answer: Result<LeaseRevokeResponse, Failure> =
+            self.call("/etcdserverpb.Lease/LeaseRevoke", request).await;
+        match answer {
+            Ok(_) => stored.iter().for_each(|stored| self.ledger.revoked(stored, id)),
+            Err(failure) if failure.reaction == Reaction::NoLease => {
+                stored.iter().for_each(|stored| self.ledger.missing(stored, id));
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    /// Keeps leases alive. Returns the time that each has from now on, in their order; `None` for one that is over.
+    pub(super) async fn keep_alive(&self, ids: &[i64]) -> Vec<Result<Option<Duration>, Failure>> {
+        let parts = ids.chunks(KEPT_ALIVE_TOGETHER);
+        let answers = join_all(
+            parts
+                .map(|part| -> crate::backend::BoxFuture<'_, _> {
+                    Box::pin(async move {
+                        match self.keep_part_alive(part).await {
+                            Ok(answers) => answers.into_iter().map(Ok).collect(),
+                            Err(failure) => vec![Err(failure); part.len()],
+                        }
+                    })
+                })
+                .collect(),
+        );
+        answers.await.into_iter().flat_map(|part: Vec<_>| part).collect()
+    }
+
+    /// Keeps one lease alive.
+    pub(super) async fn keep_one_alive(&self, id: i64) -> Result<Option<Duration>, Failure> {
+        self.keep_alive(&[id]).await.pop().unwrap_or_else(|| Err(unexpected("an answer")))
+    }
+
+    /// Keeps the lease of an entry that waits alive, and its page in the ledger. Returns when that was asked, `None` when
+    /// the lease is over.
+    pub(super) async fn keep_place(&self, stored: &[u8], id: i64) -> Result<Option<Moment>, Failure> {
+        let sent = now();
+        let Some(ttl) = self.keep_one_alive(id).await? else { return Ok(None) };
+        self.ledger.kept(stored, Lease { id, ttl, sent });
+        Ok(Some(sent))
+    }
+
+    async fn keep_part_alive(&self, ids: &[i64]) -> Result<Vec<Option<Duration>>, Failure> {
+        let connection = self.connections.get().await?;
+        let mut has_logged_in = false;
+        loop {
+            let token = connection.token();
+            let requests = ids.iter().map(|id| LeaseKeepAliveRequest { id: *id }).collect();
+            let opened =
+                connection.stream("/etcdserverpb.Lease/LeaseKeepAlive", requests, false, token.clone());
+            let answer = match opened.await {
+                Ok(answers) => read_kept(answers, ids).await,
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Err(failure) if failure.reaction == Reaction::LogIn && !has_logged_in => {
+                    has_logged_in = true;
+                    connection.log_in_after(token).await?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Reads the answers to signs of life, which come in the order of the leases.
+async fn read_kept(
+    mut answers: tonic::Streaming<LeaseKeepAliveResponse>,
+    ids: &[i64],
+) -> Result<Vec<Option<Duration>>, Failure> {
+    let mut given = Vec::with_capacity(ids.len());
+    for id in ids {
+        match answers.message().await {
+            Ok(Some(answer)) if answer.id == *id => {
+                given.push(Some(answer.ttl).filter(|ttl| *ttl > 0).map(ttl::lease));
+            }
+            Ok(_) => return Err(unexpected("the answer to a sign of life")),
+            Err(status) => return Err(super::error::of_status(&status)),
+        }
+    }
+    Ok(given)
+}

@@ -1,0 +1,61 @@
+//! What a connection learns of its server from a question that it asks regularly.
+
+use std::time::Duration;
+
+/// The answer of one server of a store to the question by which a connection finds out whether it is still there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NodeAnswer<'a> {
+    /// The address of the server, without a password.
+    pub node: &'a str,
+    /// The time from the question to the answer.
+    pub round_trip: Duration,
+    /// By how many seconds the server's clock is ahead of the wall clock of this machine; negative if it is behind.
+    /// Correct to half the round trip. `None` where the server was not asked for its time.
+    pub clock_ahead: Option<f64>,
+}
+
+impl<'a> NodeAnswer<'a> {
+    /// Creates an answer without a time.
+    #[must_use]
+    pub fn new(node: &'a str, round_trip: Duration) -> Self {
+        Self { node, round_trip, clock_ahead: None }
+    }
+
+    /// Adds the server's time, in microseconds since the Unix epoch. `wall` is the time of this machine since then,
+    /// read when the answer was there.
+    #[must_use]
+    pub fn at(self, server_micros: i64, wall: Duration) -> Self {
+        // Nobody knows when in between the server read its clock: the middle is wrong by half the way at most.
+        let asked = wall.saturating_sub(self.round_trip / 2);
+        #[allow(clippy::cast_precision_loss, reason = "an f64 counts the microseconds of 285 years")]
+        let server = server_micros as f64 / 1e6;
+        Self { clock_ahead: Some(server - asked.as_secs_f64()), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_compared_with_the_middle_of_the_exchange() {
+        let wall = Duration::from_secs(1_800_000_000);
+        for (round_trip_ms, server_ms_after, expected) in [
+            (0, 0, 0.0),
+            // The answer took 100 ms, so the server read its clock 50 ms ago.
+            (100, -50, 0.0),
+            (100, 0, 0.05),
+            (2, 30_999, 31.0),
+            (2, -3_600_001, -3_600.0),
+        ] {
+            let server = (1_800_000_000_000_i64 + server_ms_after) * 1_000;
+            let answer = NodeAnswer::new("a", Duration::from_millis(round_trip_ms)).at(server, wall);
+            let ahead = answer.clock_ahead.expect("it was asked");
+            assert!(
+                (ahead - expected).abs() < 1e-5,
+                "{server_ms_after} ms after {round_trip_ms} ms: {ahead}"
+            );
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The number of an advisory lock.
+
+use sha2::{Digest, Sha256};
+
+use crate::key::Key;
+
+/// Returns the number of the advisory lock for a key: the first eight bytes of its SHA-256. Stable across versions, and
+/// written in SQL in the docs, so that others can compute it.
+pub(super) fn of(key: &Key) -> i64 {
+    let hash = Sha256::digest(key.as_str().as_bytes());
+    hash.iter().take(8).fold(0, |number, byte| (number << 8) | i64::from(*byte))
+}
+
+/// Returns the two halves as `pg_locks` shows them.
+pub(super) fn halves(id: i64) -> (i64, i64) {
+    ((id >> 32) & 0xffff_ffff, id & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `('x' || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))::bit(64)::bigint` gives.
+    #[test]
+    fn numbers_stay_as_they_are() {
+        for (key, id) in [("order:42", -2_708_853_543_617_250_617), ("k", -9_055_398_367_036_157_706)] {
+            assert_eq!(of(&Key::new(key).expect("a key")), id, "{key}");
+        }
+    }
+
+    #[test]
+    fn the_halves_are_not_negative() {
+        for (id, expected) in
+            [(0, (0, 0)), (1, (0, 1)), (-1, (0xffff_ffff, 0xffff_ffff)), (i64::MIN, (0x8000_0000, 0))]
+        {
+            assert_eq!(halves(id), expected);
+        }
+    }
+}

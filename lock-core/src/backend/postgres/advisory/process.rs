@@ -1,0 +1,208 @@
+//! The session of one manager, begun again whenever it ends.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::session::{PROOFS, Session, now};
+use crate::backend::Listener;
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::link::Shared;
+use crate::error::LockErrorKind;
+use crate::sync::Mutex;
+
+/// The pause before another try to begin a session.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The same, where only a change of the settings can help.
+const LATER: Duration = Duration::from_secs(2);
+/// How often the task looks whether its manager is gone, so that it ends with it.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A manager, as the store knows it.
+#[derive(Debug)]
+pub(super) struct Process {
+    shared: Arc<Shared>,
+    timeout: Duration,
+    listeners: Mutex<Vec<Weak<dyn Listener>>>,
+    state: watch::Sender<State>,
+}
+
+/// What a call finds.
+#[derive(Clone, Debug)]
+enum State {
+    /// No session yet; the failure of the last try, if there was one.
+    Beginning(Option<Failure>),
+    Live(Arc<Session>),
+    /// There will be no session.
+    Gone,
+}
+
+impl Process {
+    /// Attaches a manager, and begins its session on `background`.
+    pub(super) fn attach(
+        shared: Arc<Shared>,
+        timeout: Duration,
+        listener: Weak<dyn Listener>,
+        background: Option<&Handle>,
+    ) -> Arc<Self> {
+        let (state, listeners) = (watch::Sender::new(State::Beginning(None)), Mutex::new(vec![listener]));
+        let process = Arc::new(Self { shared, timeout, listeners, state });
+        match background {
+            Some(background) => drop(background.spawn(supervise(Arc::clone(&process)))),
+            None => drop(process.state.send_replace(State::Gone)),
+        }
+        process
+    }
+
+    pub(super) fn listen(&self, listener: Weak<dyn Listener>) {
+        let mut listeners = self.listeners.lock();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(listener);
+    }
+
+    /// Returns whether nobody listens any more, or the store was closed.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(*self.state.borrow(), State::Gone)
+            || !self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
+    }
+
+    /// Ends the session and all that comes after it.
+    pub(super) fn close(&self) {
+        if let State::Live(session) = self.state.send_replace(State::Gone) {
+            self.end(&session);
+        }
+    }
+
+    /// Returns the session, or waits for it, without a deadline of its own.
+    pub(super) async fn ready(&self) -> Result<Arc<Session>, Failure> {
+        let mut state = self.state.subscribe();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Live(session) if !session.is_over() => return Ok(Arc::clone(session)),
+                State::Gone => return Err(gone()),
+                State::Beginning(Some(failure)) if failure.is_permanent() => return Err(failure.clone()),
+                State::Live(_) | State::Beginning(_) => {}
+            }
+            // The sender lives as long as `self`.
+            let _ = state.changed().await;
+        }
+    }
+
+    /// Returns the session if there is one.
+    pub(super) fn current(&self) -> Option<Arc<Session>> {
+        match &*self.state.borrow() {
+            State::Live(session) if !session.is_over() => Some(Arc::clone(session)),
+            State::Live(_) | State::Beginning(_) | State::Gone => None,
+        }
+    }
+
+    /// Returns why there is no session.
+    pub(super) fn failure(&self) -> Failure {
+        match &*self.state.borrow() {
+            State::Beginning(Some(failure)) => failure.clone(),
+            State::Gone => gone(),
+            State::Live(_) | State::Beginning(None) => {
+                Failure::new(LockErrorKind::Unavailable, "no server is connected; is it up?")
+            }
+        }
+    }
+
+    /// Replaces the state, unless the process was closed meanwhile. Returns whether it did.
+    fn set(&self, state: State) -> bool {
+        self.state.send_if_modified(|current| {
+            let open = !matches!(current, State::Gone);
+            if open {
+                *current = state;
+            }
+            open
+        })
+    }
+
+    fn tell(&self, report: impl Fn(&dyn Listener)) {
+        // Collected first: no listener is called under the lock.
+        let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|listener| report(&**listener));
+    }
+
+    /// Waits until the process is closed.
+    async fn closed(&self) {
+        let _ = self.state.subscribe().wait_for(|state| matches!(state, State::Gone)).await;
+    }
+
+    /// Ends `session`, and reports its grants as lost.
+    fn end(&self, session: &Session) {
+        let owners = session.end();
+        if !owners.is_empty() {
+            self.tell(|listener| listener.session_ended(&owners));
+        }
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(LockErrorKind::ShuttingDown, "the store is closed, or there is no runtime for its session")
+        .permanent()
+}
+
+/// Keeps a session for `process` until its manager is gone.
+async fn supervise(process: Arc<Process>) {
+    while !process.is_gone() {
+        match Session::begin(&process.shared, process.timeout).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                if process.set(State::Live(Arc::clone(&session))) {
+                    process.tell(|listener| listener.reconnected());
+                    keep(&process, &session).await;
+                }
+                // First, so that no renewal finds neither the session nor its end.
+                process.end(&session);
+                session.close().await;
+                process.set(State::Beginning(None));
+            }
+            Err(failure) => {
+                let pause = if failure.is_permanent() { LATER } else { AGAIN };
+                process.set(State::Beginning(Some(failure)));
+                sleep(pause).await;
+            }
+        }
+    }
+    process.close();
+}
+
+/// Gives signs of life, and returns when the session is over or nobody needs it.
+async fn keep(process: &Process, session: &Session) {
+    let every = process.timeout / PROOFS;
+    let mut looked = now();
+    loop {
+        tokio::select! {
+            // The server says so, or a statement that freed nothing.
+            () = session.lost() => return,
+            () = session.ends() => return,
+            () = process.closed() => return,
+            proved = timeout(process.timeout / 2, session.prove()) => {
+                // A process of the server that is not the one which holds the locks.
+                if matches!(proved, Ok(Ok(false))) {
+                    return;
+                }
+            }
+        }
+        // The server may have ended it by now, and given the keys to others.
+        if session.certain(now()).is_zero() {
+            return;
+        }
+        if now().since(looked) >= LOOK {
+            looked = now();
+            if process.is_gone() {
+                return;
+            }
+        }
+        tokio::select! {
+            () = sleep(every.min(LOOK)) => {}
+            () = session.lost() => return,
+            () = session.ends() => return,
+            () = process.closed() => return,
+        }
+    }
+}

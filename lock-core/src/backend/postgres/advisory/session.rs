@@ -1,0 +1,282 @@
+//! One session of the server, and until when it is certain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_postgres::Statement;
+use tokio_postgres::types::Type;
+
+use super::grants::{Begin, Grants, Leave};
+use super::id::halves;
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::link::{self, Shared, text};
+use crate::backend::{Attempt, Claim, Grant, Held, Released};
+use crate::clock::{Clock, Moment};
+use crate::error::LockErrorKind;
+use crate::owner::Owner;
+use crate::sync::Mutex;
+
+/// The oldest server that ends a session without a sign of life.
+const OLDEST: i32 = 14;
+
+/// How often the client gives a sign of life within the session timeout.
+pub(super) const PROOFS: u32 = 8;
+
+const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
+const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
+const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
+/// Whether anybody in the database has a lock. Its number is in two columns.
+const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
+                    AND l.classid::bigint = $1 AND l.objid::bigint = $2 \
+                    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))";
+
+/// A session. Its connection is driven on the library's own thread, and ends with this value.
+#[derive(Debug)]
+pub(super) struct Session {
+    link: tokio::sync::Mutex<Option<link::Session>>,
+    live: Arc<link::Connection>,
+    lock: Statement,
+    unlock: Statement,
+    prove: Statement,
+    /// The process of the server.
+    pub(super) pid: i32,
+    timeout: Duration,
+    /// When the last statement was sent that was answered.
+    proof: Mutex<Moment>,
+    /// `None` once the session is over.
+    grants: Mutex<Option<Grants>>,
+    /// Changes with every answer.
+    answers: watch::Sender<u64>,
+    over: watch::Sender<bool>,
+    background: Handle,
+}
+
+/// The clock of all leases in a remote store.
+pub(super) fn now() -> Moment {
+    Clock::Suspend.now()
+}
+
+impl Session {
+    /// Begins a session that the server ends when it hears nothing for `timeout`.
+    pub(super) async fn begin(shared: &Shared, timeout: Duration) -> Result<Self, Failure> {
+        let background = Handle::current();
+        let session = link::open(shared).await?;
+        if shared.is_pooled() {
+            let detail = "an advisory lock needs a session of the server for itself: a pooler that shares its connections, or a \
+                          client that a pool lends, has none";
+            return Err(Failure::new(LockErrorKind::Unsupported, detail));
+        }
+        let live = Arc::clone(&session.live);
+        let (sent, millis) = (now(), timeout.as_millis().to_string());
+        let settings = "SELECT pg_catalog.current_setting('server_version_num')::integer / 10000, pg_catalog.pg_backend_pid(), \
+                        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 140000 \
+                        THEN pg_catalog.set_config('idle_session_timeout', $1, false) END";
+        let rows = live.query(settings, vec![text(millis)], || {}).await?;
+        let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
+        let read = |at| row.try_get::<_, i32>(at).map_err(|error| Failure::of(&error));
+        let (version, pid) = (read(0)?, read(1)?);
+        if version < OLDEST {
+            let detail = format!(
+                "the server is Postgres {version}: {OLDEST} is the oldest that ends a session without a sign of life"
+            );
+            return Err(Failure::new(LockErrorKind::Unsupported, detail));
+        }
+        let prepare = async |text| live.client().prepare(text).await.map_err(|error| Failure::of(&error));
+        let (lock, unlock, prove) = (prepare(LOCK).await?, prepare(UNLOCK).await?, prepare(PROVE).await?);
+        Ok(Self {
+            link: tokio::sync::Mutex::new(Some(session)),
+            live,
+            lock,
+            unlock,
+            prove,
+            pid,
+            timeout,
+            proof: Mutex::new(sent),
+            grants: Mutex::new(Some(Grants::default())),
+            answers: watch::Sender::new(0),
+            over: watch::Sender::new(false),
+            background,
+        })
+    }
+
+    /// Attempts a claim, without a deadline of its own.
+    pub(super) async fn attempt(self: &Arc<Self>, claim: &Claim, id: i64) -> Result<Attempt, Failure> {
+        let mut answers = self.answers.subscribe();
+        loop {
+            match self.with(|grants| grants.begin(id, claim.owner))? {
+                Begin::Ask => {
+                    claim.mark_sent();
+                    let (session, sent) = (Arc::clone(self), now());
+                    let asked = self.background.spawn(async move { session.ask(id, sent).await });
+                    return match asked.await.map_err(|_| ended())?? {
+                        true => self.granted(sent),
+                        false => Ok(Attempt::Held(Held::default())),
+                    };
+                }
+                Begin::Held => return self.granted(now()),
+                Begin::Busy(holder) => {
+                    let own = holder.is_some_and(|holder| holder.may_hand_off_to(&claim.owner));
+                    return Ok(Attempt::Held(Held { own, ..Held::default() }));
+                }
+                Begin::Wait => self.answer(&mut answers).await?,
+            }
+        }
+    }
+
+    /// Asks the server, whoever waits for the answer.
+    async fn ask(&self, id: i64, sent: Moment) -> Result<bool, Failure> {
+        let answer = self.say(&self.lock, Some(id), sent).await;
+        if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {
+            let freed = self.free(id).await;
+            self.answers.send_modify(|number| *number += 1);
+            freed?;
+            return answer.map(|_| false);
+        }
+        self.answers.send_modify(|number| *number += 1);
+        answer
+    }
+
+    fn granted(&self, sent: Moment) -> Result<Attempt, Failure> {
+        let certain = self.certain(sent);
+        if certain.is_zero() {
+            return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
+        }
+        Ok(Attempt::Granted(Grant::new(sent, certain)))
+    }
+
+    /// Releases a claim, without a deadline of its own.
+    pub(super) async fn release(self: &Arc<Self>, owner: Owner, id: i64) -> Result<Released, Failure> {
+        let mut answers = self.answers.subscribe();
+        loop {
+            match self.with(|grants| grants.leave(id, owner))? {
+                Leave::Free => {
+                    let session = Arc::clone(self);
+                    let freed = self.background.spawn(async move {
+                        let freed = session.free(id).await;
+                        session.answers.send_modify(|number| *number += 1);
+                        freed
+                    });
+                    if freed.await.map_err(|_| ended())?? {
+                        return Ok(Released::Released);
+                    }
+                }
+                Leave::Wait => self.answer(&mut answers).await?,
+                Leave::Taken => return Ok(Released::Taken),
+                Leave::Nothing => return self.look(id).await,
+            }
+        }
+    }
+
+    /// Frees a lock at the server. A session in which that fails is of no use: nobody knows what it holds.
+    async fn free(&self, id: i64) -> Result<bool, Failure> {
+        match self.say(&self.unlock, Some(id), now()).await {
+            Ok(freed) => {
+                self.with(|grants| grants.freed(id))?;
+                Ok(freed)
+            }
+            Err(failure) => {
+                self.over.send_replace(true);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Returns what became of a grant that is not in this session.
+    async fn look(&self, id: i64) -> Result<Released, Failure> {
+        let (class, object) = halves(id);
+        let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
+        let rows = self.live.query(LOOK, vec![number(class), number(object)], || {}).await?;
+        let taken = rows.first().and_then(|row| row.try_get(0).ok());
+        match taken.ok_or_else(|| Failure::unexpected("no answer"))? {
+            true => Ok(Released::Taken),
+            false => Ok(Released::Expired),
+        }
+    }
+
+    async fn say(&self, statement: &Statement, id: Option<i64>, sent: Moment) -> Result<bool, Failure> {
+        let rows = match id {
+            Some(id) => self.live.client().query(statement, &[&id]).await,
+            None => self.live.client().query(statement, &[]).await,
+        };
+        let rows = rows.map_err(|error| Failure::of(&error))?;
+        let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
+        let answer = match id {
+            Some(_) => row.try_get(0),
+            // In another process of the server, nothing of this session is held.
+            None => row.try_get::<_, i32>(0).map(|pid| pid == self.pid),
+        };
+        let answer = answer.map_err(|_| Failure::unexpected("another type"))?;
+        let mut proof = self.proof.lock();
+        if proof.is_past(sent) {
+            *proof = sent;
+        }
+        Ok(answer)
+    }
+
+    /// Gives a sign of life. Returns whether the session is still the same.
+    pub(super) async fn prove(&self) -> Result<bool, Failure> {
+        self.say(&self.prove, None, now()).await
+    }
+
+    /// Completes when the connection is lost.
+    pub(super) async fn lost(&self) {
+        if let Some(link) = &mut *self.link.lock().await {
+            link.ended().await;
+        }
+    }
+
+    /// Closes the connection, and with it the session of the server. Requests that are under way fail.
+    pub(super) async fn close(&self) {
+        *self.link.lock().await = None;
+    }
+
+    /// Waits for the answer to some request of this process.
+    async fn answer(&self, answers: &mut watch::Receiver<u64>) -> Result<(), Failure> {
+        tokio::select! {
+            _ = answers.changed() => Ok(()),
+            () = self.ends() => Err(ended()),
+        }
+    }
+
+    /// Returns for how long from `at` the session is certain.
+    pub(super) fn certain(&self, at: Moment) -> Duration {
+        self.proof.lock().plus(self.timeout).remaining(at)
+    }
+
+    /// Returns whether signs of life are missing that should have been answered.
+    pub(super) fn is_silent(&self, at: Moment) -> bool {
+        at.since(*self.proof.lock()) > self.timeout * 3 / PROOFS
+    }
+
+    pub(super) fn holds(&self, id: i64, owner: Owner) -> bool {
+        self.with(|grants| grants.is_held(id, owner)).unwrap_or(false)
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Grants) -> T) -> Result<T, Failure> {
+        self.grants.lock().as_mut().map(change).ok_or_else(ended)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    /// Completes when the session is over.
+    pub(super) async fn ends(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// Ends the session here. Returns the owners of its grants; from now on it grants nothing.
+    pub(super) fn end(&self) -> Vec<Owner> {
+        let grants = self.grants.lock().take();
+        self.over.send_replace(true);
+        grants.map(Grants::into_held).unwrap_or_default()
+    }
+}
+
+/// The failure of a request in a session that is over. It is in doubt: the server may end its side later.
+fn ended() -> Failure {
+    Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
+}

@@ -1,0 +1,204 @@
+//! The store, the managers that are attached to it, and the calls of the contract.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::id;
+use super::process::Process;
+use super::session::{Session, now};
+use crate::backend::postgres::config::Config;
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::link::Shared;
+use crate::backend::remote::deadline;
+use crate::backend::{
+    Ask, Attempt, Backend, Capability, Claim, LeaseScope, Listener, Order, Released, Renew, Renewal, Waiting,
+};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::sync::Mutex;
+
+/// Postgres's advisory locks as a lock store.
+///
+/// See the [module](super) for what it cannot do. One value is enough for a process. Each manager that uses it has one
+/// session; dropping the value ends the sessions, and with them their locks.
+pub struct PostgresAdvisory {
+    shared: Arc<Shared>,
+    processes: Mutex<HashMap<u128, Arc<Process>>>,
+}
+
+impl fmt::Debug for PostgresAdvisory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresAdvisory").field("config", &self.shared.config).finish_non_exhaustive()
+    }
+}
+
+impl PostgresAdvisory {
+    /// Connects to the server at `url`, as [`Postgres::connect`](super::super::Postgres::connect) does. It needs no
+    /// tables. The option `mode=advisory` may be there; of the others, `schema`, `migrate` and `listen` have no meaning
+    /// here and are refused, and `session_timeout=10s` (the default) is the time after which the server frees the locks
+    /// of a process that it does not hear.
+    ///
+    /// # Errors
+    ///
+    /// As [`Postgres::connect`](super::super::Postgres::connect). [`Unsupported`](LockErrorKind::Unsupported) also for a
+    /// server before 14, and behind a pooler that shares its connections.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::LockManager;
+    /// use lock_core::backend::postgres::advisory::PostgresAdvisory;
+    ///
+    /// let advisory = PostgresAdvisory::connect("postgres://app:secret@db/shop").await?;
+    /// let locks = LockManager::builder(advisory).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::open(Config::parse(url)?).await
+    }
+
+    /// Connects with settings that were checked.
+    pub(in crate::backend::postgres) async fn open(config: Config) -> Result<Self> {
+        config.check_advisory()?;
+        let shared = Arc::new(Shared::new(config, Arc::default())?);
+        // A session that is for this question only: those of the managers belong to other threads.
+        let asked = Session::begin(&shared, shared.config.session_timeout()).await;
+        drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
+        Ok(Self { shared, processes: Mutex::default() })
+    }
+
+    fn error(&self, failure: &Failure) -> LockError {
+        failure.to_error(self.shared.address())
+    }
+
+    fn process(&self, process: u128) -> Option<Arc<Process>> {
+        self.processes.lock().get(&process).cloned()
+    }
+
+    fn attached(&self, claim: &Claim) -> Result<Arc<Process>> {
+        let detail = "the store is closed, or the manager of this claim was not attached to it";
+        self.process(claim.owner.process()).ok_or_else(|| {
+            let error = LockError::new(LockErrorKind::ShuttingDown, detail).permanent();
+            error.nothing_taken().with_key(&claim.key)
+        })
+    }
+
+    /// Answers without waiting for the server: a grant lives as long as the session.
+    fn renew_one(&self, claim: &Claim) -> Renewal {
+        let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
+        // Its end is reported by itself.
+        let Some(session) = process.current() else {
+            return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
+        };
+        if !session.holds(id::of(&claim.key), claim.owner) {
+            return Renewal::NotOwned;
+        }
+        let sent = now();
+        let lease = session.certain(sent);
+        if session.is_silent(sent) || lease.is_zero() {
+            let failure = Failure::new(LockErrorKind::Unavailable, "the server is silent");
+            return Renewal::Unknown(self.error(&failure).with_key(&claim.key));
+        }
+        Renewal::Renewed { sent, lease, waiters: None }
+    }
+
+    fn drain(&self) -> Vec<Arc<Process>> {
+        self.processes.lock().drain().map(|(_, process)| process).collect()
+    }
+
+    /// Returns the process of the server that has the session of a manager. For tests.
+    #[cfg(feature = "testkit")]
+    #[doc(hidden)]
+    pub fn session_of(&self, process: u128) -> Option<i32> {
+        Some(self.process(process)?.current()?.pid)
+    }
+}
+
+impl Backend for PostgresAdvisory {
+    fn capability(&self) -> Capability {
+        Capability {
+            marks_sent: true,
+            waiting: Waiting::Poll { order: Order::Any },
+            lease: LeaseScope::Session,
+            // The server frees a key of a dead process when its session is over, and not before.
+            min_ttl: self.shared.config.session_timeout(),
+            ttl_advice: Some("a lock lasts as long as its session: connect with a shorter `session_timeout`"),
+            ..Capability::exclusive("postgres-advisory")
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        self.capability().check(claim)?;
+        let process = self.attached(claim)?;
+        let attempt = async { process.ready().await?.attempt(claim, id::of(&claim.key)).await };
+        let deadline = self.shared.config.deadline(claim.ttl);
+        let answer = match timeout(deadline, attempt).await {
+            Ok(answer) => answer,
+            // Only a claim that was sent may have left something in the store.
+            Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
+            Err(_) => Err(process.failure()),
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        batch.iter().map(|Renew { claim, .. }| self.renew_one(claim)).collect()
+    }
+
+    async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
+        let process = self.attached(claim)?;
+        let release = async {
+            loop {
+                let session = process.ready().await?;
+                let released = session.release(claim.owner, id::of(&claim.key)).await;
+                // The next session says what became of the grant.
+                if released.is_ok() || !session.is_over() {
+                    return released;
+                }
+            }
+        };
+        let deadline = deadline::of_release(self.shared.config.timeout, claim.ttl);
+        let answer = match timeout(deadline, release).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::no_answer(deadline)),
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        let mut processes = self.processes.lock();
+        processes.retain(|_, process| !process.is_gone());
+        match processes.get(&process) {
+            Some(known) => known.listen(listener),
+            None => {
+                let (shared, timeout) = (Arc::clone(&self.shared), self.shared.config.session_timeout());
+                processes.insert(process, Process::attach(shared, timeout, listener, background));
+            }
+        }
+    }
+
+    async fn close(&self) {
+        self.drain().iter().for_each(|process| process.close());
+    }
+}
+
+impl Drop for PostgresAdvisory {
+    fn drop(&mut self) {
+        // Collected first: no listener is called under the lock.
+        self.drain().iter().for_each(|process| process.close());
+    }
+}

@@ -1,0 +1,243 @@
+//! Postgres as a lock store: the calls and their deadlines.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::command::Server;
+use super::config::Config;
+use super::link::{Listening, Shared, dial};
+use super::migrate;
+use crate::backend::remote::{Listeners, deadline};
+use crate::backend::{
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
+};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// Postgres as a lock store.
+///
+/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
+/// process: it keeps one connection for each tokio runtime that uses it, and one that listens. Dropping it ends the
+/// connections and leaves the locks as they are.
+pub struct Postgres {
+    server: Server,
+    listeners: Arc<Listeners>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("config", &self.server.shared().config).finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Connects to the store at `url`: `postgres://[user[:password]@]host[:port][,host..][/database]`, or
+    /// `postgres:///database?host=/run/postgresql` for a socket. Of several hosts the primary is used.
+    ///
+    /// The tables must be there: [`migrate`](super::migrate()) makes them, or the option `?migrate=true`. The options
+    /// `?connect_timeout=2s&timeout=1s` (the defaults) limit one dial and one call. A call that finds no connection
+    /// waits for one within its own limit. The [module](super) lists all options.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
+    /// [`Unsupported`](LockErrorKind::Unsupported): TLS without the feature `postgres-tls`, a server before 12, a
+    /// database that is not in UTF8. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer
+    /// (temporary), refuses the password, lacks a permission or the tables, or is a standby (permanent). No error shows
+    /// the URL or a part of the password.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::backend::postgres::Postgres;
+    ///
+    /// let postgres = Postgres::connect("postgres://app:secret@db/shop").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::open(Config::parse(url)?).await
+    }
+
+    /// Connects with settings that were checked.
+    pub(super) async fn open(config: Config) -> Result<Self> {
+        config.check_leases()?;
+        let listeners = Arc::<Listeners>::default();
+        let shared = Arc::new(Shared::new(config, Arc::clone(&listeners))?);
+        let failed = |failure: super::error::Failure| failure.to_error(shared.address());
+        if shared.config.migrate {
+            migrate::run_if_needed(&shared).await.map_err(failed)?;
+        }
+        let session = dial(&shared).await.map_err(failed)?;
+        let listening = shared.config.listening(shared.is_pooled());
+        if listening.is_none() && shared.config.is_expected_to_listen() {
+            tracing::warn!(
+                server = %shared.address(),
+                "a pooler that shares its connections answers here, or a pool of the application lends them, and no notifications \
+                 are delivered: waiters ask three times in two seconds; name the server itself with `?listen=host:port` or \
+                 `listen_with`, or write `?listen=off`"
+            );
+        }
+        let listening = listening.map(|config| Listening::new(config, Arc::clone(&listeners))).transpose()?;
+        Ok(Self { server: Server::new(shared, session, listening), listeners })
+    }
+
+    fn timeout(&self) -> Duration {
+        self.server.shared().config.timeout
+    }
+
+    fn deadline(&self, lease: Duration) -> Duration {
+        self.server.shared().config.deadline(lease)
+    }
+}
+
+/// The longest time for which a key stays taken after its release: 366 days.
+const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// The shortest lease: half of it is time enough for a commit.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+impl Backend for Postgres {
+    fn capability(&self) -> Capability {
+        let tells_holder = self.server.listening.is_some();
+        Capability {
+            shared: true,
+            permits: true,
+            several: true,
+            latches: true,
+            lists: true,
+            marks_sent: true,
+            waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder, confirms: false },
+            fencing: Fencing::StoreTime,
+            min_ttl: SHORTEST,
+            ttl_step: None,
+            keeps_after_release: Some(LONGEST_KEPT),
+            shares_places: true,
+            ..Capability::exclusive("postgres")
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        takes(claim.keys())?;
+        // A claim of several keys is not queued: it would wait for one key while it holds another.
+        let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
+        let deadline = self.deadline(claim.ttl);
+        let answer = match timeout(deadline, self.server.acquire(claim, ask)).await {
+            Ok(answer) => answer,
+            // Only a claim that was sent may have left something in the store.
+            Err(_) if claim.is_sent() => Err(self.server.elapsed(deadline)),
+            Err(_) => Err(self.server.not_sent(deadline)),
+        };
+        answer.map_err(|failure| self.server.error(&failure).with_key(&claim.key))
+    }
+
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        takes(claim.keys())?;
+        let deadline = self.deadline(claim.ttl.min(WAITER_LEASE));
+        self.server.on(&claim.key, deadline, self.server.heartbeat(claim)).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.server.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        takes(claim.keys())?;
+        let deadline = deadline::of_release(self.timeout(), claim.ttl);
+        self.server.on(&claim.key, deadline, self.server.release(claim, keep_for)).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        takes(claim.keys())?;
+        let made = self.server.on(&claim.key, self.deadline(claim.ttl), self.server.fence(claim)).await?;
+        made.map_err(|reason| LockError::lost(&claim.key, reason))
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if !claim.more.is_empty() {
+            let detail = "a lock of several keys has no shared mode";
+            let error = LockError::new(LockErrorKind::Unsupported, detail);
+            return Renewal::Unknown(error.with_key(&claim.key));
+        }
+        let answer = self.server.on(&claim.key, self.deadline(claim.ttl), self.server.downgrade(claim)).await;
+        answer.unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        takes(std::iter::once(key))?;
+        let deadline = step.ttl().map_or(self.timeout(), |ttl| self.deadline(ttl));
+        self.server.on(key, deadline, self.server.latch(key, step)).await
+    }
+
+    /// The tables of this backend hold no locks of other libraries, so `foreign` changes nothing.
+    async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
+        if prefix.contains('\0') {
+            // No key is stored with one.
+            return Ok(Listed::new(Vec::new(), limit));
+        }
+        self.server.within(self.timeout(), self.server.list(prefix, limit)).await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        takes(std::iter::once(key))?;
+        self.server.on(key, self.timeout(), self.server.inspect(key)).await
+    }
+
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        takes(std::iter::once(key))?;
+        self.server.on(key, self.timeout(), self.server.force_release(key, id)).await
+    }
+
+    fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {
+        Some(LeaseCheck::new(&self.server.shared().statements.verify, claim))
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        self.listeners.add(process, listener);
+        if let Some(listening) = &self.server.listening {
+            listening.attach(background);
+        }
+    }
+
+    async fn close(&self) {
+        self.server.close();
+    }
+}
+
+/// Refuses keys that Postgres cannot store, before any I/O.
+fn takes<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
+    match keys.find(|key| key.as_str().contains('\0')) {
+        None => Ok(()),
+        Some(key) => {
+            let detail = "postgres stores no text with a zero byte: choose another name";
+            Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The library moves the backend and its futures between threads.
+    #[test]
+    fn bounds() {
+        fn threads<T: Send + Sync + 'static>() {}
+        fn send<T: Send>(_: T) {}
+        threads::<Postgres>();
+        send(Postgres::connect("postgres://127.0.0.1/"));
+    }
+}

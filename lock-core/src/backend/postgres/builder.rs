@@ -1,0 +1,232 @@
+//! A store from what the application has: settings of the driver, or connections of its own.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use super::advisory::PostgresAdvisory;
+use super::backend::Postgres;
+use super::config::{Config, Listen, is_schema};
+use super::opener::{BoxError, OpenConnection, Opener};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// Builds a [`Postgres`] from settings of the driver, or with connections that the application opens: from a pool, with
+/// TLS of its own, or with a password that changes.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lock_core::LockManager;
+/// use lock_core::backend::postgres::{Postgres, tokio_postgres};
+///
+/// # async fn manager() -> lock_core::Result<()> {
+/// let mut config = tokio_postgres::Config::new();
+/// config.host("db").user("app").password("secret").dbname("shop");
+/// let locks = LockManager::builder(Postgres::from_config(config).connect().await?).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until it connects"]
+pub struct PostgresBuilder {
+    driver: tokio_postgres::Config,
+    opener: Option<Opener>,
+    schema: Option<String>,
+    migrate: bool,
+    timeout: Option<Duration>,
+    listen: Notifications,
+    session_timeout: Option<Duration>,
+}
+
+/// Where notifications are to be listened for.
+enum Notifications {
+    Here,
+    With(Box<tokio_postgres::Config>),
+    Off,
+}
+
+impl fmt::Debug for PostgresBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresBuilder").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+// Here, and not beside the type, so that the store does not need to know its builder.
+impl Postgres {
+    /// Begins with settings of the driver: hosts, ports, user, password, database, application name, options of the
+    /// session, the TLS mode, and the limit of a dial (`connect_timeout`, default 2 s).
+    ///
+    /// Of several hosts the first one that takes writes is used. `SslMode::Require` verifies the certificate and its
+    /// name against the authorities of the system, and needs the feature `postgres-tls`. `SslMode::Prefer`, the default
+    /// of the driver, is no TLS, as it is for the driver with its `NoTls`. What the driver has beside these, such as its
+    /// keepalives, has no effect on connections that the store opens.
+    ///
+    /// # Examples
+    ///
+    /// See [`PostgresBuilder`].
+    pub fn from_config(config: tokio_postgres::Config) -> PostgresBuilder {
+        PostgresBuilder {
+            driver: config,
+            opener: None,
+            schema: None,
+            migrate: false,
+            timeout: None,
+            listen: Notifications::Here,
+            session_timeout: None,
+        }
+    }
+}
+
+impl PostgresBuilder {
+    /// Opens the connections with `open`, in place of the store's own way. Default: the store opens them.
+    ///
+    /// The store asks for a connection for each tokio runtime that takes locks, one for its renewals, and one that
+    /// listens, again whenever one of them is lost, and keeps each for as long as it lasts. `open` runs on the runtime
+    /// that needs the connection. It may take as long as `connect_timeout` of the settings (default 2 s).
+    ///
+    /// `open` is given the settings of [`from_config`](Postgres::from_config), with the options that the store wants
+    /// for its session added. A connection that was opened without these options is used as one behind a pooler: nothing
+    /// is set for its session, and no notifications are heard over it. A client that a pool [lends](OpenConnection::lent)
+    /// is one of those, so name the server in [`listen_with`](Self::listen_with).
+    ///
+    /// # Examples
+    ///
+    /// With a password that changes, and TLS of the application, whose connector `tls` here is none:
+    ///
+    /// ```no_run
+    /// use lock_core::backend::postgres::{OpenConnection, Postgres, tokio_postgres};
+    ///
+    /// # async fn new_token() -> std::io::Result<String> { Ok(String::new()) }
+    /// # async fn store() -> lock_core::Result<()> {
+    /// let mut config = tokio_postgres::Config::new();
+    /// config.user("app").dbname("shop");
+    /// let postgres = Postgres::from_config(config)
+    ///     .open_with(|mut config| async move {
+    ///         config.password(new_token().await?);
+    ///         let (tls, stream) = (tokio_postgres::NoTls, tokio::net::TcpStream::connect("db:5432").await?);
+    ///         let (client, connection) = config.connect_raw(stream, tls).await?;
+    ///         Ok(OpenConnection::new(client, connection))
+    ///     })
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// With the pool `deadpool-postgres`:
+    ///
+    /// ```text
+    /// let postgres = Postgres::from_config(config.clone())
+    ///     .open_with(move |_| {
+    ///         let pool = pool.clone();
+    ///         async move { Ok(OpenConnection::lent(pool.get().await?, |lent| lent)) }
+    ///     })
+    ///     .listen_with(config)
+    ///     .connect()
+    ///     .await?;
+    /// ```
+    pub fn open_with<F, O>(mut self, open: F) -> Self
+    where
+        F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
+        O: Future<Output = std::result::Result<OpenConnection, BoxError>> + Send + 'static,
+    {
+        self.opener = Some(Opener::new(open));
+        self
+    }
+
+    /// Names the schema of the tables: lower-case letters, digits and `_`. Default: `lock_core`.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = Some(name.into());
+        self
+    }
+
+    /// Makes the tables at [`connect`](Self::connect) if they are missing, or of an earlier version. Default: not.
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// Limits one call, reconnecting included; a shorter lease limits it further. Default: 1 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Listens for notifications with other settings than those for the calls: past a pooler or a pool. The store opens
+    /// this connection by itself, as in [`from_config`](Postgres::from_config). Default: with the same.
+    pub fn listen_with(mut self, config: tokio_postgres::Config) -> Self {
+        self.listen = Notifications::With(Box::new(config));
+        self
+    }
+
+    /// Listens for no notifications: waiters rely on their heartbeats. Default: they are listened for.
+    pub fn without_notifications(mut self) -> Self {
+        self.listen = Notifications::Off;
+        self
+    }
+
+    /// Sets the time after which the server frees the advisory locks of a process that it does not hear; only for
+    /// [`connect_advisory`](Self::connect_advisory). Default: 10 s. From 1 s to 1 h; anything else, and this with
+    /// [`connect`](Self::connect), is refused when it connects.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = Some(timeout);
+        self
+    }
+
+    /// Connects to a store of [advisory locks](super::advisory), which needs no tables and can do less.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresAdvisory::connect`], and as [`connect`](Self::connect).
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    pub async fn connect_advisory(self) -> Result<PostgresAdvisory> {
+        PostgresAdvisory::open(self.config()?).await
+    }
+
+    /// Connects, and proves that the server can hold locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Postgres::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) also where the settings of the driver
+    /// have no host although the store is to open the connections, other numbers of hosts and ports, or `hostaddr`.
+    /// [`Unavailable`](LockErrorKind::Unavailable) also where the application opened no connection; the text repeats the
+    /// error of the application.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections.
+    pub async fn connect(self) -> Result<Postgres> {
+        Postgres::open(self.config()?).await
+    }
+
+    fn config(self) -> Result<Config> {
+        let mut config = Config::of_driver(self.driver, self.opener)?;
+        if let Some(schema) = self.schema {
+            if !is_schema(&schema) {
+                let detail = "the name of the schema has lower-case letters, digits and `_`, at most 63, and is none of Postgres \
+                              itself";
+                return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+            }
+            config.schema = schema;
+        }
+        config.migrate = self.migrate;
+        self.session_timeout.into_iter().for_each(|timeout| config.set_session_timeout(timeout));
+        config.timeout = self.timeout.unwrap_or(config.timeout);
+        config.listen = match self.listen {
+            Notifications::Here => Listen::Here,
+            Notifications::With(driver) => Listen::With(Box::new(Config::of_driver(*driver, None)?)),
+            Notifications::Off => Listen::Off,
+        };
+        Ok(config)
+    }
+}

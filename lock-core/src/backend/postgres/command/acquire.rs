@@ -1,0 +1,121 @@
+//! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
+
+use super::answer::{Answer, code, record_of};
+use super::server::{Server, flag, int, micros, texts};
+use super::stuck::Turn;
+use crate::backend::conflict::Use;
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::link::{Listening, text};
+use crate::backend::{Ask, Attempt, Claim, Heartbeat, Mode, Queue};
+use crate::clock::Clock;
+use crate::error::LockErrorKind;
+use crate::key::Key;
+
+impl Server {
+    /// Makes one attempt.
+    pub(crate) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
+        if ask.enqueues() || claim.notify_holder {
+            // Before the request is sent, because the notification may arrive before the answer.
+            let heard = self.heard().await;
+            if claim.notify_holder && !heard {
+                let text = "no notifications can be listened for, which a lock that lingers needs";
+                return Err(Failure::new(LockErrorKind::Unavailable, text));
+            }
+        } else {
+            self.listening.iter().for_each(Listening::start);
+        }
+        let turn = self.turn(claim).await?;
+        // A caller that waits for a connection here has sent nothing.
+        let live = self.connections.get().await?;
+        drop(live);
+        // From here on the request may take effect, so a dropped claim must be released.
+        claim.mark_sent();
+        let statements = &self.shared().statements;
+        let owner = text(claim.owner.token().as_str());
+        let answer = if claim.more.is_empty() {
+            let room = match ask {
+                Ask::Probe | Ask::Try => None,
+                Ask::Enqueue { room } => {
+                    Some(room.and_then(|room| i32::try_from(room).ok()).unwrap_or(i32::MAX))
+                }
+            };
+            let parameters = vec![
+                text(claim.key.as_str()),
+                owner,
+                text(record_of(claim)),
+                text(code(claim.mode)),
+                micros(claim.ttl),
+                flag(claim.fencing),
+                int(room),
+                flag(claim.queue == Queue::Barging),
+            ];
+            let live = self.connections.get().await?;
+            // Before the request leaves, because a lease counts from here.
+            let sent = Clock::Suspend.now();
+            let queues = room.is_some() && claim.mode == Mode::Exclusive;
+            let forms = match queues {
+                true if claim.owner.is_grouped() => &statements.enqueue_shared,
+                true => &statements.enqueue,
+                false => &statements.acquire,
+            };
+            let statement = forms.of(live.is_own());
+            let rows =
+                live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
+            Answer::read_flat(&rows, sent)?
+        } else {
+            let parameters = vec![
+                texts(claim.keys()),
+                owner,
+                text(record_of(claim)),
+                micros(claim.ttl),
+                flag(claim.fencing),
+            ];
+            self.answer_with(&statements.acquire_all, parameters, turn).await?
+        };
+        match answer.verdict {
+            1 => Ok(Attempt::Granted(answer.granted(claim)?)),
+            0 => Ok(Attempt::Held(answer.held())),
+            -2 => Err(answer.conflict(Use::Lock(claim.mode))),
+            _ => Err(answer.unexpected()),
+        }
+    }
+
+    /// Sends one heartbeat of a queued claim.
+    pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
+        // A heartbeat may be served the lock, so it is a request that may take effect after its caller is gone.
+        let turn = self.turn(claim).await?;
+        claim.mark_sent();
+        let parameters = vec![
+            text(claim.key.as_str()),
+            text(claim.owner.token().as_str()),
+            text(record_of(claim)),
+            text(code(claim.mode)),
+            micros(claim.ttl),
+        ];
+        let answer = self.answer_with(&self.shared().statements.heartbeat, parameters, turn).await?;
+        match answer.verdict {
+            1 => Ok(Heartbeat::Granted(answer.granted(claim)?)),
+            0 => Ok(Heartbeat::Waiting(answer.held())),
+            -1 => Ok(Heartbeat::Gone),
+            _ => Err(answer.unexpected()),
+        }
+    }
+
+    /// Waits until the call for a claim may be sent. A claim of several keys is a name of its own: which of them is stuck
+    /// is not known.
+    async fn turn(&self, claim: &Claim) -> Result<Turn, Failure> {
+        let name = match claim.more.is_empty() {
+            true => claim.key.as_str().to_owned(),
+            false => claim.keys().map(Key::as_str).collect::<Vec<_>>().join("\0"),
+        };
+        self.stuck.enter(name).await
+    }
+
+    /// Returns whether the notifications of all listeners can be heard.
+    async fn heard(&self) -> bool {
+        match &self.listening {
+            Some(listening) => listening.heard().await,
+            None => false,
+        }
+    }
+}

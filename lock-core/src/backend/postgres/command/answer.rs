@@ -1,0 +1,208 @@
+//! Reading the answers of the functions.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use crate::backend::conflict::{self, Use};
+use crate::backend::postgres::error::Failure;
+use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
+use crate::clock::Moment;
+use crate::error::LockErrorKind;
+use crate::owner::{Owner, OwnerRecord};
+
+/// A row of the type `answer`; see tables.sql.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) verdict: i32,
+    /// The server's time, in us.
+    now: i64,
+    fence: Option<i64>,
+    pub(super) waiting: Option<i32>,
+    left: Option<i64>,
+    record: Option<String>,
+    place: Option<i32>,
+    pub(super) own: bool,
+    queued: bool,
+    mode: Option<String>,
+    number: Option<i32>,
+    /// The moment before the request was sent.
+    pub(super) sent: Moment,
+}
+
+impl Answer {
+    pub(super) fn read(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
+        let [row] = rows else { return Err(Failure::unexpected("not one row")) };
+        let read = || -> Result<Self, tokio_postgres::Error> {
+            Ok(Self {
+                verdict: row.try_get(0)?,
+                now: row.try_get::<_, Option<i64>>(1)?.unwrap_or(0),
+                fence: row.try_get(2)?,
+                waiting: row.try_get(3)?,
+                left: row.try_get(4)?,
+                record: row.try_get(5)?,
+                place: row.try_get(6)?,
+                own: row.try_get::<_, Option<bool>>(7)?.unwrap_or(false),
+                queued: row.try_get::<_, Option<bool>>(8)?.unwrap_or(false),
+                mode: row.try_get(9)?,
+                number: row.try_get(10)?,
+                sent,
+            })
+        };
+        read().map_err(|_| Failure::unexpected("another type"))
+    }
+
+    /// Reads the columns from one value, an array of texts; see free.sql. What it does not have is null.
+    pub(super) fn read_flat(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
+        let [row] = rows else { return Err(Failure::unexpected("not one row")) };
+        let columns: Vec<Option<String>> = row.try_get(0).map_err(|_| Failure::unexpected("another type"))?;
+        Self::of_columns(columns, sent).ok_or_else(|| Failure::unexpected("no number"))
+    }
+
+    fn of_columns(columns: Vec<Option<String>>, sent: Moment) -> Option<Self> {
+        let mut columns = columns.into_iter();
+        let mut column = || columns.next().flatten();
+        Some(Self {
+            verdict: number(column())??,
+            now: number(column())?.unwrap_or(0),
+            fence: number(column())?,
+            waiting: number(column())?,
+            left: number(column())?,
+            record: column(),
+            place: number(column())?,
+            own: column().is_some_and(|own| own == "true"),
+            queued: column().is_some_and(|queued| queued == "true"),
+            mode: column(),
+            number: number(column())?,
+            sent,
+        })
+    }
+
+    /// Reads a grant of the whole lease.
+    pub(super) fn granted(&self, claim: &Claim) -> Result<Grant, Failure> {
+        let fence = self.fence.map(|_| self.fence_of(claim)).transpose()?;
+        let waiters = self.waiting.and_then(|waiting| usize::try_from(waiting).ok());
+        Ok(Grant::new(self.sent, claim.ttl).with_fence(fence).with_waiters(waiters))
+    }
+
+    /// Reads a fencing token. Marks a claim whose token is ahead of the server's time.
+    pub(super) fn fence_of(&self, claim: &Claim) -> Result<FencingToken, Failure> {
+        let number = self.fence.and_then(|number| u64::try_from(number).ok());
+        let number = number.ok_or_else(|| Failure::unexpected("no fencing token"))?;
+        claim.mark_fenced();
+        // A token ahead of the clock comes from a clock that was set back: the process must not number on from it.
+        if self.fence > Some(self.now) {
+            claim.mark_fence_ahead();
+        }
+        Ok(FencingToken::new(number))
+    }
+
+    /// Reads who holds the key, and the place in the queue.
+    pub(super) fn held(self) -> Held {
+        let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
+        Held {
+            remaining: self.left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_micros),
+            holder: self.record.as_deref().and_then(record),
+            waiters: count(self.waiting),
+            position: count(self.place),
+            own: self.own,
+            queued_at: self.queued.then_some(self.sent),
+            behind: self.mode.as_deref().and_then(Owner::from_token),
+        }
+    }
+
+    /// Returns the failure for a key that is in use in an incompatible mode.
+    pub(super) fn conflict(&self, asked: Use) -> Failure {
+        let in_force = match self.mode.as_deref() {
+            Some("latch") => Some(Use::Latch),
+            mode => mode.and_then(mode_of).map(Use::Lock),
+        };
+        let Some(in_force) = in_force else { return Failure::unexpected("no mode") };
+        let which = self.number.map_or_else(|| "the key".to_owned(), |number| format!("key number {number}"));
+        Failure::new(LockErrorKind::InvalidRequest, conflict::in_use(&which, in_force, asked))
+    }
+
+    pub(super) fn unexpected(&self) -> Failure {
+        Failure::unexpected("another verdict")
+    }
+}
+
+/// Reads a number that may be null. `None`: it is no number.
+fn number<N: std::str::FromStr>(text: Option<String>) -> Option<Option<N>> {
+    text.map(|text| text.parse().ok()).map_or(Some(None), |number| number.map(Some))
+}
+
+/// Returns an owner record as the tables keep it: without the token in front of it.
+pub(super) fn record_of(claim: &Claim) -> String {
+    claim.record.to_value(&claim.owner.token()).split_off(Owner::TOKEN_LEN + 1)
+}
+
+/// Reads an owner record.
+pub(super) fn record(text: &str) -> Option<OwnerRecord> {
+    OwnerRecord::from_value(&format!("{} {text}", "0".repeat(Owner::TOKEN_LEN)))
+}
+
+/// Returns the mode as the functions write it.
+pub(super) fn code(mode: Mode) -> Cow<'static, str> {
+    match mode {
+        Mode::Exclusive => "x".into(),
+        Mode::Shared => "s".into(),
+        Mode::Permit { of } => format!("p{of}").into(),
+    }
+}
+
+/// Reads a mode that the functions wrote.
+pub(super) fn mode_of(code: &str) -> Option<Mode> {
+    match code {
+        "x" => Some(Mode::Exclusive),
+        "s" => Some(Mode::Shared),
+        _ => code.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_in_one_value_is_read() {
+        let read = |columns: &[Option<&str>]| {
+            let columns = columns.iter().map(|column| column.map(str::to_owned)).collect();
+            Answer::of_columns(columns, crate::clock::Clock::Suspend.now())
+        };
+        let short = read(&[Some("1"), None, None, Some("0")]).expect("an answer");
+        assert_eq!((short.verdict, short.now, short.fence, short.waiting), (1, 0, None, Some(0)));
+        assert_eq!((short.own, short.queued, short.number), (false, false, None));
+        let table = [
+            Some("0"),
+            Some("17"),
+            None,
+            Some("3"),
+            Some("5000"),
+            Some("host=h"),
+            Some("2"),
+            Some("true"),
+            Some("false"),
+            Some("latch"),
+            Some("7"),
+        ];
+        let long = read(&table).expect("an answer");
+        assert_eq!((long.now, long.waiting, long.left, long.place), (17, Some(3), Some(5_000), Some(2)));
+        assert_eq!((long.own, long.queued, long.number), (true, false, Some(7)));
+        assert_eq!((long.record.as_deref(), long.mode.as_deref()), (Some("host=h"), Some("latch")));
+        for wrong in [&[][..], &[None], &[Some("x")], &[Some("1"), None, Some("")]] {
+            assert!(read(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn modes_are_written_and_read() {
+        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 1 }, Mode::Permit { of: 4_000_000 }] {
+            assert_eq!(mode_of(&code(mode)), Some(mode));
+        }
+        for text in ["", "p", "px", "latch", "xx"] {
+            assert_eq!(mode_of(text), None, "{text}");
+        }
+    }
+}

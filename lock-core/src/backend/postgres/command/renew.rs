@@ -1,0 +1,113 @@
+//! Renewing many grants with one statement.
+
+use std::time::Duration;
+
+use tokio_postgres::types::Type;
+
+use super::release::own_fence;
+use super::server::Server;
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::link::{Listening, Parameter};
+use crate::backend::remote::deadline;
+use crate::backend::{Claim, Renew, Renewal};
+use crate::clock::Moment;
+use crate::key::Key;
+
+/// The number of locks in one statement. It is small enough to leave in one piece: a server that has received a part of
+/// it would keep rows locked until the rest arrives.
+const PER_STATEMENT: usize = 250;
+
+/// One key of a grant.
+#[derive(Clone, Copy, Debug)]
+struct Lock<'a> {
+    key: &'a Key,
+    claim: &'a Claim,
+    ttl: Duration,
+}
+
+/// The answer for one lock.
+#[derive(Clone, Debug)]
+enum Verdict {
+    Renewed(Moment, usize),
+    NotOwned,
+    Unknown(Failure),
+}
+
+impl Server {
+    /// Renews a batch.
+    pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
+        let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return Vec::new() };
+        // The renewer's thread outlives what ends or blocks a holder's runtime, so a forced release is still reported.
+        self.listening.iter().for_each(Listening::start);
+        let deadline = deadline::of_renewal(self.shared().config.timeout, shortest);
+        let locks: Vec<Lock<'_>> = batch
+            .iter()
+            .flat_map(|Renew { claim, ttl }| claim.keys().map(move |key| Lock { key, claim, ttl: *ttl }))
+            .collect();
+        let mut verdicts = Vec::with_capacity(locks.len());
+        for chunk in locks.chunks(PER_STATEMENT) {
+            let answer = tokio::time::timeout(deadline, self.renew_chunk(chunk)).await;
+            let answer = answer.unwrap_or_else(|_| Err(self.elapsed(deadline)));
+            verdicts.extend(answer.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); chunk.len()]));
+        }
+        let mut verdicts = verdicts.into_iter();
+        let of_claim = |renew: &Renew<'_>| {
+            let keys = verdicts.by_ref().take(renew.claim.keys().count());
+            match keys.reduce(Verdict::and) {
+                Some(Verdict::Renewed(sent, waiters)) => {
+                    Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(waiters) }
+                }
+                Some(Verdict::NotOwned) => Renewal::NotOwned,
+                Some(Verdict::Unknown(failure)) => {
+                    Renewal::Unknown(self.error(&failure).with_key(&renew.claim.key))
+                }
+                None => Renewal::Unknown(self.error(&Failure::unexpected("no verdict"))),
+            }
+        };
+        batch.iter().map(of_claim).collect()
+    }
+
+    async fn renew_chunk(&self, chunk: &[Lock<'_>]) -> Result<Vec<Verdict>, Failure> {
+        let keys: Vec<String> = chunk.iter().map(|lock| lock.key.as_str().to_owned()).collect();
+        let owners: Vec<String> =
+            chunk.iter().map(|lock| lock.claim.owner.token().as_str().to_owned()).collect();
+        let micros = |lock: &Lock<'_>| i64::try_from(lock.ttl.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX);
+        let ttls: Vec<i64> = chunk.iter().map(micros).collect();
+        let owns: Vec<i64> = chunk.iter().map(|lock| own_fence(lock.claim)).collect();
+        let parameters: Vec<Parameter> = vec![
+            (Box::new(keys), Type::TEXT_ARRAY),
+            (Box::new(owners), Type::TEXT_ARRAY),
+            (Box::new(ttls), Type::INT8_ARRAY),
+            (Box::new(owns), Type::INT8_ARRAY),
+        ];
+        let (rows, sent) = self.rows(&self.shared().statements.renew, parameters).await?;
+        // A lock without a row is not its owner's.
+        let mut verdicts = vec![Verdict::NotOwned; chunk.len()];
+        for row in rows {
+            let number: i64 = row.try_get(0).map_err(|_| Failure::unexpected("no number"))?;
+            let waiters: Option<i32> = row.try_get(1).map_err(|_| Failure::unexpected("no count"))?;
+            let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+            let verdict = at.and_then(|at| verdicts.get_mut(at));
+            *verdict.ok_or_else(|| Failure::unexpected("another number"))? = match waiters {
+                Some(waiters) => Verdict::Renewed(sent, usize::try_from(waiters).unwrap_or(0)),
+                None => Verdict::Unknown(Failure::locked()),
+            };
+        }
+        Ok(verdicts)
+    }
+}
+
+impl Verdict {
+    /// Combines the verdicts for two keys of one grant. The grant is lost if one of them is, and renewed if both are.
+    /// Its lease counts from the earlier request.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            // A certain loss outweighs a missing answer: another owner may already work under the lost key.
+            (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
+            (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
+            (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
+                Self::Renewed(if also.since(sent).is_zero() { also } else { sent }, one + other)
+            }
+        }
+    }
+}

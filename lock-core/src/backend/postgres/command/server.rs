@@ -1,0 +1,148 @@
+//! The server: the connections to it, and the deadlines of calls.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::answer::Answer;
+use super::stuck::{StuckKeys, Turn};
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::link::{Listening, Parameter, Session, Shared};
+use crate::backend::remote::PerRuntime;
+use crate::clock::{Clock, Moment};
+use crate::error::{LockError, LockErrorKind, Result as LockResult};
+use crate::key::Key;
+
+/// A Postgres server, with one connection for each runtime that uses it, and one that listens.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) connections: PerRuntime<Shared>,
+    pub(super) stuck: Arc<StuckKeys>,
+    /// `None` where no notifications are listened for.
+    pub(crate) listening: Option<Listening>,
+}
+
+impl Server {
+    /// Starts with the connection that proved the server fit.
+    pub(crate) fn new(shared: Arc<Shared>, first: Session, listening: Option<Listening>) -> Self {
+        Self { connections: PerRuntime::new(shared, Some(first)), stuck: Arc::default(), listening }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        self.connections.connector()
+    }
+
+    /// Closes all connections for good.
+    pub(crate) fn close(&self) {
+        self.connections.close();
+        self.listening.iter().for_each(Listening::close);
+    }
+
+    pub(crate) fn error(&self, failure: &Failure) -> LockError {
+        failure.to_error(self.shared().address())
+    }
+
+    /// Runs a call within its deadline. The call has no timer of its own.
+    pub(crate) async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> LockResult<T> {
+        let answer = match timeout(deadline, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.elapsed(deadline)),
+        };
+        answer.map_err(|failure| self.error(&failure))
+    }
+
+    /// As [`within`](Self::within), for a call about one key.
+    pub(crate) async fn on<T>(
+        &self,
+        key: &Key,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> LockResult<T> {
+        self.within(deadline, call).await.map_err(|error| error.with_key(key))
+    }
+
+    /// Returns the failure of a call that was not answered by its deadline. The server may have executed it.
+    pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
+        match self.connections.failure() {
+            // The connection may have been lost and dialled in vain since the request was sent. The reason helps the
+            // reader, and the doubt stays.
+            Some(last) => last.in_doubt(),
+            None => Failure::no_answer(deadline),
+        }
+    }
+
+    /// Returns the failure of a call that had not been sent when its deadline passed.
+    pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
+        let dialling =
+            || Failure::new(LockErrorKind::Unavailable, format!("nothing could be sent within {deadline:?}"));
+        self.connections.failure().unwrap_or_else(dialling).before_any_request()
+    }
+
+    /// Runs a statement and returns its rows, with the moment before it was sent.
+    pub(crate) async fn rows(
+        &self,
+        statement: &str,
+        parameters: Vec<Parameter>,
+    ) -> Result<(Vec<Row>, Moment), Failure> {
+        let live = self.connections.get().await?;
+        // Before the request leaves, because a lease counts from here.
+        let sent = Clock::Suspend.now();
+        Ok((live.query(statement, parameters, || {}).await?, sent))
+    }
+
+    /// Runs a statement that answers with one row of the type `answer`.
+    pub(super) async fn answer(
+        &self,
+        statement: &str,
+        parameters: Vec<Parameter>,
+    ) -> Result<Answer, Failure> {
+        let (rows, sent) = self.rows(statement, parameters).await?;
+        Answer::read(&rows, sent)
+    }
+}
+
+impl Server {
+    /// As [`answer`](Self::answer), and notes what the answer says of the row of the key.
+    pub(super) async fn answer_with(
+        &self,
+        statement: &str,
+        parameters: Vec<Parameter>,
+        turn: Turn,
+    ) -> Result<Answer, Failure> {
+        let live = self.connections.get().await?;
+        let sent = Clock::Suspend.now();
+        let rows = live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
+        Answer::read(&rows, sent)
+    }
+}
+
+/// Returns a duration as a parameter, in us, rounded up: the store must never forget a lock before its holder does.
+pub(super) fn micros(duration: Duration) -> Parameter {
+    number(i64::try_from(duration.as_nanos().div_ceil(1_000).max(1)).unwrap_or(i64::MAX))
+}
+
+pub(super) fn number(number: i64) -> Parameter {
+    (Box::new(number), Type::INT8)
+}
+
+pub(super) fn int(number: impl Into<Option<i32>>) -> Parameter {
+    (Box::new(number.into()), Type::INT4)
+}
+
+pub(super) fn flag(flag: bool) -> Parameter {
+    (Box::new(flag), Type::BOOL)
+}
+
+/// Returns keys as a parameter.
+pub(super) fn texts<'a>(keys: impl Iterator<Item = &'a Key>) -> Parameter {
+    let keys: Vec<String> = keys.map(|key| key.as_str().to_owned()).collect();
+    (Box::new(keys), Type::TEXT_ARRAY)
+}

@@ -1,0 +1,170 @@
+//! Keys whose row somebody else keeps locked.
+//!
+//! A call for such a key waits on the server for half a second, and all calls of its runtime wait behind it, because they
+//! share the connection. So few calls for one key are on their way at once, and once one of them has waited in vain, the
+//! others fail here for a while. One at a time finds out whether the row is free again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::backend::postgres::error::{Failure, Reaction};
+use crate::clock::{Clock, Moment};
+use crate::sync::Mutex;
+
+/// How many calls for one key may be on their way. Together they wait a second.
+const AT_ONCE: usize = 2;
+/// How long calls for a key fail here after one that waited in vain. A fifth of the time goes to such waits then.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How many keys are remembered before those are forgotten that nobody asks for.
+const REMEMBERED: usize = 64;
+
+/// The keys that are being asked for, and those whose row is locked.
+#[derive(Debug, Default)]
+pub(super) struct StuckKeys {
+    keys: Mutex<HashMap<String, Calls>>,
+}
+
+/// The calls for one key.
+#[derive(Debug)]
+struct Calls {
+    turns: Arc<Semaphore>,
+    row: Row,
+}
+
+/// What is known of the row of a key.
+#[derive(Debug, Default)]
+struct Row {
+    /// When a call last waited for it in vain.
+    locked_at: Option<Moment>,
+    /// Whether a call is finding out.
+    asked: bool,
+}
+
+impl Row {
+    /// Returns whether a call may be sent.
+    fn admits(&mut self, now: Moment) -> bool {
+        match self.locked_at {
+            None => true,
+            Some(since) if !self.asked && now.since(since) >= PAUSE => {
+                self.asked = true;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    fn answered(&mut self, locked: bool, now: Moment) {
+        *self = Self { locked_at: locked.then_some(now), asked: false };
+    }
+}
+
+/// A call that may be sent. It counts until it is answered.
+#[derive(Debug)]
+pub(super) struct Turn {
+    of: Arc<StuckKeys>,
+    key: String,
+    permit: Option<OwnedSemaphorePermit>,
+    /// Whether it is the one that finds out.
+    finds_out: bool,
+}
+
+impl StuckKeys {
+    /// Waits until a call for a key may be sent, or fails because its row is locked.
+    pub(super) async fn enter(self: &Arc<Self>, key: String) -> Result<Turn, Failure> {
+        let turns = {
+            let mut keys = self.keys.lock();
+            let calls = keys
+                .entry(key.clone())
+                .or_insert_with(|| Calls { turns: Arc::new(Semaphore::new(AT_ONCE)), row: Row::default() });
+            Arc::clone(&calls.turns)
+        };
+        let permit = turns.acquire_owned().await.ok();
+        // Behind the wait, in which another call may have found out.
+        let mut turn = Turn { of: Arc::clone(self), key, permit, finds_out: false };
+        let (admitted, finds_out) = turn.with_row(|row| (row.admits(Clock::Suspend.now()), row.asked));
+        turn.finds_out = admitted && finds_out;
+        if admitted { Ok(turn) } else { Err(Failure::locked()) }
+    }
+}
+
+impl Turn {
+    /// Notes the answer. A call without one, because its connection is lost, says nothing of the row.
+    pub(super) fn settle(self, failure: Option<&Failure>) {
+        let locked = failure.is_some_and(|failure| failure.reaction == Reaction::Locked);
+        self.with_row(|row| row.answered(locked, Clock::Suspend.now()));
+    }
+
+    fn with_row<T: Default>(&self, change: impl FnOnce(&mut Row) -> T) -> T {
+        self.of.keys.lock().get_mut(&self.key).map(|calls| change(&mut calls.row)).unwrap_or_default()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.permit = None;
+        if self.finds_out {
+            self.with_row(|row| row.asked = false);
+        }
+        let mut keys = self.of.keys.lock();
+        let in_use = |calls: &Calls| Arc::strong_count(&calls.turns) > 1;
+        if keys.get(&self.key).is_some_and(|calls| !in_use(calls) && calls.row.locked_at.is_none()) {
+            keys.remove(&self.key);
+        }
+        if keys.len() > REMEMBERED {
+            let now = Clock::Suspend.now();
+            keys.retain(|_, calls| {
+                in_use(calls) || calls.row.locked_at.is_some_and(|since| now.since(since) < PAUSE)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locked() -> Failure {
+        Failure::locked().with_reaction(Reaction::Locked)
+    }
+
+    #[test]
+    fn one_call_finds_out_after_a_pause() {
+        let start = Clock::Suspend.now();
+        let mut row = Row::default();
+        assert!(row.admits(start) && row.admits(start), "nothing is known");
+        row.answered(true, start);
+        assert!(!row.admits(start.plus(PAUSE / 2)), "it was locked a moment ago");
+        let later = start.plus(PAUSE);
+        assert!(row.admits(later) && !row.admits(later), "one of them");
+        row.answered(true, later);
+        assert!(!row.admits(later.plus(PAUSE / 2)), "still locked");
+        row.answered(false, later);
+        assert!(row.admits(later), "free again");
+    }
+
+    #[tokio::test]
+    async fn few_calls_for_a_key_are_on_their_way_and_none_once_it_is_stuck() {
+        let keys = Arc::<StuckKeys>::default();
+        let mut turns = Vec::new();
+        for _ in 0..AT_ONCE {
+            turns.push(keys.enter("k".to_owned()).await.expect("nothing is known"));
+        }
+        let other = keys.enter("other".to_owned()).await.expect("another key");
+        other.settle(None);
+        let next = tokio::spawn({
+            let keys = Arc::clone(&keys);
+            async move { keys.enter("k".to_owned()).await.map(|_| ()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!next.is_finished(), "it waits for its turn");
+        turns.pop().expect("a turn").settle(Some(&locked()));
+        let failure = next.await.expect("no panic").expect_err("it is stuck");
+        assert!(failure.text().contains("keeps a row"), "{failure:?}");
+        turns.pop().expect("a turn").settle(None);
+        drop(turns);
+        assert!(keys.keys.lock().is_empty(), "nothing is remembered of a key that is free");
+    }
+}

@@ -1,0 +1,118 @@
+//! The settings of the driver, where the application has them in place of a URL.
+
+use std::time::Duration;
+
+use tokio_postgres::config::{Host, SslMode};
+
+use super::parse::DEFAULT_PORT;
+use super::settings::APPLICATION_NAME;
+use super::{Address, Config, Place};
+use crate::backend::postgres::opener::Opener;
+use crate::backend::remote::TlsFiles;
+use crate::error::{LockError, LockErrorKind, Result};
+
+impl Config {
+    /// Takes the settings of the driver. With an `opener` the application opens the connections, and looks to the
+    /// address and TLS itself.
+    pub(crate) fn of_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
+        let mut config = Self::new(places(&driver)?, None, None);
+        if opener.is_none() {
+            if config.address.0.is_empty() {
+                return Err(invalid("the settings of the driver name no host"));
+            }
+            if !driver.get_hostaddrs().is_empty() {
+                return Err(invalid("`hostaddr` is not supported: name the address as the host"));
+            }
+            config.tls = (driver.get_ssl_mode() == SslMode::Require).then(TlsFiles::default);
+            if config.tls.is_some() && !cfg!(feature = "postgres-tls") {
+                let detail = "this build has no TLS for Postgres: add the feature `postgres-tls` to lock-core in Cargo.toml, or \
+                              open the connections yourself";
+                return Err(LockError::new(LockErrorKind::Unsupported, detail));
+            }
+        }
+        config.application_name = driver.get_application_name().unwrap_or(APPLICATION_NAME).to_owned();
+        // Zero is no limit for the driver. A dial of this store has one.
+        let limit = driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
+        config.connect_timeout = limit.unwrap_or(config.connect_timeout);
+        config.driver = driver;
+        config.opener = opener;
+        Ok(config)
+    }
+}
+
+/// Returns the places that the driver would try, in their order.
+fn places(driver: &tokio_postgres::Config) -> Result<Address> {
+    let (hosts, ports) = (driver.get_hosts(), driver.get_ports());
+    if ports.len() > 1 && ports.len() != hosts.len() {
+        return Err(invalid("the settings of the driver have another number of ports than of hosts"));
+    }
+    let port = |number: usize| ports.get(number).or_else(|| ports.first()).copied().unwrap_or(DEFAULT_PORT);
+    let place = |(number, host): (usize, &Host)| match host {
+        Host::Tcp(host) => Place::Tcp { host: host.clone(), port: port(number) },
+        Host::Unix(directory) => Place::Unix { directory: directory.clone(), port: port(number) },
+    };
+    Ok(Address(hosts.iter().enumerate().map(place).collect()))
+}
+
+fn invalid(detail: &'static str) -> LockError {
+    LockError::new(LockErrorKind::InvalidRequest, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Config> {
+        Config::of_driver(text.parse().expect("settings of the driver"), None)
+    }
+
+    #[test]
+    fn the_settings_of_the_driver_are_taken() {
+        let table = [
+            ("host=h user=u", "h:5432"),
+            ("host=h,i user=u port=1", "h:1, i:1"),
+            ("host=h,i user=u port=1,2", "h:1, i:2"),
+            ("host=/run/postgresql user=u port=7", "/run/postgresql:7"),
+        ];
+        for (text, address) in table {
+            assert_eq!(of(text).expect(text).address.to_string(), address, "{text}");
+        }
+        let config = of("host=h user=u password=s3cret dbname=d application_name=shop connect_timeout=7");
+        let config = config.expect("settings");
+        assert_eq!((config.connect_timeout, config.tls.is_some()), (Duration::from_secs(7), false));
+        let driver = config.handshake(true);
+        assert_eq!((driver.get_user(), driver.get_dbname()), (Some("u"), Some("d")));
+        assert_eq!(driver.get_application_name(), Some("shop"));
+        assert_eq!(driver.get_password(), Some(&b"s3cret"[..]));
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn the_options_of_the_application_stay_in_front_of_those_of_a_session() {
+        let config = of("host=h user=u options='-c work_mem=1MB'").expect("settings");
+        let both = config.handshake(true);
+        let both = both.get_options().expect("options");
+        assert!(both.starts_with("-c work_mem=1MB -c statement_timeout="), "{both}");
+        assert_eq!(config.handshake(false).get_options(), Some("-c work_mem=1MB"));
+    }
+
+    #[test]
+    fn what_the_driver_would_do_in_another_way_is_refused() {
+        for (text, expected) in [
+            ("user=u", "name no host"),
+            ("host=h,i user=u port=1,2,3", "another number of ports"),
+            ("host=h hostaddr=127.0.0.1 user=u", "`hostaddr`"),
+        ] {
+            let error = of(text).expect_err(text);
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{text}");
+            assert!(error.to_string().contains(expected), "{text}: {error}");
+        }
+        let tls = of("host=h user=u sslmode=require");
+        assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "postgres-tls"));
+        // An application that opens the connections needs no host, and TLS is its own.
+        let opener = Opener::new(|_| async { Err("nothing".into()) });
+        let config =
+            Config::of_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");
+        assert!(config.tls.is_none() && config.handshake(true).get_ssl_mode() == SslMode::Require);
+    }
+}

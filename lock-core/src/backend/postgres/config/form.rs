@@ -1,0 +1,28 @@
+//! The form of a Postgres URL, for its errors.
+
+use crate::backend::remote::UrlForm;
+
+/// The URL of a Postgres server.
+pub(crate) const FORM: UrlForm = UrlForm {
+    store: "Postgres",
+    expected: "expected `postgres://[user[:password]@]host[:port][,host..][/database]`, with `?connect_timeout=2s&timeout=1s` \
+               if need be; percent-encode special characters of the password",
+    options: &[
+        "connect_timeout",
+        "timeout",
+        "schema",
+        "migrate",
+        "listen",
+        "host",
+        "sslmode",
+        "ca",
+        "cert",
+        "key",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "application_name",
+        "mode",
+        "session_timeout",
+    ],
+};

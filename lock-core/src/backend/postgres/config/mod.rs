@@ -1,0 +1,18 @@
+//! The settings of a store: from a URL, parsed once, or from those of the driver.
+
+mod address;
+mod advisory;
+mod driver;
+mod form;
+mod listen;
+mod options;
+mod parse;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use address::{Address, Place};
+pub(crate) use form::FORM;
+pub(crate) use listen::Listen;
+pub(crate) use options::is_schema;
+pub(crate) use settings::{Config, SEARCH_PATH, STATEMENT_TIMEOUT};

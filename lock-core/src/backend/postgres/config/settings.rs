@@ -1,0 +1,132 @@
+//! The settings of a URL.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Address, Listen};
+use crate::backend::postgres::opener::Opener;
+use crate::backend::remote::TlsFiles;
+use crate::backend::remote::{deadline, socket};
+
+/// The default time limit of a dial.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The default time limit of a call. A healthy server answers within a few milliseconds, most of which it waits for its
+/// disk; a checkpoint can take its disk for longer.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The default schema, which is also the name in the migration.
+pub(crate) const SCHEMA: &str = "lock_core";
+
+/// What `pg_stat_activity` shows, unless the application has a name of its own.
+pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
+
+/// How long the server itself lets a statement run. A statement that takes longer has no caller any more. The odd
+/// number shows whether the server has taken the setting: a pooler that shares its connections does not pass it on.
+pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
+
+/// Where the session looks names up. The functions without settings of their own rely on it; see free.sql.
+pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
+
+/// The server finds out within a quarter of a minute that a client is out of reach, and ends what that had begun.
+const KEEPALIVES: &str = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000";
+
+/// The settings of a URL. `Debug` shows no credentials.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) address: Address,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: Option<String>,
+    /// The schema with the tables; lower-case letters, digits and `_`.
+    pub(crate) schema: String,
+    /// Whether connecting makes the tables.
+    pub(crate) migrate: bool,
+    pub(crate) listen: Listen,
+    /// Whether advisory locks are asked for, in place of the tables.
+    pub(crate) advisory: bool,
+    /// The time after which the server ends a session of advisory locks that it does not hear.
+    pub(super) session_timeout: Option<Duration>,
+    /// The files of TLS; `None` without TLS.
+    pub(crate) tls: Option<TlsFiles>,
+    pub(super) application_name: String,
+    /// What the application has set beside, where it has settings of the driver and no URL.
+    pub(super) driver: tokio_postgres::Config,
+    /// How the application opens connections. `None`: the store does.
+    pub(crate) opener: Option<Opener>,
+    /// The time limit of one dial, from the look-up of the name to the last probe.
+    pub(crate) connect_timeout: Duration,
+    /// The time limit of one call, reconnecting included.
+    pub(crate) timeout: Duration,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("address", &format_args!("{}", self.address))
+            .field("database", &self.database)
+            .field("schema", &self.schema)
+            .field("tls", &self.tls)
+            .field("credentials", &self.password.as_ref().map(|_| format_args!("..")))
+            .field("connect_timeout", &self.connect_timeout)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    pub(super) fn new(address: Address, user: Option<String>, password: Option<String>) -> Self {
+        Self {
+            address,
+            user,
+            password,
+            database: None,
+            schema: SCHEMA.to_owned(),
+            migrate: false,
+            listen: Listen::Here,
+            advisory: false,
+            session_timeout: None,
+            tls: None,
+            application_name: APPLICATION_NAME.to_owned(),
+            driver: tokio_postgres::Config::new(),
+            opener: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            timeout: CALL_TIMEOUT,
+        }
+    }
+
+    /// Returns the part of the settings that the driver's handshake needs. With `settings` the session gets settings of
+    /// its own, which a pooler may refuse.
+    pub(crate) fn handshake(&self, settings: bool) -> tokio_postgres::Config {
+        use tokio_postgres::config::SslMode;
+        let mut driver = self.driver.clone();
+        driver.application_name(&self.application_name);
+        if self.opener.is_none() {
+            driver.ssl_mode(if self.tls.is_some() { SslMode::Require } else { SslMode::Disable });
+        } else {
+            // As the sockets of the store: a connection that is given up delivers nothing later.
+            driver.tcp_user_timeout(socket::UNSENT);
+        }
+        if settings {
+            let own = driver.get_options().map(|own| format!("{own} ")).unwrap_or_default();
+            driver.options(format!(
+                "{own}-c statement_timeout={STATEMENT_TIMEOUT} -c default_transaction_isolation=read\\ committed -c jit=off \
+                 -c enable_seqscan=off -c enable_bitmapscan=off -c lock_timeout=500ms -c search_path={} {KEEPALIVES}",
+                SEARCH_PATH.replace(' ', "\\ ")
+            ));
+        }
+        if let Some(user) = &self.user {
+            driver.user(user);
+        }
+        if let Some(password) = &self.password {
+            driver.password(password);
+        }
+        if let Some(database) = &self.database {
+            driver.dbname(database);
+        }
+        driver
+    }
+
+    /// Returns the deadline of a call that asks for a lease of `lease`.
+    pub(crate) fn deadline(&self, lease: Duration) -> Duration {
+        deadline::of_call(self.timeout, lease)
+    }
+}

@@ -1,0 +1,158 @@
+//! Tests of valid and invalid URLs.
+
+use std::time::Duration;
+
+use super::settings::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use super::*;
+use crate::error::LockErrorKind;
+
+fn parsed(url: &str) -> Config {
+    Config::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+#[test]
+fn every_part_of_a_url_is_read() {
+    let table: &[(&str, &str, Option<&str>, Option<&str>, Option<&str>)] = &[
+        ("postgres://localhost", "localhost:5432", None, None, None),
+        ("postgresql://127.0.0.1:7000/", "127.0.0.1:7000", None, None, None),
+        ("postgres://[::1]:7000/shop", "[::1]:7000", Some("shop"), None, None),
+        ("postgres://app@h/a%20b", "h:5432", Some("a b"), Some("app"), None),
+        ("postgres://app:s%40c%2Fr%3Ft@h", "h:5432", None, Some("app"), Some("s@c/r?t")),
+        ("postgres://app:p@ss:word@h,i:1/d", "h:5432, i:1", Some("d"), Some("app"), Some("p@ss:word")),
+        ("postgres:///d?host=/run/postgresql", "/run/postgresql:5432", Some("d"), None, None),
+        ("postgres://app@/d?host=%2Frun", "/run:5432", Some("d"), Some("app"), None),
+    ];
+    for (url, address, database, user, password) in table {
+        let config = parsed(url);
+        assert_eq!(config.address.to_string(), *address, "{url}");
+        assert_eq!(config.database.as_deref(), *database, "{url}");
+        assert_eq!(config.user.as_deref(), *user, "{url}");
+        assert_eq!(config.password.as_deref(), *password, "{url}");
+    }
+}
+
+#[test]
+fn options_are_read() {
+    let config = parsed("postgres://h/?connect_timeout=3s&timeout=250ms&schema=shop_1&migrate=true");
+    assert_eq!(
+        (config.connect_timeout, config.timeout),
+        (Duration::from_secs(3), Duration::from_millis(250))
+    );
+    assert_eq!((config.schema.as_str(), config.migrate), ("shop_1", true));
+    let config = parsed("postgres://h");
+    assert_eq!((config.connect_timeout, config.timeout), (CONNECT_TIMEOUT, CALL_TIMEOUT));
+    assert_eq!((config.schema.as_str(), config.migrate), ("lock_core", false));
+}
+
+#[test]
+fn notifications_are_listened_for_where_the_url_says() {
+    let table = [
+        ("postgres://u@h/d", false, Some("h:5432")),
+        ("postgres://u@h/d", true, None),
+        ("postgres://u@h/d?listen=off", false, None),
+        ("postgres://u@h:6432/d?listen=db", true, Some("db:5432")),
+        ("postgres://u@h/d?listen=db:1", false, Some("db:1")),
+        ("postgres://u@h/d?listen=postgres%3A%2F%2Fo%40db%3A2%2Fe", true, Some("db:2")),
+    ];
+    for (url, pooled, expected) in table {
+        let listening = parsed(url).listening(pooled);
+        assert_eq!(listening.map(|config| config.address.to_string()).as_deref(), expected, "{url}");
+    }
+    let other = parsed("postgres://u@h/d?listen=postgres%3A%2F%2Fo%40db%2Fe").listening(true).expect("one");
+    assert_eq!((other.user.as_deref(), other.database.as_deref()), (Some("o"), Some("e")));
+}
+
+#[test]
+fn a_bad_url_says_what_was_expected() {
+    let long = format!("postgres://h?schema={}", "a".repeat(64));
+    let table: &[(&str, &str)] = &[
+        ("localhost:5432", "this scheme is not one of"),
+        ("postgress://h", "this scheme is not one of"),
+        ("postgres://", "has no host"),
+        ("postgres:///d", "has no host"),
+        ("postgres://h:99999", "port"),
+        ("postgres://a,,b", "has no host"),
+        ("postgres://[::1", "closing `]`"),
+        ("postgres://a:%zz@h", "%25"),
+        ("postgres://h?timeout=soon", "`timeout` of the Postgres URL needs a duration"),
+        ("postgres://h?connect_timeout=10", "`connect_timeout` of the Postgres URL needs a duration"),
+        ("postgres://h?tiemout=1s", "did you mean `timeout`?"),
+        ("postgres://h?schema=Shop", "lower-case letters"),
+        ("postgres://h?schema=a;b", "lower-case letters"),
+        ("postgres://h?schema=", "lower-case letters"),
+        (&long, "at most 63"),
+        ("postgres://h?migrate=1", "`true` or `false`"),
+        ("postgres://h?host=/run", "the directory of a socket"),
+        ("postgres:///d?host=run", "the directory of a socket"),
+        ("postgres://h?listen=", "has no host"),
+        ("postgres://h?listen=redis%3A%2F%2Fh", "this scheme is not one of"),
+        ("postgres://h?listen=postgres%3A%2F%2Fh%3Flisten%3Doff", "cannot have one too"),
+        ("postgres://h?sslmode=prefer", "only if the server likes"),
+        ("postgres://h?ca=/ca.pem", "belong to `sslmode=verify-full`"),
+        ("postgres://h?sslmode=disable&sslrootcert=/ca.pem", "belong to `sslmode=verify-full`"),
+    ];
+    for (url, expected) in table {
+        let error = Config::parse(url).expect_err(url);
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{url}");
+        assert!(!error.is_temporary(), "{url}");
+        assert!(error.to_string().contains(expected), "{url}: {error}");
+    }
+}
+
+#[cfg(not(feature = "postgres-tls"))]
+#[test]
+fn tls_is_refused_aloud() {
+    let error = Config::parse("postgres://user:s3cret@h?sslmode=require").expect_err("no TLS");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported);
+    assert!(error.to_string().contains("feature `postgres-tls`"), "{error}");
+}
+
+#[cfg(feature = "postgres-tls")]
+#[test]
+fn tls_is_read_with_its_files() {
+    use std::path::PathBuf;
+
+    use crate::backend::remote::TlsFiles;
+
+    assert_eq!(parsed("postgres://h").tls, None);
+    for mode in ["require", "verify-ca", "verify-full"] {
+        assert_eq!(parsed(&format!("postgres://h?sslmode={mode}")).tls, Some(TlsFiles::default()));
+    }
+    for names in [["ca", "cert", "key"], ["sslrootcert", "sslcert", "sslkey"]] {
+        let [ca, cert, key] = names;
+        let url = format!("postgres://h?sslmode=verify-full&{ca}=/a%20b/ca.pem&{cert}=c.pem&{key}=k.pem");
+        let files = parsed(&url).tls.expect("TLS");
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!((files.authorities, files.certificate), (path("/a b/ca.pem"), path("c.pem")));
+        assert_eq!(files.key, path("k.pem"));
+    }
+    let error = Config::parse("postgres://h?sslmode=verify-full&cert=c.pem").expect_err("no key");
+    assert!(error.to_string().contains("without its `key`"), "{error}");
+}
+
+#[test]
+fn nothing_shows_the_password() {
+    let url = "postgres://user:s3cret@127.0.0.1:1/";
+    assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
+    let url = "postgres://h?listen=postgres%3A%2F%2Fu%3As3cret%40db";
+    assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
+    // Every mistake that can be made beside a password, including a password that was not escaped.
+    for url in [
+        "postgres:/user:s3cret@h",
+        "http://user:s3cret@h",
+        "postgres://s3cret@h:port",
+        "postgres://user:s3cret@h:port",
+        "postgres://user:s3cret,h",
+        "postgres://user:s3cret%@h",
+        "postgres://user:x?s3cret@h",
+        "postgres://user:1?s3cret=x@h",
+        "postgres://user:x&s3cret=1@h:p?s3cret",
+        "postgres://user:s3cret@h?timeout=s3cret",
+        "postgres://user:s3cret@h?schema=S3cret&timeout=s3cret",
+        "postgres://h?listen=postgres%3A%2F%2Fu%3As3cret%40db%3Aport",
+        "postgres://h?listen=s3cret%3Aport",
+    ] {
+        let error = Config::parse(url).map(|config| config.address.to_string()).expect_err(url);
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{url}: {error:?}");
+    }
+}

@@ -1,0 +1,238 @@
+//! The meaning that a failure of the server or of the connection has for a lock, as a table.
+
+use std::error::Error as _;
+
+use tokio_postgres::error::DbError;
+
+use super::config::Address;
+use crate::backend::remote;
+use crate::error::{LockError, LockErrorKind};
+
+/// A failure of a Postgres server, or of a connection to it.
+pub(crate) type Failure = remote::Failure<Reaction>;
+
+/// How the connection reacts to a failure, beyond reporting it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reaction {
+    /// Report the failure, and do nothing more.
+    #[default]
+    Report,
+    /// Drop the connection and dial again, with all probes: the role of the server has changed.
+    Reconnect,
+    /// Dial again without settings for the session: the pooler does not know them.
+    WithoutSettings,
+    /// Ask for the key less often: its row is locked.
+    Locked,
+    /// Prepare no more statements: the session is not the one in which they were.
+    Unprepare,
+    /// Leave the tables alone: they are those of a later version.
+    LeaveAlone,
+}
+
+/// One row: the beginning of an SQLSTATE, and what it means.
+struct Rule {
+    code: &'static str,
+    kind: LockErrorKind,
+    /// Whether another try may help.
+    temporary: bool,
+    /// Whether the statement may have been executed all the same.
+    doubt: bool,
+    advice: &'static str,
+}
+
+/// The error of `verify` whose lease is over; see verify.sql.
+pub(crate) const LEASE_OVER: &str = "LC001";
+
+/// The error of a migration that meets the tables of a later version; see tables.sql.
+const LATER_VERSION: &str = "LC003";
+
+/// The error of a call that has waited for a row in vain.
+const ROW_LOCKED: &str = "55P03";
+
+/// The error for a statement that was prepared in another session.
+const UNPREPARED: &str = "26000";
+
+const TEMPORARY: bool = true;
+const PERMANENT: bool = false;
+
+const fn rule(code: &'static str, temporary: bool, advice: &'static str) -> Rule {
+    Rule { code, kind: LockErrorKind::Unavailable, temporary, doubt: false, advice }
+}
+
+const fn doubtful(code: &'static str, advice: &'static str) -> Rule {
+    Rule { doubt: true, ..rule(code, TEMPORARY, advice) }
+}
+
+const MISSING: &str = "the tables of this backend are missing or too old: run `lock_core::backend::postgres::migrate(url)` \
+                       once as a user who may create them, feed `lock_core::backend::postgres::migration(schema)` to psql, or \
+                       write `?migrate=true` into the URL";
+
+const LOCKED: &str = "another transaction keeps a row of the lock tables locked";
+
+/// The first row whose code begins the server's code wins.
+const RULES: &[Rule] = &[
+    rule(
+        UNPREPARED,
+        TEMPORARY,
+        "a pooler shares its connections, and has not told; the next calls prepare no statement",
+    ),
+    rule("28", PERMANENT, "the server refuses the user or the password of the URL"),
+    rule("3D000", PERMANENT, "the server has no database of this name; `CREATE DATABASE` makes one"),
+    rule(
+        "42501",
+        PERMANENT,
+        "the user lacks a permission; the documentation of this backend lists the ones it needs",
+    ),
+    rule("3F000", PERMANENT, MISSING),
+    rule("42P01", PERMANENT, MISSING),
+    rule("42883", PERMANENT, MISSING),
+    rule("42704", PERMANENT, MISSING),
+    rule("42703", PERMANENT, MISSING),
+    rule(
+        "LC002",
+        PERMANENT,
+        "set `default_transaction_isolation` of the user or the database to `read committed`",
+    ),
+    rule(LATER_VERSION, PERMANENT, "the tables are those of a later version of this library"),
+    rule("53300", TEMPORARY, "the server has as many connections as it allows"),
+    rule("53", TEMPORARY, "the server is short of memory or disk"),
+    rule(
+        "54000",
+        TEMPORARY,
+        "the server's queue of notifications is full: a session listens, and does not read",
+    ),
+    rule(ROW_LOCKED, TEMPORARY, LOCKED),
+    rule("57014", TEMPORARY, "the statement took too long, and the server ended it"),
+    rule("57P03", TEMPORARY, "the server is starting or shutting down"),
+    // A server that shuts down may have committed the statement before it told.
+    doubtful("57", "the server ended the connection"),
+    rule("40", TEMPORARY, "the statement met another one, and the server rolled it back"),
+    rule(
+        "25006",
+        TEMPORARY,
+        "the server is a standby, or the transaction is read-only: locks, and the check of a lease, need a primary and a \
+         transaction that may write",
+    ),
+    // A pooler reports the loss of the server's connection like this.
+    doubtful("08", "the connection between the pooler and the server failed"),
+];
+
+impl Failure {
+    /// Returns the failure of a standby, which stays one until it is promoted.
+    pub(crate) fn standby() -> Self {
+        let text = "this is a standby, which cannot grant locks; connect to its primary";
+        Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
+    }
+
+    /// Returns the failure of a server that lets no session write.
+    pub(crate) fn read_only() -> Self {
+        let text = "transactions are read-only by default; set `default_transaction_read_only` of the server, the database \
+                    or the user to `off`";
+        Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
+    }
+
+    /// Returns the failure for a grant whose row is locked.
+    pub(crate) fn locked() -> Self {
+        Self::new(LockErrorKind::Unavailable, LOCKED).temporary()
+    }
+
+    /// Returns the failure of a database without the tables, or with those of an earlier version.
+    pub(crate) fn not_migrated() -> Self {
+        Self::new(LockErrorKind::Unavailable, MISSING).permanent()
+    }
+
+    /// Returns the failure for an answer that no version of the functions gives.
+    pub(crate) fn unexpected(what: &str) -> Self {
+        let text = format!("unexpected answer ({what}); were the functions of the migration changed?");
+        Self::new(LockErrorKind::Unavailable, text).in_doubt()
+    }
+
+    /// Classifies an error of the driver.
+    pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
+        if let Some(error) = error.as_db_error() {
+            return Self::of_server(error);
+        }
+        // The driver's own text says only what it did; the cause says what went wrong.
+        let text = match error.source() {
+            Some(cause) => format!("{error} ({cause})"),
+            None => error.to_string(),
+        };
+        Self::new(LockErrorKind::Unavailable, text).in_doubt()
+    }
+
+    /// Classifies an error of the application, which could not open a connection.
+    pub(crate) fn of_opening(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(one) = cause {
+            if let Some(error) = one.downcast_ref::<tokio_postgres::Error>() {
+                return Self::of(error);
+            }
+            cause = one.source();
+        }
+        Self::new(LockErrorKind::Unavailable, format!("the application opened no connection ({error})"))
+    }
+
+    fn of_server(error: &DbError) -> Self {
+        Self::of_code(error.code().code(), error.message())
+    }
+
+    fn of_code(code: &str, message: &str) -> Self {
+        if message.starts_with("unsupported startup parameter") {
+            let text = format!("the pooler refuses settings for the session ({message})");
+            let failure = Self::new(LockErrorKind::Unavailable, text);
+            return failure.permanent().with_reaction(Reaction::WithoutSettings);
+        }
+        let message: String = message.chars().take(160).collect();
+        let Some(rule) = RULES.iter().find(|rule| code.starts_with(rule.code)) else {
+            // A statement that failed was rolled back as a whole.
+            let text = format!("the server answered {code}: {message}");
+            return Self::new(LockErrorKind::Unavailable, text).permanent();
+        };
+        let failure = Self::new(rule.kind, format!("{} ({code}: {message})", rule.advice));
+        let failure = if rule.temporary { failure.temporary() } else { failure.permanent() };
+        let failure = match code {
+            "25006" => failure.with_reaction(Reaction::Reconnect),
+            ROW_LOCKED => failure.with_reaction(Reaction::Locked),
+            UNPREPARED => failure.with_reaction(Reaction::Unprepare),
+            LATER_VERSION => failure.with_reaction(Reaction::LeaveAlone),
+            _ => failure,
+        };
+        if rule.doubt { failure.in_doubt() } else { failure }
+    }
+
+    /// Returns the error that a caller gets.
+    pub(crate) fn to_error(&self, address: &Address) -> LockError {
+        self.error_of(format_args!("postgres at {address}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_their_meaning() {
+        let table: [(&str, &str, bool, bool); 12] = [
+            ("26000", "shares its connections", true, false),
+            ("28P01", "password", false, false),
+            ("42P01", "migrate(url)", false, false),
+            ("3D000", "CREATE DATABASE", false, false),
+            ("53300", "as many connections", true, false),
+            ("40P01", "rolled it back", true, false),
+            ("55P03", "keeps a row", true, false),
+            ("54000", "queue of notifications", true, false),
+            ("57014", "took too long", true, false),
+            ("57P01", "ended the connection", true, true),
+            ("08006", "pooler", true, true),
+            ("XX000", "answered XX000", false, false),
+        ];
+        for (code, expected, temporary, doubt) in table {
+            let error = Failure::of_code(code, "it failed").error_of("postgres");
+            assert!(error.to_string().contains(expected), "{code}: {error}");
+            assert_eq!((error.is_temporary(), error.is_ambiguous()), (temporary, doubt), "{code}: {error}");
+        }
+        assert_eq!(Failure::of_code("25006", "read-only").reaction, Reaction::Reconnect);
+        let refused = Failure::of_code("08P01", "unsupported startup parameter: options");
+        assert_eq!(refused.reaction, Reaction::WithoutSettings);
+    }
+}

@@ -1,0 +1,176 @@
+//! An established connection, and the statements that are sent over it.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+use tokio::sync::Notify;
+use tokio::task::unconstrained;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Statement};
+
+use crate::backend::BoxFuture;
+use crate::backend::postgres::error::{Failure, Reaction};
+use crate::backend::postgres::opener::AnyClient;
+use crate::backend::remote::join_all;
+use crate::error::LockErrorKind;
+
+/// A parameter of a statement, with its type.
+pub(crate) type Parameter = (Box<dyn ToSql + Send + Sync>, Type);
+
+/// Returns a text as a parameter.
+pub(crate) fn text(value: impl Into<String>) -> Parameter {
+    (Box::new(value.into()), Type::TEXT)
+}
+
+/// An established connection. All callers of a runtime share it, and the server answers them one after another.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) client: AnyClient,
+    /// Wakes the supervisor of a connection that must be given up.
+    pub(super) poisoned: Notify,
+    /// The number of statements that were answered.
+    answered: AtomicU64,
+    /// Set where the session has the settings of the library.
+    prepared: OnceLock<Prepared>,
+}
+
+/// What a session has prepared.
+#[derive(Debug)]
+struct Prepared {
+    /// The statements, with their texts. A handful, so a scan is faster than a map.
+    statements: Vec<(String, Statement)>,
+    /// Whether the sessions of the store are its own, as far as it knows.
+    own: Arc<AtomicBool>,
+}
+
+impl Connection {
+    pub(super) fn new(client: AnyClient) -> Self {
+        Self { client, poisoned: Notify::new(), answered: AtomicU64::new(0), prepared: OnceLock::new() }
+    }
+
+    /// Prepares statements, for a session that has the settings of the library, and that nobody else uses. The server
+    /// spends a quarter of a common call on the text of its statement otherwise.
+    ///
+    /// `own` is turned off for all sessions when one of them turns out to be shared.
+    pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {
+        let prepare = |text| -> BoxFuture<'_, _> { Box::pin(self.client.prepare(text)) };
+        let answers = join_all(texts.iter().copied().map(prepare).collect()).await;
+        let mut statements = Vec::with_capacity(texts.len());
+        for (text, answer) in texts.iter().zip(answers) {
+            statements.push(((*text).to_owned(), answer.map_err(|error| Failure::of(&error))?));
+        }
+        // Nobody else uses the connection yet.
+        let _ = self.prepared.set(Prepared { statements, own });
+        Ok(())
+    }
+
+    /// Returns whether the session has the settings of the library.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own().is_some()
+    }
+
+    fn own(&self) -> Option<&Prepared> {
+        self.prepared.get().filter(|prepared| prepared.own.load(Ordering::Acquire))
+    }
+
+    fn prepared(&self, text: &str) -> Option<Statement> {
+        let (_, statement) = self.own()?.statements.iter().find(|(of, _)| of == text)?;
+        Some(statement.clone())
+    }
+
+    /// Runs a statement and returns its rows. Calls `ahead` once the driver has the statement: whatever is sent over
+    /// this connection from then on arrives behind it.
+    ///
+    /// A statement that is not prepared has no name and is sent with the types of its parameters, in one round trip. A
+    /// pooler that shares its connections therefore needs to know nothing of it.
+    pub(crate) async fn query(
+        self: &Arc<Self>,
+        statement: &str,
+        parameters: Vec<Parameter>,
+        ahead: impl FnOnce(),
+    ) -> Result<Vec<Row>, Failure> {
+        self.query_with(statement, parameters, ahead, |_| {}).await
+    }
+
+    /// As [`query`](Self::query). Calls `answered` with the answer, also where the caller has given up by then.
+    pub(crate) async fn query_with(
+        self: &Arc<Self>,
+        statement: &str,
+        parameters: Vec<Parameter>,
+        ahead: impl FnOnce(),
+        answered: impl FnOnce(Result<&[Row], &Failure>) + Send + 'static,
+    ) -> Result<Vec<Row>, Failure> {
+        let (connection, prepared) = (Arc::clone(self), self.prepared(statement));
+        let text = if prepared.is_some() { String::new() } else { statement.to_owned() };
+        let query = async move {
+            let answer = match prepared {
+                Some(statement) => {
+                    let values: Vec<&(dyn ToSql + Sync)> =
+                        parameters.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync)).collect();
+                    connection.client.query(&statement, &values).await
+                }
+                None => {
+                    let typed: Vec<(&(dyn ToSql + Sync), Type)> = parameters
+                        .iter()
+                        .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
+                        .collect();
+                    connection.client.query_typed(&text, &typed).await
+                }
+            };
+            connection.answered.fetch_add(1, Ordering::Relaxed);
+            let answer = answer.map_err(|error| Failure::of(&error));
+            answered(answer.as_deref());
+            answer
+        };
+        // The first poll hands the statement to the driver, which has a queue without a bound. It takes no turn of the
+        // task in tokio's budget, which could delay that.
+        let mut query = Box::pin(unconstrained(query));
+        let first = poll_fn(|cx| Poll::Ready(query.as_mut().poll(cx))).await;
+        ahead();
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            // In a task of its own. The driver reads nothing more while a caller takes no rows, and a future that is no
+            // longer polled must not stop all the others.
+            Poll::Pending => {
+                let running = pin!(tokio::spawn(query));
+                running.await.map_err(|_| {
+                    Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()
+                })?
+            }
+        };
+        answer.map_err(|failure| self.noted(failure))
+    }
+
+    /// Runs statements without parameters and ignores their rows.
+    pub(crate) async fn batch(&self, statements: &str) -> Result<(), Failure> {
+        self.client.batch_execute(statements).await.map_err(|error| self.noted(Failure::of(&error)))
+    }
+
+    pub(crate) fn client(&self) -> &tokio_postgres::Client {
+        &self.client
+    }
+
+    /// Returns how many statements were answered so far, also those whose caller has given up.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Returns `failure`, after the reaction of this connection to it.
+    fn noted(&self, failure: Failure) -> Failure {
+        match failure.reaction {
+            Reaction::Reconnect => self.poisoned.notify_one(),
+            Reaction::Unprepare => {
+                self.prepared.get().iter().for_each(|prepared| prepared.own.store(false, Ordering::Release));
+            }
+            Reaction::Report | Reaction::Locked | Reaction::WithoutSettings | Reaction::LeaveAlone => {}
+        }
+        failure
+    }
+}

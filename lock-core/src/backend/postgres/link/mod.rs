@@ -1,0 +1,15 @@
+//! The link to a server: dialling, probing, watching and using a connection, and listening for notifications.
+
+mod connection;
+mod dial;
+mod listen;
+mod probe;
+mod shared;
+mod stream;
+mod watch;
+
+pub(crate) use connection::{Connection, Parameter, text};
+pub(crate) use dial::{Session, dial, open};
+pub(crate) use listen::Listening;
+pub(crate) use probe::check_version;
+pub(crate) use shared::Shared;

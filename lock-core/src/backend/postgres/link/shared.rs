@@ -1,0 +1,63 @@
+//! What all connections of one store share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::backend::postgres::config::{Address, Config, FORM};
+use crate::backend::postgres::sql::Statements;
+use crate::backend::remote::{Listeners, Tls};
+use crate::error::Result;
+
+/// The state that all connections of one store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) statements: Statements,
+    tls: Option<Tls>,
+    /// Whether a pooler that shares its connections answered the last dial: nothing may be set for a session then.
+    pooled: AtomicBool,
+    /// Whether the sessions are its own, as far as it knows: a pooler may not have told.
+    own: Arc<AtomicBool>,
+    listeners: Arc<Listeners>,
+}
+
+impl Shared {
+    /// Creates the state, and reads the files that the configuration names.
+    pub(crate) fn new(config: Config, listeners: Arc<Listeners>) -> Result<Self> {
+        Ok(Self {
+            tls: match &config.tls {
+                Some(files) => Some(Tls::new(&FORM, files, config.address.hosts())?),
+                None => None,
+            },
+            statements: Statements::new(&config),
+            config,
+            pooled: AtomicBool::new(false),
+            own: Arc::new(AtomicBool::new(true)),
+            listeners,
+        })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.config.address
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_pooled(&self, pooled: bool) {
+        self.pooled.store(pooled, Ordering::Release);
+    }
+
+    pub(super) fn own(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.own)
+    }
+
+    pub(crate) fn listeners(&self) -> &Arc<Listeners> {
+        &self.listeners
+    }
+}

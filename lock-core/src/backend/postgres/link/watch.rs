@@ -1,0 +1,139 @@
+//! The supervision of an established connection.
+//!
+//! The server is asked for nothing twice a second. The connection is dropped after two missed answers, or after six
+//! while the server answers other calls. Between two of these questions the tables are swept from time to time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tokio_postgres::types::Type;
+
+use super::connection::Connection;
+use super::dial::{Session, dial};
+use super::shared::Shared;
+use crate::backend::NodeAnswer;
+use crate::backend::postgres::error::{Failure, Reaction};
+use crate::backend::remote::Connector;
+use crate::backoff::Pauses;
+use crate::clock::Clock;
+use crate::error::LockErrorKind;
+
+/// How often the server is asked. Two answers that are missed in a row end the connection. An answer may take as long
+/// as that to any call: a server that waits for its disk is not lost.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
+const MISSED: u32 = 2;
+/// As many, while the server answers the calls in front of the question, such as some that wait for the row of one key
+/// in turn. Not without an end: behind so many calls all others are late, and a new connection is rid of them.
+const MISSED_AT_WORK: u32 = 6;
+
+/// The number of heartbeats between two sweeps of a connection. The server lets all connections together sweep once a
+/// second; see inspect.sql.
+const BEATS_PER_SWEEP: u32 = 10;
+/// How many keys a sweep looks at.
+const KEYS_PER_SWEEP: i32 = 1_000;
+
+impl Connector for Shared {
+    type Connection = Connection;
+    type Session = Session;
+    type Reaction = Reaction;
+    /// Whether a connection was lost before.
+    type Legacy = bool;
+
+    const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
+
+    fn address(&self) -> impl fmt::Display {
+        self.address()
+    }
+
+    fn connection(session: &Session) -> &Arc<Connection> {
+        &session.live
+    }
+
+    fn is_usable(connection: &Connection) -> bool {
+        !connection.is_closed()
+    }
+
+    async fn dial(&self) -> Result<Session, Failure> {
+        match dial(self).await {
+            // The server was a primary when the backend was made, so it may be one again.
+            Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
+            dialled => dialled,
+        }
+    }
+
+    async fn watch(&self, session: &mut Session, lost_before: &mut bool, pauses: &mut Pauses) -> Failure {
+        if std::mem::replace(lost_before, true) {
+            // The server may have lost the queue, or granted while nobody could hear it.
+            self.listeners().reconnected();
+        }
+        // Not all processes at once.
+        let mut beats = fastrand::u32(..BEATS_PER_SWEEP);
+        let mut missed = 0;
+        loop {
+            let answered = |round_trip| {
+                let node = self.address().to_string();
+                self.listeners().node_answered(&NodeAnswer::new(&node, round_trip));
+            };
+            if let Err(failure) = beat(session, self.config.timeout, &mut missed, answered).await {
+                return failure;
+            }
+            // Only after a heartbeat, and not after the dial: a server that accepts every connection and closes it
+            // would be dialled without a pause.
+            if missed == 0 {
+                pauses.reset();
+                beats = beats.wrapping_add(1);
+                if beats.is_multiple_of(BEATS_PER_SWEEP) {
+                    self.sweep(&session.live).await;
+                }
+            }
+        }
+    }
+}
+
+/// Asks the server after a pause, and calls `on_answer` with the time that the answer took. Returns why the connection
+/// must be dropped.
+pub(super) async fn beat(
+    session: &mut Session,
+    patience: Duration,
+    missed: &mut u32,
+    on_answer: impl FnOnce(Duration),
+) -> Result<(), Failure> {
+    let lost = |why: &'static str| Err(Failure::new(LockErrorKind::Unavailable, why));
+    tokio::select! {
+        biased;
+        () = session.driver.ended() => return lost("the server closed the connection"),
+        () = session.live.poisoned.notified() => return lost("the server takes no writes any more"),
+        // After a missed answer no pause is needed: its timeout was the pause.
+        () = sleep(if *missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
+    }
+    let (answered, sent) = (session.live.answered(), Clock::Suspend.now());
+    match timeout(patience.max(HEARTBEAT), session.live.client.check_connection()).await {
+        Ok(Ok(())) => {
+            *missed = 0;
+            on_answer(Clock::Suspend.now().since(sent));
+        }
+        Ok(Err(error)) => return Err(Failure::of(&error)),
+        Err(_) => {
+            *missed += 1;
+            let at_work = session.live.answered() != answered;
+            if *missed >= if at_work { MISSED_AT_WORK } else { MISSED } {
+                return lost("the server stopped answering");
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Deletes what is over among some keys, if it is time.
+    async fn sweep(&self, connection: &Arc<Connection>) {
+        let limit = (Box::new(KEYS_PER_SWEEP) as Box<_>, Type::INT4);
+        let swept = connection.query(&self.statements.sweep, vec![limit], || {});
+        // A sweep that fails, or has to wait for others, is made again later.
+        if let Ok(Err(failure)) = timeout(self.config.timeout, swept).await {
+            tracing::debug!(server = %self.address(), ?failure, "the lock tables were not swept");
+        }
+    }
+}

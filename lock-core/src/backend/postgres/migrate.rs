@@ -1,0 +1,106 @@
+//! Making the tables and functions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::config::{Config, is_schema};
+use super::error::{Failure, Reaction};
+use super::link::{Shared, check_version, open};
+use super::sql;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// How long the migration may take, once the server is connected.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long it may wait for a table.
+const LOCK_TIMEOUT: &str = "1s";
+
+/// Makes the schema, the tables and the functions that this version needs, in the database that `url` names.
+///
+/// All of it is one transaction, and running it again changes nothing. Nothing is deleted, a service that runs is not
+/// held up, and tables of a later version are left alone. The user of the URL must be allowed to create a schema in the
+/// database, or own the schema that the option `schema` names (default `lock_core`). It need not be the user of the
+/// service; see the [module](super) for the permissions that the service needs.
+///
+/// # Errors
+///
+/// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong. [`Unavailable`](LockErrorKind::Unavailable):
+/// the server does not answer, refuses the password or lacks a permission. [`Unsupported`](LockErrorKind::Unsupported):
+/// the server is too old, or the database is not in UTF8.
+///
+/// # Panics
+///
+/// Panics outside a tokio runtime with its I/O and time drivers.
+///
+/// # Cancel safety
+///
+/// The migration is made as a whole or not at all.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn set_up() -> lock_core::Result<()> {
+/// lock_core::backend::postgres::migrate("postgres://admin:secret@db/shop").await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn migrate(url: &str) -> Result<()> {
+    let shared = Shared::new(Config::parse(url)?, Arc::default())?;
+    run(&shared).await.map_err(|failure| failure.to_error(shared.address()))
+}
+
+/// Runs the migration if the tables are missing or too old. Replacing the functions of a service that runs would make
+/// its calls wait.
+pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Failure> {
+    let session = open(shared).await?;
+    let version = check_version(&session.live, &shared.statements.version);
+    match timeout(shared.config.connect_timeout, version).await {
+        Ok(Ok(())) => Ok(()),
+        // Whatever is wrong, the migration says it again.
+        Ok(Err(_)) | Err(_) => run(shared).await,
+    }
+}
+
+async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
+    let session = open(shared).await?;
+    let schema = &shared.config.schema;
+    // Statements that are sent together are one transaction. The lock keeps two migrations from meeting. The calls of a
+    // service that runs would line up behind a migration that waits for a table: hence the short wait.
+    let text = format!(
+        "SET LOCAL statement_timeout = 0; SET LOCAL search_path = pg_catalog, pg_temp; \
+         SELECT pg_advisory_xact_lock(hashtextextended('{schema} migration', 0::bigint)); \
+         SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {}",
+        sql::migration(schema)
+    );
+    match timeout(LONGEST, session.live.batch(&text)).await {
+        Ok(Err(failure)) if failure.reaction == Reaction::LeaveAlone => Ok(()),
+        Ok(made) => made,
+        Err(_) => Err(Failure::no_answer(LONGEST)),
+    }
+}
+
+/// Returns the SQL text that [`migrate`] runs, for psql or for the migrations of the service. Run it in one
+/// transaction. `schema` is the name of the schema: lower-case letters, digits and `_`, not beginning with a digit or
+/// with `pg_`.
+///
+/// # Errors
+///
+/// [`InvalidRequest`](LockErrorKind::InvalidRequest): `schema` is no such name.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> lock_core::Result<()> {
+/// let text = lock_core::backend::postgres::migration("lock_core")?;
+/// assert!(text.contains("CREATE TABLE IF NOT EXISTS lock_core.holders"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn migration(schema: &str) -> Result<String> {
+    if is_schema(schema) {
+        return Ok(sql::migration(schema));
+    }
+    let detail = "the name of the schema has lower-case letters, digits and `_`, at most 63, and is none of Postgres itself";
+    Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+}

@@ -1,0 +1,154 @@
+//! Connections that the application opens.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::{AsyncMessage, Client, Error};
+
+use crate::backend::BoxFuture;
+
+/// An error of the application, whatever its type.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a connection answers when it is driven: its next message.
+pub(crate) type NextMessage =
+    Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
+
+/// Opens connections as the application wants them. It is asked for one whenever the store needs one.
+#[derive(Clone)]
+pub(crate) struct Opener(Arc<Open>);
+
+type Open =
+    dyn Fn(tokio_postgres::Config) -> BoxFuture<'static, Result<OpenConnection, BoxError>> + Send + Sync;
+
+impl Opener {
+    pub(crate) fn new<F, O>(open: F) -> Self
+    where
+        F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
+        O: Future<Output = Result<OpenConnection, BoxError>> + Send + 'static,
+    {
+        Self(Arc::new(move |config| Box::pin(open(config))))
+    }
+
+    pub(crate) async fn open(&self, config: tokio_postgres::Config) -> Result<OpenConnection, BoxError> {
+        (self.0)(config).await
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opener(..)")
+    }
+}
+
+/// A connection that the application has opened for the store. See
+/// [`PostgresBuilder::open_with`](super::PostgresBuilder::open_with).
+pub struct OpenConnection {
+    pub(crate) client: AnyClient,
+    /// `None` where somebody else drives it: then nobody hears its notifications.
+    pub(crate) messages: Option<NextMessage>,
+}
+
+impl OpenConnection {
+    /// Takes a connection as tokio-postgres returns it. The store drives it on the runtime that asked for it, and hears
+    /// its notifications.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lock_core::backend::postgres::OpenConnection;
+    /// use lock_core::backend::postgres::tokio_postgres::{Config, NoTls};
+    ///
+    /// # async fn open(config: Config) -> Result<OpenConnection, Box<dyn std::error::Error + Send + Sync>> {
+    /// let stream = tokio::net::TcpStream::connect("127.0.0.1:5432").await?;
+    /// let (client, connection) = config.connect_raw(stream, NoTls).await?;
+    /// Ok(OpenConnection::new(client, connection))
+    /// # }
+    /// ```
+    pub fn new<S, T>(client: Client, mut connection: tokio_postgres::Connection<S, T>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let messages: NextMessage = Box::new(move |cx| connection.poll_message(cx));
+        Self { client: AnyClient::Own(client), messages: Some(messages) }
+    }
+
+    /// Takes a client that a pool lends. `client` returns the client inside. The store keeps it while the connection
+    /// lasts, and gives it back by dropping it.
+    ///
+    /// The pool drives the connection, so the store hears no notifications over it.
+    ///
+    /// # Examples
+    ///
+    /// A pool lends a value that dereferences to the client, like this one:
+    ///
+    /// ```
+    /// use lock_core::backend::postgres::OpenConnection;
+    /// use lock_core::backend::postgres::tokio_postgres::Client;
+    ///
+    /// fn of_pool(lent: Box<Client>) -> OpenConnection {
+    ///     OpenConnection::lent(lent, |lent| lent)
+    /// }
+    /// ```
+    pub fn lent<P, F>(lent: P, client: F) -> Self
+    where
+        P: Send + Sync + 'static,
+        F: Fn(&P) -> &Client + Send + Sync + 'static,
+    {
+        Self { client: AnyClient::Lent(Box::new(View { lent, client })), messages: None }
+    }
+}
+
+impl fmt::Debug for OpenConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenConnection").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A client, wherever it is from.
+pub(crate) enum AnyClient {
+    Own(Client),
+    Lent(Box<dyn Lent>),
+}
+
+impl std::ops::Deref for AnyClient {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        match self {
+            Self::Own(client) => client,
+            Self::Lent(lent) => lent.client(),
+        }
+    }
+}
+
+impl fmt::Debug for AnyClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A value that lends a client.
+pub(crate) trait Lent: Send + Sync {
+    fn client(&self) -> &Client;
+}
+
+struct View<P, F> {
+    lent: P,
+    client: F,
+}
+
+impl<P: Send + Sync, F: Fn(&P) -> &Client + Send + Sync> Lent for View<P, F> {
+    fn client(&self) -> &Client {
+        (self.client)(&self.lent)
+    }
+}
+
+/// Returns the next message of a driven connection.
+pub(crate) async fn next(messages: &mut NextMessage) -> Option<Result<AsyncMessage, Error>> {
+    std::future::poll_fn(|cx| messages(cx)).await
+}

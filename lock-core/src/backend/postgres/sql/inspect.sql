@@ -1,0 +1,89 @@
+-- Lists held keys with their holders and waiters, for an operator: those that begin with `p_prefix`, or the one that is equal
+-- to it. Returns one row for each holder (`waits` false) and each waiter, at most `p_holders` and `p_waiters` a key; `total` is
+-- the number of all of them. Shows no owner token. Locks nothing: the rows are those of one moment.
+CREATE OR REPLACE FUNCTION lock_core.list(
+    p_prefix text, p_exact boolean, p_limit integer, p_holders integer, p_waiters integer
+) RETURNS TABLE (
+    key text, waits boolean, mode text, id text, record text, left_us bigint, kept boolean, total bigint
+) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH held AS MATERIALIZED (
+        SELECT DISTINCT h.key FROM lock_core.holders h
+            WHERE h.expires_at > clock_timestamp() AND h.key >= p_prefix
+                AND CASE WHEN p_exact THEN h.key = p_prefix ELSE starts_with(h.key, p_prefix) END
+                -- The end of the prefix in the order of bytes, so that the index is read no further: no key is longer.
+                AND h.key <= p_prefix || repeat(chr(1114111), 129)
+            ORDER BY h.key LIMIT p_limit
+    ), holding AS (
+        SELECT h.*, row_number() OVER (PARTITION BY h.key ORDER BY h.expires_at) AS place,
+                count(*) OVER (PARTITION BY h.key) AS total
+            FROM held JOIN lock_core.holders h ON h.key = held.key WHERE h.expires_at > clock_timestamp()
+    ), waiting AS (
+        SELECT w.*, row_number() OVER (PARTITION BY w.key ORDER BY w.ticket) AS place,
+                count(*) OVER (PARTITION BY w.key) AS total
+            FROM held JOIN lock_core.waiters w ON w.key = held.key WHERE w.deadline >= clock_timestamp()
+    )
+    SELECT h.key, false, h.mode, lock_core.id(h.owner), h.record,
+            greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0), h.kept, h.total
+        FROM holding h WHERE h.place <= p_holders
+    UNION ALL
+    SELECT w.key, true, w.mode, '', w.record, 0, false, w.total FROM waiting w WHERE w.place <= p_waiters
+    ORDER BY 1, 2
+$$;
+
+-- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
+-- Does nothing within a second of the last call, whoever made that, nor within a minute of one that came to the end.
+-- Returns how many rows of keys were deleted.
+CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer) RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    t timestamptz := clock_timestamp();
+    v_after text;
+    v_last text;
+    v_looked bigint;
+    v_keys text[];
+    v_key text;
+    v_deleted bigint;
+BEGIN
+    -- A time far ahead is from before the clock was set back. An operator may write 'infinity', to stop all sweeps.
+    SELECT f.swept_to INTO v_after FROM lock_core.floor f
+        WHERE f.swept_at <= t - interval '1 second' OR isfinite(f.swept_at) AND f.swept_at > t + interval '2 minutes'
+        FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    SELECT max(n.key), count(*) INTO v_last, v_looked FROM (
+        SELECT k.key FROM lock_core.keys k WHERE k.key > v_after ORDER BY k.key LIMIT p_limit
+    ) n;
+    -- Locked first, and looked at in statements of their own: a grant may be committed between the two.
+    v_keys := ARRAY(
+        SELECT k.key FROM lock_core.keys k WHERE k.key > v_after AND k.key <= v_last
+            AND k.latch_until <= t
+            AND NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = k.key AND h.expires_at > t)
+            AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = k.key AND w.deadline > t - interval '1 minute')
+        ORDER BY k.key FOR UPDATE SKIP LOCKED
+    );
+    FOREACH v_key IN ARRAY v_keys LOOP
+        PERFORM lock_core.clear(v_key, t);
+    END LOOP;
+    DELETE FROM lock_core.waiters w WHERE w.key = ANY (v_keys) AND w.deadline <= t - interval '1 minute';
+    DELETE FROM lock_core.keys k WHERE k.key = ANY (v_keys) AND k.latch_until <= t
+        AND NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = k.key)
+        AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = k.key);
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    DELETE FROM lock_core.latch_counts c WHERE c.key = ANY (v_keys)
+        AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = c.key);
+    DELETE FROM lock_core.latch_waiters w WHERE w.key = ANY (v_keys)
+        AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = w.key);
+    IF v_looked < p_limit THEN
+        -- Without a row in `keys`, after a restore of some of the tables.
+        DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM lock_core.holders o
+                WHERE o.expires_at <= t AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = o.key)
+                LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
+        ));
+    END IF;
+    UPDATE lock_core.floor f SET swept_to = CASE WHEN v_looked < p_limit THEN '' ELSE v_last END,
+        swept_at = t + CASE WHEN v_looked < p_limit THEN interval '1 minute' ELSE interval '0' END;
+    RETURN v_deleted;
+END $$;

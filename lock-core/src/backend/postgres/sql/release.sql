@@ -1,0 +1,140 @@
+-- Releases the grant of an owner on all of the keys, or removes its entries from their queues, and serves the next waiters.
+--
+-- p_keep  how long the keys stay taken, in us; null: they are free
+-- p_own   the last fencing token of this grant that its process numbered; 0: none
+-- Returns 1 released, 0 nobody holds it, -1 somebody else holds it; an owner that left a queue gets one of the last two. For
+-- several keys the least of these
+CREATE OR REPLACE FUNCTION lock_core.release(
+    p_keys text[], p_owner text, p_mode text, p_keep bigint, p_own bigint
+) RETURNS integer LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_answer integer := 1;
+    v_later boolean := true;
+    v_one record;
+    v_key text;
+BEGIN
+    -- The keys are sorted, so that two releases of several keys lock their rows in the same order.
+    FOREACH v_key IN ARRAY p_keys LOOP
+        SELECT * INTO v_one FROM lock_core.release_one(v_key, p_owner, p_mode, p_keep, p_own);
+        v_answer := least(v_answer, v_one.answer);
+        v_later := v_later AND v_one.later;
+    END LOOP;
+    IF v_later THEN
+        PERFORM lock_core.commit_later();
+    END IF;
+    RETURN v_answer;
+END $$;
+
+-- The part for one key. `later` is whether a crash of the server may lose it: not if a waiter was served, nor if the key stays
+-- taken, nor if a token was told.
+CREATE OR REPLACE FUNCTION lock_core.release_one(
+    p_key text, p_owner text, p_mode text, p_keep bigint, p_own bigint, OUT answer integer, OUT later boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+    v_row lock_core.keys := lock_core.lock_row(p_key, false);
+    t timestamptz := clock_timestamp();
+    v_mine lock_core.holders;
+    v_served boolean;
+    v_queued boolean;
+    v_mode text;
+    v_count bigint;
+BEGIN
+    later := true;
+    answer := 0;
+    IF v_row.key IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT * INTO v_mine FROM lock_core.holders h WHERE h.key = p_key AND h.owner = p_owner AND h.expires_at > t;
+    IF FOUND AND v_mine.kept THEN
+        -- A repeated release, because the first answer was lost.
+        answer := 1;
+        later := false;
+        RETURN;
+    ELSIF FOUND THEN
+        answer := 1;
+        IF p_keep IS NULL THEN
+            PERFORM lock_core.drop_holder(p_key, p_owner, t);
+        ELSE
+            UPDATE lock_core.holders h SET kept = true, expires_at = t + p_keep * interval '1 microsecond'
+                WHERE h.key = p_key AND h.owner = p_owner;
+            later := false;
+        END IF;
+        IF p_own > v_row.fence THEN
+            UPDATE lock_core.keys k SET fence = p_own, fence_of = '-' WHERE k.key = p_key;
+            later := false;
+        END IF;
+    ELSE
+        DELETE FROM lock_core.waiters w WHERE w.key = p_key AND w.owner = p_owner;
+        v_queued := FOUND;
+        PERFORM lock_core.clear(p_key, t);
+        SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
+        answer := CASE WHEN lock_core.fits(p_mode, v_mode, v_count) THEN 0 ELSE -1 END;
+        -- The waiters behind one that left may fit beside the holders now, such as readers behind a writer. Those of a lease
+        -- that has run out are found by a heartbeat.
+        IF NOT v_queued THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key) THEN
+        PERFORM lock_core.clear(p_key, t);
+        SELECT s.served INTO v_served FROM lock_core.serve(p_key, t, '', 0) s;
+        later := later AND NOT v_served;
+    END IF;
+END $$;
+
+-- Takes one grant away from its holder on the order of an operator, and serves the next waiter. Returns whether there was
+-- such a grant.
+CREATE OR REPLACE FUNCTION lock_core.force_release(p_key text, p_id text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_row lock_core.keys := lock_core.lock_row(p_key, false);
+    t timestamptz := clock_timestamp();
+    v_owner text;
+BEGIN
+    SELECT h.owner INTO v_owner FROM lock_core.holders h
+        WHERE h.key = p_key AND lock_core.id(h.owner) = p_id AND h.expires_at > t;
+    IF NOT FOUND OR v_row.key IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM lock_core.drop_holder(p_key, v_owner, t);
+    PERFORM lock_core.tell(v_owner, 'forced ' || v_owner);
+    PERFORM lock_core.clear(p_key, t);
+    PERFORM lock_core.serve(p_key, t, '', 0);
+    RETURN true;
+END $$;
+
+-- Returns the public id of a grant: it names no other grant, and shows nothing of the owner token.
+CREATE OR REPLACE FUNCTION lock_core.id(p_owner text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT left(encode(sha256(convert_to(p_owner, 'UTF8')), 'hex'), 40)
+$$;
+
+-- Turns an exclusive grant of its owner into a shared one, with a lease of `p_ttl` us from now, and serves the readers at the
+-- head of the queue.
+CREATE OR REPLACE FUNCTION lock_core.downgrade(p_key text, p_owner text, p_ttl bigint) RETURNS lock_core.answer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_row lock_core.keys := lock_core.lock_row(p_key, false);
+    t timestamptz := clock_timestamp();
+    a lock_core.answer;
+BEGIN
+    a.now_us := lock_core.micros(t);
+    IF v_row.key IS NULL THEN
+        a.verdict := 0;
+        RETURN a;
+    END IF;
+    UPDATE lock_core.holders h
+        SET mode = 's',
+            -- A repeated request, because the first answer was lost, never shortens the lease.
+            expires_at = greatest(CASE WHEN h.mode = 's' THEN h.expires_at END, t + p_ttl * interval '1 microsecond')
+        WHERE h.key = p_key AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode IN ('x', 's');
+    a.verdict := CASE WHEN FOUND THEN 1 ELSE 0 END;
+    IF a.verdict = 1 THEN
+        PERFORM lock_core.clear(p_key, t);
+        PERFORM lock_core.serve(p_key, t, '', 0);
+        a.waiting := lock_core.waiting(p_key, '', t);
+    END IF;
+    RETURN a;
+END $$;

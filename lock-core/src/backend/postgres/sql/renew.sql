@@ -1,0 +1,109 @@
+-- Extends the leases of grants, each only if its owner has it, and never to a shorter lease. Returns the number of each one
+-- that its owner has, with how many claims wait for its key, or null where somebody else keeps its row locked: it was not
+-- renewed, and the others were all the same. Waits for no lock, so it is in no deadlock: a renewal changes nothing that others
+-- decide by, except that the grant lives.
+--
+-- p_owns  the last token that the process of each grant numbered; 0: none
+CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])
+RETURNS TABLE (number bigint, waiting integer) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    t timestamptz := clock_timestamp();
+    v_done bigint[] := '{}';
+    v_now bigint[];
+BEGIN
+    FOR try IN 1 .. 4 LOOP
+        WITH mine AS MATERIALIZED (
+            SELECT r.number, h.key, h.owner, t + r.ttl * interval '1 microsecond' AS until
+                FROM unnest(p_keys, p_owners, p_ttls) WITH ORDINALITY r (key, owner, ttl, number)
+                JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+                WHERE h.expires_at > t AND NOT h.kept AND r.number <> ALL (v_done)
+                ORDER BY h.key, h.owner FOR NO KEY UPDATE OF h SKIP LOCKED
+        ), renewed AS (
+            UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, m.until) FROM mine m
+                WHERE h.key = m.key AND h.owner = m.owner RETURNING m.number
+        )
+        SELECT array_agg(d.number) INTO v_now FROM renewed d;
+        v_done := v_done || coalesce(v_now, '{}');
+        EXIT WHEN cardinality(v_done) = cardinality(p_keys) OR NOT EXISTS (
+            SELECT FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number)
+                JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+                WHERE h.expires_at > t AND NOT h.kept AND r.number <> ALL (v_done)
+        );
+        -- Another call for the same grant has its row locked, such as an extension: it ends soon.
+        PERFORM pg_sleep(0.02);
+    END LOOP;
+    -- A key that somebody else is just changing is left out, so that a renewal waits for no row of `keys`: the next one, and
+    -- the release, tell the token again.
+    IF (SELECT max(o.own) FROM unnest(p_owns) o (own)) > 0 THEN
+        WITH told AS MATERIALIZED (
+            SELECT k.key, r.own FROM unnest(p_keys, p_owners, p_owns) r (key, owner, own)
+                JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+                JOIN lock_core.keys k ON k.key = r.key
+                WHERE r.own > k.fence AND h.expires_at > t AND NOT h.kept FOR UPDATE OF k SKIP LOCKED
+        )
+        UPDATE lock_core.keys k SET fence = d.own, fence_of = '-' FROM told d WHERE k.key = d.key AND k.fence < d.own;
+    END IF;
+    -- The common case: all are renewed, and nobody waits for one of the keys. To join them all again would take longer than what
+    -- came before.
+    IF cardinality(v_done) = cardinality(p_keys)
+            AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = ANY (p_keys) AND w.deadline >= t) THEN
+        RETURN QUERY SELECT d.number, 0 FROM unnest(v_done) d (number);
+        RETURN;
+    END IF;
+    -- Counted once for each key, which may have thousands of holders.
+    RETURN QUERY WITH counted AS MATERIALIZED (
+            SELECT u.key, lock_core.waiting(u.key, '', t) AS claims
+                FROM (SELECT DISTINCT r.key FROM unnest(p_keys) r (key)) u
+        )
+        SELECT r.number, CASE WHEN r.number = ANY (v_done) THEN c.claims END
+        FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number)
+        JOIN counted c ON c.key = r.key
+        JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+        WHERE h.expires_at > t AND NOT h.kept;
+END $$;
+
+-- Makes the fencing token of a grant that came without one. The server's time is the lower bound, and the last token of each
+-- key too, so that tokens grow with a clock that is set back and after the loss of the last transactions.
+--
+-- p_of   the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
+-- p_own  the last token of this grant that its process numbered; 0: none
+-- The verdict of the answer is 1, or 0 when nobody has the lock, or -1 when somebody else has it
+CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
+RETURNS lock_core.answer LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    t timestamptz;
+    a lock_core.answer;
+    v_row lock_core.keys;
+    v_fence bigint := p_own + 1;
+    v_same bigint;
+BEGIN
+    FOR number IN 1 .. cardinality(p_keys) LOOP
+        v_row := lock_core.lock_row(p_keys[number], false);
+        t := clock_timestamp();
+        IF v_row.key IS NULL THEN
+            -- Without its row, nothing keeps others from granting the key meanwhile.
+            a.now_us := lock_core.micros(t);
+            a.verdict := 0;
+            RETURN a;
+        END IF;
+        PERFORM FROM lock_core.holders h
+            WHERE h.key = p_keys[number] AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept;
+        IF NOT FOUND THEN
+            a.now_us := lock_core.micros(t);
+            a.verdict := CASE WHEN EXISTS (SELECT FROM lock_core.holders h
+                WHERE h.key = p_keys[number] AND h.expires_at > t) THEN -1 ELSE 0 END;
+            RETURN a;
+        END IF;
+        -- A repeated request: every key has the same token of this holder, and the answer is that token.
+        v_same := CASE WHEN v_row.fence_of = p_of AND v_row.fence > p_own AND (number = 1 OR v_same = v_row.fence)
+            THEN v_row.fence END;
+        v_fence := greatest(v_fence, v_row.fence + 1);
+    END LOOP;
+    a.verdict := 1;
+    a.now_us := lock_core.micros(t);
+    a.fence := coalesce(v_same, greatest(v_fence, a.now_us));
+    UPDATE lock_core.keys k SET fence = a.fence, fence_of = p_of WHERE k.key = ANY (p_keys);
+    RETURN a;
+END $$;

@@ -1,0 +1,161 @@
+-- The schema, its tables and its types. Running it again changes nothing.
+--
+-- keys      one row for each key in use. Whoever changes anything about a key locks this row first, so all changes of a
+--           key happen one after another. It also has the last fencing token, and the latch
+-- holders   one row for each grant
+-- waiters   the queue: one row for each claim that waits
+-- floor     one row: the largest fencing token of the keys whose rows were deleted, and how far the last sweep came
+--
+-- A key is text in the order of its bytes, so that the index serves a prefix, in any locale. All times are the server's.
+-- fillfactor leaves room on each page for the new version of a row that is updated.
+DO $$
+BEGIN
+    -- `CREATE SCHEMA IF NOT EXISTS` needs the right to create one, also where it exists.
+    IF to_regnamespace('lock_core') IS NULL THEN
+        CREATE SCHEMA lock_core;
+    END IF;
+END $$;
+
+CREATE TABLE IF NOT EXISTS lock_core.keys (
+    key         text COLLATE "C" PRIMARY KEY,
+    -- The last fencing token; at least the server's time in us when it was made.
+    fence       bigint NOT NULL DEFAULT 0,
+    -- Its holder: the owner token, with `:<number>` for a later holder of the grant by hand-off.
+    fence_of    text NOT NULL DEFAULT '',
+    -- A count-down latch: the count that is left, the owner that set it, and its end. In use while that is ahead.
+    latch_left  integer NOT NULL DEFAULT 0,
+    latch_by    text NOT NULL DEFAULT '',
+    latch_until timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE TABLE IF NOT EXISTS lock_core.holders (
+    key        text COLLATE "C" NOT NULL,
+    -- 48 hexadecimal digits: 32 of the process, 16 of a counter. A secret between the process and the server.
+    owner      text COLLATE "C" NOT NULL,
+    -- `x` exclusive, `s` shared, `p<of>` one permit of that number.
+    mode       text NOT NULL,
+    -- Who it is, for people.
+    record     text NOT NULL,
+    -- The end of the lease. A grant that has ended may stay until somebody needs the key.
+    expires_at timestamptz NOT NULL,
+    -- Released by its holder, and not to be granted before its end.
+    kept       boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (key, owner)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE TABLE IF NOT EXISTS lock_core.waiters (
+    key      text COLLATE "C" NOT NULL,
+    owner    text COLLATE "C" NOT NULL,
+    -- The order of arrival: the server's time in us, and larger than every ticket in the queue.
+    ticket   bigint NOT NULL,
+    -- A waiter that sends no heartbeat until then is dead.
+    deadline timestamptz NOT NULL,
+    -- The lease that it asks for, in us.
+    ttl      bigint NOT NULL,
+    mode     text NOT NULL,
+    record   text NOT NULL,
+    PRIMARY KEY (key, owner)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+DO $$
+BEGIN
+    -- `CREATE INDEX IF NOT EXISTS` locks the table, also where the index exists, and a service that runs would wait.
+    IF to_regclass('lock_core.waiters_in_order') IS NULL THEN
+        CREATE INDEX waiters_in_order ON lock_core.waiters (key, ticket);
+    END IF;
+END $$;
+
+CREATE TABLE IF NOT EXISTS lock_core.latch_counts (
+    key   text COLLATE "C" NOT NULL,
+    owner text COLLATE "C" NOT NULL,
+    PRIMARY KEY (key, owner)
+);
+
+CREATE TABLE IF NOT EXISTS lock_core.latch_waiters (
+    key     text COLLATE "C" NOT NULL,
+    -- 32 hexadecimal digits.
+    process text COLLATE "C" NOT NULL,
+    until   timestamptz NOT NULL,
+    PRIMARY KEY (key, process)
+);
+
+CREATE TABLE IF NOT EXISTS lock_core.floor (
+    one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+    fence    bigint NOT NULL DEFAULT 0,
+    -- When the last sweep was, and the key that it came to.
+    swept_at timestamptz NOT NULL DEFAULT '-infinity',
+    swept_to text COLLATE "C" NOT NULL DEFAULT ''
+);
+INSERT INTO lock_core.floor DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- The number of this migration. A later one keeps the functions of the earlier ones.
+CREATE TABLE IF NOT EXISTS lock_core.version (
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    number integer NOT NULL
+);
+DO $$
+BEGIN
+    -- The functions of a later version would be replaced by those of this one.
+    IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > 4) THEN
+        RAISE EXCEPTION 'the lock tables are those of a later version, and were left alone' USING ERRCODE = 'LC003';
+    END IF;
+END $$;
+INSERT INTO lock_core.version (number) VALUES (4)
+    ON CONFLICT (one) DO UPDATE SET number = greatest(version.number, excluded.number);
+
+DO $$
+BEGIN
+    IF to_regtype('lock_core.answer') IS NULL THEN
+        -- The answer to an attempt or a heartbeat.
+        CREATE TYPE lock_core.answer AS (
+            -- 1 granted, 0 held, -1 the claim is not queued any more, -2 the key is in use in an incompatible mode
+            verdict integer,
+            -- The server's time in us.
+            now_us  bigint,
+            fence   bigint,
+            -- How many live claims wait, without the asking one.
+            waiting integer,
+            -- What is left of the lease that must end first, in us.
+            left_us bigint,
+            -- Its holder.
+            record  text,
+            -- How many live claims wait before the asking one, where that is queued.
+            place   integer,
+            -- Whether the holder can hand off to the asking claim.
+            own     boolean,
+            -- Whether the asking claim was queued now, or kept in the queue.
+            queued  boolean,
+            -- What is in the way: for -2 the mode in force, `latch` for a latch; for 0 the owner that the claim stands directly behind,
+            -- where it shares the grant of that.
+            mode    text,
+            -- The number of the key that is in use, for -2.
+            number  integer
+        );
+    END IF;
+END $$;
+
+-- Deleted keys leave their fencing tokens behind, so that tokens grow also after that, and with a clock that is set back.
+CREATE OR REPLACE FUNCTION lock_core.raise_floor() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        UPDATE lock_core.floor SET fence = greatest(fence, (SELECT max(k.fence) FROM lock_core.keys k));
+    ELSE
+        UPDATE lock_core.floor f SET fence = g.fence
+            FROM (SELECT max(o.fence) AS fence FROM gone o) g WHERE g.fence > f.fence;
+    END IF;
+    RETURN NULL;
+END $$;
+DO $$
+BEGIN
+    -- Making a trigger locks the table: see the index above.
+    IF NOT EXISTS (SELECT FROM pg_trigger g
+            WHERE g.tgrelid = to_regclass('lock_core.keys') AND g.tgname = 'raise_floor') THEN
+        CREATE TRIGGER raise_floor AFTER DELETE ON lock_core.keys REFERENCING OLD TABLE AS gone
+            FOR EACH STATEMENT EXECUTE FUNCTION lock_core.raise_floor();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger g
+            WHERE g.tgrelid = to_regclass('lock_core.keys') AND g.tgname = 'raise_floor_truncated') THEN
+        CREATE TRIGGER raise_floor_truncated BEFORE TRUNCATE ON lock_core.keys
+            FOR EACH STATEMENT EXECUTE FUNCTION lock_core.raise_floor();
+    END IF;
+END $$;

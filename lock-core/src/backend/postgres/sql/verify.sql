@@ -1,0 +1,20 @@
+-- Locks the lease of an owner on all of the keys for the rest of the caller's transaction, and fails that transaction when
+-- the lease is over. Nobody else gets one of the keys before the transaction has ended, also when the lease ends meanwhile.
+--
+-- The lock is the weakest there is: renewals go on, and no other statement of this library waits for it.
+CREATE OR REPLACE FUNCTION lock_core.verify(p_keys text[], p_owner text) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_key text;
+BEGIN
+    FOREACH v_key IN ARRAY p_keys LOOP
+        PERFORM FROM lock_core.holders h
+            WHERE h.key = v_key AND h.owner = p_owner AND h.expires_at > clock_timestamp() AND NOT h.kept
+            FOR KEY SHARE;
+        IF NOT FOUND THEN
+            -- The snapshot of a higher level may be older than the grant, or than its last renewal: run it again.
+            RAISE EXCEPTION 'the lease of the lock is over' USING ERRCODE =
+                CASE current_setting('transaction_isolation') WHEN 'read committed' THEN 'LC001' ELSE '40001' END;
+        END IF;
+    END LOOP;
+END $$;

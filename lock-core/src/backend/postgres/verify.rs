@@ -1,0 +1,24 @@
+//! The check of a lease inside a transaction of the application.
+
+use tokio_postgres::Transaction;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::error::{Failure, LEASE_OVER};
+use crate::backend::LeaseCheck;
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+
+/// Runs a check. With `alive` false it fails the transaction in any case.
+pub(crate) async fn verify(transaction: &Transaction<'_>, check: &LeaseCheck, alive: bool) -> Result<()> {
+    let keys = check.keys();
+    // Nobody has an empty owner token.
+    let owner = if alive { check.owner() } else { "" };
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&keys, Type::TEXT_ARRAY), (&owner, Type::TEXT)];
+    match transaction.query_typed(check.sql(), &parameters).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code().is_some_and(|code| code.code() == LEASE_OVER) => {
+            let over = "the database reports that the lease is over, and rolls the transaction back";
+            Err(LockError::new(LockErrorKind::Lost, over).with_loss(LossReason::Taken))
+        }
+        Err(error) => Err(Failure::of(&error).error_of("the transaction that checks the lease")),
+    }
+}

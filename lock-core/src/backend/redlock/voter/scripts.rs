@@ -1,0 +1,73 @@
+//! The scripts of a voter. All but the bootstrap are loaded by the bootstrap alone.
+
+use super::state::{QUARANTINE_FACTOR, QUARANTINE_MARGIN};
+use crate::backend::redis::scripts::constants::{Constant, Source};
+
+/// The key of the marker; no lock may use this name.
+pub(super) const MARKER: &str = "lock:voter";
+
+pub(super) static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
+// Has no gate in front of it, so it must check the marker itself.
+pub(super) static GRANT: Source = Source::new(include_str!("scripts/grant.lua"), CONSTANTS);
+// Passes no gate: it compares the owner, and takes away only what this owner has.
+pub(super) static RELEASE: Source = Source::new(include_str!("scripts/release.lua"), CONSTANTS);
+// The order matters. The gate refuses what free.lua does not grant, and only behind it comes the script of a single
+// server. What stands in front of the gate must check the marker itself.
+pub(super) static ONE: Source = Source::new(
+    concat!(
+        include_str!("scripts/free.lua"),
+        include_str!("../../redis/scripts/take.lua"),
+        include_str!("scripts/gate.lua"),
+        include_str!("../../redis/scripts/acquire.lua"),
+        include_str!("../../redis/scripts/take.lua"),
+        include_str!("../../redis/scripts/acquire_held.lua"),
+        include_str!("../../redis/scripts/lib.lua"),
+        include_str!("../../redis/scripts/acquire_taken.lua"),
+    ),
+    CONSTANTS,
+);
+pub(super) static ALL: Source = Source::new(
+    concat!(
+        include_str!("scripts/gate.lua"),
+        include_str!("../../redis/scripts/lib.lua"),
+        include_str!("../../redis/scripts/acquire_all.lua"),
+    ),
+    CONSTANTS,
+);
+
+/// The length of a server's run id.
+pub(super) const RUN_ID_LEN: usize = 40;
+
+/// The constants that only the scripts here use.
+pub(crate) const CONSTANTS: &[Constant] = &[
+    Constant::text("VOTER_MARKER", MARKER),
+    Constant::number("RUN_ID_LEN", RUN_ID_LEN as u64),
+    Constant::number("QUARANTINE_FACTOR", QUARANTINE_FACTOR),
+    Constant::number("QUARANTINE_MARGIN", QUARANTINE_MARGIN),
+];
+
+/// Returns the text of the bootstrap as it is sent to a server.
+pub(crate) fn boot_script() -> &'static str {
+    BOOT.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_texts_say_what_they_take_and_why_they_are_atomic() {
+        let parts = [
+            include_str!("scripts/gate.lua"),
+            include_str!("scripts/grant.lua"),
+            include_str!("scripts/free.lua"),
+            include_str!("scripts/release.lua"),
+        ];
+        for text in [BOOT.text()].into_iter().chain(parts) {
+            let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
+            for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
+                assert!(header.contains(word), "{header} lacks {word}");
+            }
+        }
+    }
+}

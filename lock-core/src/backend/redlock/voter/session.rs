@@ -1,0 +1,163 @@
+//! A registered connection to a voter: what it remembers, and how it registers the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Cmd, Value};
+use tokio::runtime::Handle;
+
+use super::batch::Batches;
+use super::boot::{Boot, Registration, read, transaction};
+use super::probe;
+use super::requests::{Free, Plain};
+use super::scripts::MARKER;
+use super::state::{VoterState, quarantine};
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::{Connection, text};
+use crate::backend::{Attempt, Released};
+use crate::clock::Clock;
+use crate::error::LockErrorKind;
+use crate::sync::Mutex;
+
+/// The state of one connection to a voter.
+#[derive(Debug)]
+pub(super) struct VoterSession {
+    voter: Arc<VoterState>,
+    registration: Mutex<Arc<Registration>>,
+    /// The claims of free locks that have not left.
+    grants: Batches<Plain, Attempt>,
+    /// The releases that have not left.
+    releases: Batches<Free, Released>,
+    /// The runtime of the connection.
+    runtime: Handle,
+    /// The number of keys that the server had evicted at the last check.
+    evicted: AtomicU64,
+}
+
+impl VoterSession {
+    /// Registers the server behind a new connection. `info` is its answer to `INFO`.
+    pub(super) async fn register(
+        voter: &Arc<VoterState>,
+        info: &str,
+        connection: &MultiplexedConnection,
+    ) -> Result<Self, Failure> {
+        probe::examine(info)?;
+        let commands = transaction(voter.max_millis(), false);
+        // Over the connection that is about to be used: the marker must be that of the server at its other end.
+        let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+        let registration = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
+        voter.compare_once();
+        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers once
+        // more, which does no harm.
+        let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
+        Ok(Self {
+            voter: Arc::clone(voter),
+            registration: Mutex::new(Arc::new(registration)),
+            grants: Batches::default(),
+            releases: Batches::default(),
+            runtime: Handle::current(),
+            evicted,
+        })
+    }
+
+    pub(super) fn registration(&self) -> Arc<Registration> {
+        Arc::clone(&self.registration.lock())
+    }
+
+    pub(super) fn grants(&self) -> &Batches<Plain, Attempt> {
+        &self.grants
+    }
+
+    pub(super) fn releases(&self) -> &Batches<Free, Released> {
+        &self.releases
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Registers the server again, because it forgot the scripts or its marker.
+    pub(super) async fn register_again(&self, live: &Connection<Self>) -> Result<(), Failure> {
+        let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
+        let registration = settle(&self.voter, &answers)?;
+        *self.registration.lock() = Arc::new(registration);
+        Ok(())
+    }
+
+    /// Checks with every heartbeat whether the server evicted keys. Locks may have been among them, so the bootstrap
+    /// starts a new quarantine then, for all clients.
+    pub(super) async fn look(&self, live: &Connection<Self>) {
+        self.voter.compare_once();
+        // With every heartbeat, because no answer announces the end of a quarantine or of the distrust in a clock.
+        self.voter.report(Clock::Suspend.now());
+        let mut command = Cmd::new();
+        command.arg("INFO").arg("stats");
+        let answer = live.send(&command).await;
+        let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
+        // Any difference counts, also a smaller number: `CONFIG RESETSTAT` begins a new count, and keys may have been
+        // evicted since.
+        let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
+        // Stored only after the bootstrap: if that fails, the next heartbeat must find the difference again.
+        if self.register_again(live).await.is_ok() {
+            self.evicted.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the voter that receives the readings of the server's clock.
+    pub(super) fn voter(&self) -> &VoterState {
+        &self.voter
+    }
+}
+
+fn evicted(info: &str) -> Option<u64> {
+    info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
+}
+
+/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from that of the others.
+fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
+    let (boot, registration) = read(answers)?;
+    // Counted from after the answer, so the end is never earlier here than on the server.
+    voter.quarantined(Clock::Suspend.now(), boot.left);
+    tell(voter, &boot);
+    if !voter.registers(registration.run) {
+        return Err(twice());
+    }
+    if boot.max_ttl == voter.max_ttl() {
+        return Ok(registration);
+    }
+    let (theirs, ours) = (boot.max_ttl, voter.max_ttl());
+    let text = format!(
+        "the clients of this voter agreed on max_ttl={theirs:?} and this one says {ours:?}: all must say the same. To \
+         change it, stop all of them, wait {:?}, and delete the key `{MARKER}` on every voter",
+        quarantine(theirs)
+    );
+    Err(Failure::new(LockErrorKind::InvalidRequest, text))
+}
+
+/// Returns the error for a server that is named twice: with two votes of one server, a majority would mean nothing.
+pub(super) fn twice() -> Failure {
+    let text = "this server is named twice among the voters: each must be a server of its own";
+    Failure::new(LockErrorKind::InvalidRequest, text)
+}
+
+/// Logs why a quarantine began. `why` is 0 for all but the client whose bootstrap wrote the marker, so one client logs
+/// it.
+fn tell(voter: &VoterState, boot: &Boot) {
+    let (server, left) = (voter.address(), boot.left);
+    match boot.why {
+        1 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "this voter has no marker: it is new, or it lost its data"
+        ),
+        2 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "this voter restarted or was replaced, and may have forgotten locks"
+        ),
+        3 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "this voter evicted keys, and locks may have been among them; set its maxmemory-policy to noeviction"
+        ),
+        _ => {}
+    }
+}

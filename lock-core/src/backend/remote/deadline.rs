@@ -1,0 +1,47 @@
+//! The deadlines of calls.
+
+use std::time::Duration;
+
+/// The shortest deadline of a release. After its lease there is nothing left to release, but a very short lease leaves
+/// no time for a round trip.
+const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
+/// The divisor of the lease for the deadline of a renewal. It is due after a third of the lease; a deadline of a
+/// quarter leaves time for another renewal before the lease is over.
+const SHARE_OF_LEASE: u32 = 4;
+/// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
+const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
+
+/// Returns the deadline of a call that asks for a lease of `lease`, where no call may take longer than `timeout`. The
+/// holder then has at least half of the lease left.
+pub(crate) fn of_call(timeout: Duration, lease: Duration) -> Duration {
+    timeout.min(lease / 2)
+}
+
+/// Returns the deadline of the release of a grant with a lease of `lease`.
+pub(crate) fn of_release(timeout: Duration, lease: Duration) -> Duration {
+    timeout.min(lease.max(SHORTEST_RELEASE))
+}
+
+/// Returns how long a batch of renewals may take whose shortest lease is `shortest`.
+pub(crate) fn of_renewal(timeout: Duration, shortest: Duration) -> Duration {
+    (shortest / SHARE_OF_LEASE).max(SHORTEST_RENEWAL).min(timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_leaves_time_before_the_lease_is_over() {
+        let ms = Duration::from_millis;
+        let all = |timeout, lease| [of_call, of_release, of_renewal].map(|of| of(ms(timeout), ms(lease)));
+        for (timeout, lease, expected) in [
+            (500, 10_000, [500, 500, 500]),
+            (500, 600, [300, 500, 150]),
+            (500, 40, [20, 50, 20]),
+            (10, 40, [10, 10, 10]),
+        ] {
+            assert_eq!(all(timeout, lease), expected.map(ms), "{timeout} {lease}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The messages of a store to the process of an owner. Messages are hints and may be lost: a waiter also asks the store
+//! from time to time, and a holder renews.
+
+use super::Listeners;
+use crate::error::LossReason;
+use crate::owner::Owner;
+
+/// A message, as the stores write it: `granted <token> <waiters>`, `contended <key>`, `opened <key>` or
+/// `forced <token>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message<'a> {
+    Granted(Owner, usize),
+    Contended(&'a str),
+    Opened(&'a str),
+    Forced(Owner),
+}
+
+impl<'a> Message<'a> {
+    /// Parses a message to `process`. Returns `None` for any other text.
+    pub(crate) fn parse(process: u128, text: &'a str) -> Option<Self> {
+        // A process is told of its own owners only.
+        let own = |token: &str| Owner::from_token(token).filter(|owner| owner.process() == process);
+        let (what, about) = text.split_once(' ')?;
+        Some(match what {
+            "granted" => {
+                let (token, waiters) = about.split_once(' ')?;
+                Self::Granted(own(token)?, waiters.parse().ok()?)
+            }
+            "contended" => Self::Contended(about),
+            "opened" => Self::Opened(about),
+            "forced" => Self::Forced(own(about)?),
+            _ => return None,
+        })
+    }
+
+    /// Reports the message to the listeners of `process` alone: all managers that share the backend share its
+    /// connections.
+    pub(crate) fn deliver(self, listeners: &Listeners, process: u128) {
+        for listener in listeners.of(process) {
+            match self {
+                Self::Granted(owner, waiters) => listener.granted(owner, waiters),
+                Self::Contended(key) => listener.contended(key),
+                Self::Opened(key) => listener.opened(key),
+                Self::Forced(owner) => listener.lost(owner, LossReason::Forced),
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! One attempt at a claim.
+
+use zookeeper_client::Error;
+
+use super::error::{Failure, failure, is_refusal};
+use super::fence::at_birth;
+use super::line::{Line, Standing};
+use super::places::{Created, Seen, Site, deleted};
+use super::session::{ended, now};
+use crate::backend::conflict::{self, Use};
+use crate::backend::{Ask, Attempt, Grant, Held, Mode, Queue};
+use crate::clock::Moment;
+use crate::error::LockErrorKind;
+
+/// What to do for a claim without a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    /// Create the node at once: it will stay, or the key is probably free.
+    Create,
+    /// Look first: if the key is held, there may be no node to create.
+    Look,
+}
+
+impl First {
+    /// `busy` is whether the key was held when it was last asked for.
+    fn of(ask: Ask, busy: bool) -> Self {
+        match ask {
+            Ask::Enqueue { room: None } => Self::Create,
+            Ask::Enqueue { room: Some(_) } => Self::Look,
+            Ask::Probe | Ask::Try => {
+                if busy {
+                    Self::Look
+                } else {
+                    Self::Create
+                }
+            }
+        }
+    }
+}
+
+impl Site<'_> {
+    /// Attempts the claim once. Repeats what a lost connection left open, without a deadline of its own.
+    pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
+        let answer = self.attempt_until_answered(ask).await;
+        // Whatever failed, a node stays until somebody releases the claim. A session that is over does not tell.
+        let has_none = matches!(self.entry(), Ok(None));
+        answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
+    }
+
+    async fn attempt_until_answered(&self, ask: Ask) -> Result<Attempt, Failure> {
+        let (sent, mut doubt) = (now(), false);
+        loop {
+            match self.attempt_once(ask, sent, doubt).await? {
+                Ok(attempt) => return Ok(attempt),
+                Err(error) => self.recover(error).await?,
+            }
+            doubt = true;
+        }
+    }
+
+    /// The outer error is final; after the inner one the claim may have a node or not.
+    async fn attempt_once(
+        &self,
+        ask: Ask,
+        sent: Moment,
+        doubt: bool,
+    ) -> Result<Result<Attempt, Error>, Failure> {
+        if let Some(entry) = self.entry()? {
+            self.claim.mark_sent();
+            // Without an answer to the creation only the leader knows.
+            let certain = entry.node.is_some() && !doubt;
+            match self.look_for_own(entry.node, certain).await {
+                Ok((seen, Some(node))) => return self.answer(ask, sent, seen, &node, None).await,
+                Ok((_, None)) => self.session.with(|grants| grants.forget(&self.prefix))?,
+                Err(error) => return Ok(Err(error)),
+            }
+        } else if First::of(ask, self.session.with(|grants| grants.is_busy(&self.directory))?) == First::Look
+        {
+            let seen = match self.look_without_node().await {
+                Ok(seen) => seen,
+                Err(error) => return Ok(Err(error)),
+            };
+            match seen.line.of_newcomer(self.claim.mode) {
+                Standing::Holds => {}
+                Standing::Clashes(with) => return Err(self.in_use(with)),
+                Standing::Behind(_) | Standing::BehindAny if self.stays_outside(ask, &seen.line) => {
+                    return Ok(self.held(ask, &seen.line, None).await);
+                }
+                Standing::Behind(_) | Standing::BehindAny => {}
+            }
+        }
+        self.session.with(|grants| grants.begin(&self.prefix, self.claim.owner))?;
+        self.claim.mark_sent();
+        let (created, seen) = match self.create().await {
+            Ok(answers) => answers,
+            Err(error) => {
+                if is_refusal(&error) {
+                    self.session.with(|grants| grants.forget(&self.prefix))?;
+                }
+                return Ok(Err(error));
+            }
+        };
+        let node = created.name.clone();
+        self.session.with(|grants| grants.has_node(&self.prefix, &node))?;
+        match self.without_others(&node, seen).await {
+            Ok(seen) => self.answer(ask, created.sent, seen, &node, Some(created)).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Answers for a claim that has the node `own`, or had it a moment ago.
+    async fn answer(
+        &self,
+        ask: Ask,
+        sent: Moment,
+        seen: Seen,
+        own: &str,
+        created: Option<Created>,
+    ) -> Result<Result<Attempt, Error>, Failure> {
+        let Some((at, place)) = seen.line.at(own).and_then(|at| Some((at, seen.line.get(at)?))) else {
+            self.session.with(|grants| grants.forget(&self.prefix))?;
+            return Err(deleted());
+        };
+        self.session.with(|grants| grants.has_node(&self.prefix, own))?;
+        if place.mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
+            // A reader does not become a writer by asking.
+            return Ok(self.held(ask, &seen.line, None).await);
+        }
+        match seen.line.standing(at) {
+            Some(Standing::Holds) => self.granted(sent, &seen, created).await.map(Ok),
+            Some(Standing::Clashes(with)) => {
+                self.leave(own).await?;
+                Err(self.in_use(with))
+            }
+            _ => {
+                // Whoever had a place before keeps it.
+                let outside = created.is_some() && self.stays_outside(ask, &seen.line);
+                if outside || !ask.enqueues() {
+                    self.leave(own).await?;
+                    return Ok(self.held(ask, &seen.line, None).await);
+                }
+                Ok(self.held(ask, &seen.line, Some((sent, at))).await)
+            }
+        }
+    }
+
+    /// Answers a grant, whose lease is what is certain of the session.
+    async fn granted(&self, sent: Moment, seen: &Seen, created: Option<Created>) -> Result<Attempt, Failure> {
+        let token = created.and_then(|created| at_birth(created.number, seen.changed));
+        let handoffs = self.claim.handoffs;
+        let (is_here, token) = self.session.with(|grants| {
+            grants.was_busy(&self.directory, false);
+            (grants.granted(&self.prefix), grants.fence(&[&self.prefix], handoffs, token))
+        })?;
+        if !is_here {
+            return Err(ended());
+        }
+        let token = match token {
+            None if self.claim.fencing => self.fence().await?,
+            token => token,
+        };
+        // The proof may be older than the request, where that was a read.
+        let certain = self.session.certain(sent);
+        if certain.is_zero() {
+            return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
+        }
+        let grant = Grant::new(sent, certain).with_fence(token).with_waiters(Some(seen.line.waiting()));
+        Ok(Attempt::Granted(grant))
+    }
+
+    /// Returns whether a claim that cannot be served now gets no place in the line.
+    fn stays_outside(&self, ask: Ask, line: &Line) -> bool {
+        let Ask::Enqueue { room } = ask else { return true };
+        let ahead = line.waiting() - usize::from(self.own_waits(line));
+        (self.claim.queue == Queue::Barging && self.own_holds(line)) || room.is_some_and(|room| ahead >= room)
+    }
+
+    fn own_waits(&self, line: &Line) -> bool {
+        line.find(&self.mark).is_some_and(|at| at >= line.holders().len())
+    }
+
+    /// Returns whether a holder of this manager may hand the key off to the claim.
+    fn own_holds(&self, line: &Line) -> bool {
+        let own = |name: &str| self.session.with(|grants| grants.owner_of(&self.path(name))).ok().flatten();
+        let may = |name: &str| own(name).is_some_and(|owner| owner.may_hand_off_to(&self.claim.owner));
+        line.holders().iter().any(|place| may(&place.name))
+    }
+
+    /// Answers that the key is held. `queued` is when and where the claim has a place.
+    pub(super) async fn held(
+        &self,
+        ask: Ask,
+        line: &Line,
+        queued: Option<(Moment, usize)>,
+    ) -> Result<Attempt, Error> {
+        // Without a session the next request finds out.
+        let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
+        if ask == Ask::Probe {
+            return Ok(Attempt::Held(Held::default()));
+        }
+        let holders = line.holders();
+        let holder = match holders.first() {
+            Some(first) => self.holder(&first.name).await?,
+            None => None,
+        };
+        Ok(Attempt::Held(Held {
+            remaining: None,
+            holder,
+            waiters: Some(line.waiting() - usize::from(self.own_waits(line))),
+            position: queued.map(|(_, at)| at.saturating_sub(holders.len())),
+            own: self.own_holds(line),
+            queued_at: queued.map(|(sent, _)| sent),
+            behind: None,
+        }))
+    }
+
+    /// Gives up a node that has just been created.
+    async fn leave(&self, name: &str) -> Result<(), Failure> {
+        self.delete(name).await.map_err(|error| failure(&error))?;
+        self.session.with(|grants| grants.forget(&self.prefix))
+    }
+
+    pub(super) fn in_use(&self, with: Mode) -> Failure {
+        let text = conflict::in_use("the key", Use::Lock(with), Use::Lock(self.claim.mode));
+        Failure::new(LockErrorKind::InvalidRequest, text)
+    }
+}

@@ -1,0 +1,246 @@
+//! One attempt at a claim of several keys. The module `several` says why it is done in this way.
+
+use zookeeper_client::Error;
+
+use super::error::Failure;
+use super::fence::at_birth;
+use super::line::Standing;
+use super::places::{Seen, Site, deleted, record};
+use super::session::{ended, now};
+use super::several::Several;
+use crate::backend::remote::join_all;
+use crate::backend::{Ask, Attempt, BoxFuture, FencingToken, Grant, Mode};
+use crate::clock::Moment;
+use crate::error::LockErrorKind;
+
+/// The most bytes of one transaction. The servers take requests of 1 MB (`jute.maxbuffer`).
+const MOST: usize = 1_000_000;
+/// The bytes of a creation besides its path and its data: lengths, flags, access control.
+const OVERHEAD: usize = 128;
+
+/// What the lines of the keys say about the claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// A key is in use in this mode, beside which the claim cannot be.
+    Clashes(Mode),
+    /// Somebody else is before the claim in the line at this index.
+    Held(usize),
+    /// Every key is free or its own, and it lacks a node.
+    Free,
+    /// It holds every key.
+    Ours,
+}
+
+/// A line, and the node that the claim has in it.
+pub(super) struct Surveyed {
+    pub(super) seen: Seen,
+    pub(super) own: Option<String>,
+}
+
+impl Several<'_> {
+    /// Attempts the claim once. Repeats what a lost connection left open, without a deadline of its own.
+    pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
+        self.check_size()?;
+        let answer = self.attempt_until_answered(ask).await;
+        // As for one key: a node stays until somebody releases the claim.
+        let has_none = self.sites.iter().all(|site| matches!(site.entry(), Ok(None)));
+        answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
+    }
+
+    fn check_size(&self) -> Result<(), Failure> {
+        let data = record(self.claim).len();
+        let bytes: usize = self.sites.iter().map(|site| site.prefix.len() + data + OVERHEAD).sum();
+        if bytes <= MOST {
+            return Ok(());
+        }
+        let text = format!(
+            "these keys take {bytes} bytes in one transaction, and the servers take 1 MB: ask for fewer keys"
+        );
+        Err(Failure::new(LockErrorKind::InvalidRequest, text))
+    }
+
+    async fn attempt_until_answered(&self, ask: Ask) -> Result<Attempt, Failure> {
+        let mut doubt = false;
+        loop {
+            match self.attempt_once(ask, doubt).await? {
+                Ok(attempt) => return Ok(attempt),
+                Err(error) => self.recover(error).await?,
+            }
+            doubt = true;
+        }
+    }
+
+    /// The outer error is final; after the inner one the claim may have nodes or not.
+    async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Result<Attempt, Error>, Failure> {
+        let sent = now();
+        let mut surveyed = Vec::with_capacity(self.sites.len());
+        for survey in self.each(|site| Box::pin(site.survey(doubt))).await {
+            match survey? {
+                Ok(line) => surveyed.push(line),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        if self.found(&surveyed) != Found::Free {
+            return self.answer(ask, sent, &surveyed, None).await;
+        }
+        let sent = now();
+        let number = match self.create_missing(&mut surveyed).await? {
+            Ok(number) => number,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.session.prove(sent);
+        self.answer(ask, sent, &surveyed, number).await
+    }
+
+    fn found(&self, surveyed: &[Surveyed]) -> Found {
+        let standing = |Surveyed { seen, own }: &Surveyed| {
+            let at = own.as_ref().and_then(|own| seen.line.at(own));
+            match at.and_then(|at| seen.line.standing(at)) {
+                Some(standing) => (standing, true),
+                None => (seen.line.of_newcomer(self.claim.mode), false),
+            }
+        };
+        found(surveyed.iter().map(standing))
+    }
+
+    /// Answers for what was found. A claim that does not get every key leaves every line; only the keys that were granted
+    /// to its owner before stay, because the caller relies on them.
+    async fn answer(
+        &self,
+        ask: Ask,
+        sent: Moment,
+        surveyed: &[Surveyed],
+        created: Option<i64>,
+    ) -> Result<Result<Attempt, Error>, Failure> {
+        let found = self.found(surveyed);
+        if found == Found::Ours {
+            return self.granted_all(sent, surveyed, created).await.map(Ok);
+        }
+        if let Err(error) = self.leave(surveyed).await? {
+            return Ok(Err(error));
+        }
+        match found {
+            Found::Clashes(with) => match self.sites.first() {
+                Some(site) => Err(site.in_use(with)),
+                None => Err(deleted()),
+            },
+            Found::Held(at) => match (self.sites.get(at), surveyed.get(at)) {
+                (Some(site), Some(line)) => Ok(site.held(ask, &line.seen.line, None).await),
+                _ => Err(deleted()),
+            },
+            Found::Free | Found::Ours => Err(deleted()),
+        }
+    }
+
+    async fn granted_all(
+        &self,
+        sent: Moment,
+        surveyed: &[Surveyed],
+        created: Option<i64>,
+    ) -> Result<Attempt, Failure> {
+        // Nobody has left any of the lines since the transaction.
+        let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
+        let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
+        let are_here = self
+            .session
+            .with(|grants| self.sites.iter().filter(|site| grants.granted(&site.prefix)).count())?;
+        if are_here != self.sites.len() {
+            return Err(ended());
+        }
+        let token: Option<FencingToken> = match self.known_fence(token)? {
+            None if self.claim.fencing => self.fence().await?,
+            token => token,
+        };
+        let certain = self.session.certain(sent);
+        if certain.is_zero() {
+            return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
+        }
+        Ok(Attempt::Granted(Grant::new(sent, certain).with_fence(token)))
+    }
+
+    /// Deletes the nodes of the claim that hold nothing for its owner.
+    async fn leave(&self, surveyed: &[Surveyed]) -> Result<Result<(), Error>, Failure> {
+        let mut nodes = Vec::new();
+        for (site, line) in self.sites.iter().zip(surveyed) {
+            if site.entry()?.is_some_and(|entry| !entry.granted) {
+                nodes.push((site, line.own.as_deref()));
+            }
+        }
+        let deletions = nodes.iter().map(|(site, own)| -> BoxFuture<'_, _> {
+            Box::pin(async move {
+                match own {
+                    Some(own) => site.delete(own).await.map(|_| ()),
+                    None => Ok(()),
+                }
+            })
+        });
+        for deleted in join_all(deletions.collect()).await {
+            if let Err(error) = deleted {
+                return Ok(Err(error));
+            }
+        }
+        self.session.with(|grants| nodes.iter().for_each(|(site, _)| grants.forget(&site.prefix)))?;
+        Ok(Ok(()))
+    }
+}
+
+impl Site<'_> {
+    /// Looks at the line, and finds the node of the claim in it.
+    async fn survey(&self, doubt: bool) -> Result<Result<Surveyed, Error>, Failure> {
+        let Some(entry) = self.entry()? else {
+            return Ok(self.look_without_node().await.map(|seen| Surveyed { seen, own: None }));
+        };
+        self.claim.mark_sent();
+        let certain = entry.node.is_some() && !doubt;
+        match self.look_for_own(entry.node, certain).await {
+            Ok((seen, Some(own))) => {
+                self.session.with(|grants| grants.has_node(&self.prefix, &own))?;
+                Ok(Ok(Surveyed { seen, own: Some(own) }))
+            }
+            Ok((seen, None)) => {
+                self.session.with(|grants| grants.forget(&self.prefix))?;
+                Ok(Ok(Surveyed { seen, own: None }))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+/// Decides from the standing that the claim has, or would have, at each key, and whether it has a node there.
+fn found(standings: impl Iterator<Item = (Standing, bool)>) -> Found {
+    let (mut held, mut lacks) = (None, false);
+    for (at, (standing, has_node)) in standings.enumerate() {
+        match standing {
+            Standing::Clashes(with) => return Found::Clashes(with),
+            Standing::Behind(_) | Standing::BehindAny => held = held.or(Some(at)),
+            Standing::Holds => lacks |= !has_node,
+        }
+    }
+    match held {
+        Some(at) => Found::Held(at),
+        None if lacks => Found::Free,
+        None => Found::Ours,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_or_none() {
+        use Standing::{Behind, Clashes, Holds};
+        let permits = Mode::Permit { of: 2 };
+        for (standings, expected) in [
+            ([(Holds, true), (Holds, true)], Found::Ours),
+            ([(Holds, false), (Holds, false)], Found::Free),
+            // One of them was granted to the owner before.
+            ([(Holds, true), (Holds, false)], Found::Free),
+            ([(Holds, true), (Behind(0), true)], Found::Held(1)),
+            ([(Behind(3), false), (Behind(0), false)], Found::Held(0)),
+            ([(Behind(0), false), (Clashes(permits), false)], Found::Clashes(permits)),
+        ] {
+            assert_eq!(found(standings.into_iter()), expected, "{standings:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The calls of the contract.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::error::Failure;
+use super::names;
+use super::places::Site;
+use super::process::Process;
+use super::session::now;
+use super::several::Several;
+use super::store::ZooKeeper;
+use crate::backend::{
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LeaseScope, Listed, Listener,
+    LockInfo, Mode, Order, Released, Renew, Renewal, Waiting,
+};
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::key::Key;
+
+impl Backend for ZooKeeper {
+    fn capability(&self) -> Capability {
+        let order = Order::Arrival { waiter_lease: self.session };
+        Capability {
+            shared: true,
+            permits: true,
+            several: true,
+            lists: true,
+            marks_sent: true,
+            waiting: Waiting::Watch { order, tells_holder: false },
+            fencing: Fencing::Counter,
+            lease: LeaseScope::Session,
+            // The servers free a key of a dead process when its session is over, and not before.
+            min_ttl: self.session,
+            ttl_advice: Some("a lock lasts as long as its session: connect with a shorter `session_timeout`"),
+            ..Capability::exclusive("zookeeper")
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.capability().check(claim)?;
+        let process = self.attached(claim)?;
+        let attempt = async {
+            let session = process.ready().await?;
+            if claim.more.is_empty() {
+                Site::new(&self.config, &session, claim).attempt(ask).await
+            } else {
+                Several::new(&self.config, &session, claim).attempt(ask).await
+            }
+        };
+        let deadline = self.config.deadline(claim.ttl);
+        let answer = match timeout(deadline, attempt).await {
+            Ok(answer) => answer,
+            // Only a claim that was sent may have left something in the store.
+            Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
+            Err(_) => Err(process.failure()),
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        batch.iter().map(|Renew { claim, .. }| self.renew_one(claim)).collect()
+    }
+
+    async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
+        let process = self.attached(claim)?;
+        let release = async {
+            loop {
+                let session = process.ready().await?;
+                let released = if claim.more.is_empty() {
+                    Site::new(&self.config, &session, claim).release().await
+                } else {
+                    Several::new(&self.config, &session, claim).release().await
+                };
+                // The next session says what became of the grant.
+                if released.is_ok() || !session.is_over() {
+                    return released;
+                }
+            }
+        };
+        let deadline = self.config.deadline_of_release(claim.ttl);
+        let answer = match timeout(deadline, release).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::no_answer(deadline)),
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let lost = || LockError::lost(&claim.key, LossReason::Taken);
+        let process = self.attached(claim)?;
+        let session = process.current().ok_or_else(lost)?;
+        let deadline = self.config.deadline(claim.ttl);
+        let made = async {
+            if claim.more.is_empty() {
+                Site::new(&self.config, &session, claim).fence().await
+            } else {
+                Several::new(&self.config, &session, claim).fence().await
+            }
+        };
+        let made = match timeout(deadline, made).await {
+            Ok(made) => made,
+            Err(_) => Err(Failure::no_answer(deadline)),
+        };
+        made.map_err(|failure| self.error(&failure).with_key(&claim.key))?.ok_or_else(lost)
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        let unfit = match claim.mode {
+            Mode::Permit { .. } => Some("a permit of a semaphore has no shared mode"),
+            _ if !claim.more.is_empty() => Some("a lock of several keys has no shared mode"),
+            _ => None,
+        };
+        if let Some(detail) = unfit {
+            let error = LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&claim.key);
+            return Renewal::Unknown(error);
+        }
+        let (Ok(process), deadline) = (self.attached(claim), self.config.deadline(claim.ttl)) else {
+            return Renewal::NotOwned;
+        };
+        let Some(session) = process.current() else { return Renewal::NotOwned };
+        let done = match timeout(deadline, Site::new(&self.config, &session, claim).downgrade()).await {
+            Ok(done) => done,
+            Err(_) => Err(Failure::no_answer(deadline)),
+        };
+        match done {
+            Ok(true) => self.renew_one(claim),
+            Ok(false) => Renewal::NotOwned,
+            Err(failure) => Renewal::Unknown(self.error(&failure).with_key(&claim.key)),
+        }
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        self.within(self.list_all(prefix, foreign, limit)).await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        self.within(self.look_at(key)).await.map_err(|error| error.with_key(key))
+    }
+
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.within(self.take_away(key, id)).await.map_err(|error| error.with_key(key))
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        self.add(process, listener, background);
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        let Ok(process) = self.attached(claim) else { return std::future::pending().await };
+        match process.ready().await {
+            Ok(session) if claim.more.is_empty() => {
+                Site::new(&self.config, &session, claim).changed().await;
+            }
+            Ok(session) => Several::new(&self.config, &session, claim).changed().await,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    async fn close(&self) {
+        self.end().await;
+    }
+}
+
+impl ZooKeeper {
+    /// Bounds the question of an operator.
+    async fn within<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T> {
+        let deadline = self.config.timeout;
+        let answer = match timeout(deadline, call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let detail = format!("the servers did not answer all that was asked within {deadline:?}");
+                Err(Failure::new(LockErrorKind::Unavailable, detail))
+            }
+        };
+        answer.map_err(|failure| self.error(&failure))
+    }
+
+    fn attached(&self, claim: &Claim) -> Result<Arc<Process>> {
+        let detail = "the store is closed, or the manager of this claim was not attached to it";
+        self.process(claim.owner.process()).ok_or_else(|| {
+            LockError::new(LockErrorKind::ShuttingDown, detail)
+                .permanent()
+                .nothing_taken()
+                .with_key(&claim.key)
+        })
+    }
+
+    /// Answers without waiting for the servers: a grant lives as long as the session, unless somebody deletes its node.
+    fn renew_one(&self, claim: &Claim) -> Renewal {
+        let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
+        // Its end is reported by itself.
+        let Some(session) = process.current() else {
+            return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
+        };
+        let mark = names::mark(claim.owner);
+        for key in claim.keys() {
+            let directory = names::directory(&self.config.base, key.as_str());
+            let prefix = format!("{directory}/{mark}");
+            // A lock that is held for so long is worth a request.
+            process.watch(&session, &prefix, &directory);
+            let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.granted));
+            if !granted.unwrap_or(false) {
+                return Renewal::NotOwned;
+            }
+        }
+        let sent = now();
+        let lease = session.certain(sent);
+        if session.is_silent(sent) || lease.is_zero() {
+            let failure = Failure::new(LockErrorKind::Unavailable, "the servers are silent");
+            return Renewal::Unknown(self.error(&failure).with_key(&claim.key));
+        }
+        Renewal::Renewed { sent, lease, waiters: None }
+    }
+}

@@ -1,0 +1,61 @@
+//! Waiting for the one before.
+
+use zookeeper_client::{Error, EventType};
+
+use super::line::{Line, Standing};
+use super::places::Site;
+use super::session::Watch;
+
+impl Site<'_> {
+    /// Completes when another attempt makes sense. Watches one node, so that a release wakes one waiter; a waiter for a
+    /// permit watches all of them.
+    pub(super) async fn changed(&self) {
+        // However it ends, the claim asks: in another session, if this one is over.
+        tokio::select! {
+            _ = self.watch() => {}
+            () = self.session.ends() => {}
+        }
+    }
+
+    async fn watch(&self) -> Result<(), Error> {
+        loop {
+            let client = self.session.client();
+            let Ok(entry) = self.entry() else { return Ok(()) };
+            let line = self.look().await?.line;
+            let standing = match entry {
+                // Without its node it asks, and learns what became of it.
+                Some(entry) => entry.node.and_then(|node| line.at(&node)).and_then(|at| line.standing(at)),
+                None => Some(line.of_newcomer(self.claim.mode)),
+            };
+            match standing {
+                Some(Standing::Behind(before)) => {
+                    let Some(before) = line.get(before) else { return Ok(()) };
+                    let path = self.path(&before.name);
+                    let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
+                    let (stat, watcher) = client.check_and_watch_stat(&path).await?;
+                    // Gone since it was seen: the next look finds another one, or nobody.
+                    if stat.is_some() {
+                        let event = watcher.changed().await;
+                        // A holder writes its node for a fencing token, which changes nothing for those behind it.
+                        if event.event_type != EventType::NodeDataChanged {
+                            return Ok(());
+                        }
+                    }
+                }
+                Some(Standing::BehindAny) => {
+                    let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else { break };
+                    let (children, _, watcher) = client.get_and_watch_children(&self.directory).await?;
+                    // A change between the two looks counts.
+                    if Line::of(children) != line {
+                        return Ok(());
+                    }
+                    watcher.changed().await;
+                    return Ok(());
+                }
+                Some(Standing::Holds | Standing::Clashes(_)) | None => return Ok(()),
+            }
+        }
+        // There are too many watches: the library asks from time to time.
+        std::future::pending().await
+    }
+}

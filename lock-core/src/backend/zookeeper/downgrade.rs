@@ -1,0 +1,65 @@
+//! From a writer to a reader.
+
+use zookeeper_client::{CreateMode, Error, MultiWriteError};
+
+use super::error::Failure;
+use super::names;
+use super::places::{Site, record};
+use crate::backend::Mode;
+
+impl Site<'_> {
+    /// Turns the node of the claim into that of a reader with the same number, in one transaction: it keeps its place,
+    /// and at no time is the key free. Returns whether the claim has its grant.
+    pub(super) async fn downgrade(&self) -> Result<bool, Failure> {
+        self.session.with(|grants| grants.deletes(&self.prefix, true))?;
+        let is_reader = self.become_reader().await?;
+        // Only now: after any other end the deletion of the old node may still come.
+        self.session.with(|grants| grants.deletes(&self.prefix, false))?;
+        Ok(is_reader)
+    }
+
+    async fn become_reader(&self) -> Result<bool, Failure> {
+        loop {
+            let entry = self.entry()?;
+            let Some(node) = entry.filter(|entry| entry.granted).and_then(|entry| entry.node) else {
+                return Ok(false);
+            };
+            if matches!(names::place(&node), Some((Mode::Shared, _))) {
+                return Ok(true);
+            }
+            let Some(reader) = names::as_reader(&self.mark, &node) else { return Ok(false) };
+            let error = match self.rename(&node, &reader).await {
+                Ok(()) => {
+                    self.session.with(|grants| grants.has_node(&self.prefix, &reader))?;
+                    return Ok(true);
+                }
+                Err(error) => error,
+            };
+            if error != Error::NoNode {
+                self.recover(error).await?;
+            }
+            // An earlier request whose answer was lost may have done it.
+            match self.look_for_own(None, false).await {
+                Ok((_, Some(node))) => self.session.with(|grants| grants.has_node(&self.prefix, &node))?,
+                Ok((_, None)) => return Ok(false),
+                Err(error) => self.recover(error).await?,
+            }
+        }
+    }
+
+    async fn rename(&self, node: &str, reader: &str) -> Result<(), Error> {
+        let mut both = self.session.client().new_multi_writer();
+        both.add_delete(&self.path(node), None)?;
+        both.add_create(
+            &self.path(reader),
+            record(self.claim).as_bytes(),
+            &self.config.node(CreateMode::Ephemeral),
+        )?;
+        match both.commit().await {
+            Ok(_) => Ok(()),
+            Err(
+                MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. },
+            ) => Err(source),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a failure of the client means.
+
+use zookeeper_client::Error;
+
+use crate::backend::remote;
+use crate::error::LockErrorKind;
+
+/// A failure of a call.
+pub(super) type Failure = remote::Failure<()>;
+
+/// Returns whether the request may have been executed, or may succeed when it is repeated: the connection was lost
+/// before the answer.
+pub(super) fn is_doubtful(error: &Error) -> bool {
+    use Error::{ConnectionLoss, Custom, Throttled, Timeout, UnexpectedError};
+    matches!(error, ConnectionLoss | Custom(_) | Timeout | UnexpectedError(_) | Throttled)
+}
+
+/// Returns whether the servers refused the request, and have done nothing.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    use Error::{AuthFailed, InvalidAcl, NoAuth, NoHosts, NoNode, NotReadOnly, QuotaExceeded, Unimplemented};
+    matches!(
+        error,
+        NoAuth | InvalidAcl | AuthFailed | QuotaExceeded | Unimplemented | NoNode | NoHosts | NotReadOnly
+    )
+}
+
+/// Returns the failure of a request that was sent.
+pub(super) fn failure(error: &Error) -> Failure {
+    use LockErrorKind::{Unavailable, Unsupported};
+    match error {
+        Error::NoAuth | Error::InvalidAcl => Failure::new(
+            Unavailable,
+            "no permission: the access control list of the nodes below the path of the URL does not admit this user",
+        )
+        .permanent(),
+        Error::AuthFailed => Failure::new(Unavailable, "it refuses the user and the password").permanent(),
+        Error::QuotaExceeded => {
+            Failure::new(Unavailable, "the quota of the path of the URL is used up").permanent()
+        }
+        Error::Unimplemented => {
+            Failure::new(Unsupported, "it is too old: locks need ZooKeeper 3.5 or newer").permanent()
+        }
+        Error::NoHosts => Failure::new(Unavailable, "cannot connect; are the servers up?"),
+        Error::NotReadOnly => {
+            Failure::new(Unavailable, "the server is cut off from the majority and only reads")
+        }
+        Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => {
+            Failure::new(Unavailable, "the session ended while the request was under way").in_doubt()
+        }
+        doubtful if is_doubtful(doubtful) => Failure::new(Unavailable, doubtful.to_string()).in_doubt(),
+        // What is not known to have done nothing may have done it.
+        other => Failure::new(Unavailable, other.to_string()).in_doubt(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_answer_leaves_the_claim_to_be_released_and_a_refusal_does_not() {
+        for (error, ambiguous, temporary) in [
+            (Error::ConnectionLoss, true, true),
+            (Error::SessionExpired, true, true),
+            (Error::NoHosts, false, true),
+            (Error::NoAuth, false, false),
+            (Error::AuthFailed, false, false),
+            (Error::Unimplemented, false, false),
+        ] {
+            let told = failure(&error).error_of("ZooKeeper at h:1");
+            assert_eq!((told.is_ambiguous(), told.is_temporary()), (ambiguous, temporary), "{told}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Fencing tokens.
+//!
+//! A token is the number of a change at the store, of which every later change has a larger one. The creation of a node
+//! is the token of its holder only if the holder had the key from then on. A waiter's node is older than the tokens of
+//! the holders before it, so a waiter that is served gets the number of a change that it makes as the holder.
+
+use zookeeper_client::Error;
+
+use super::error::Failure;
+use super::places::Site;
+use crate::backend::FencingToken;
+
+/// Returns the token of a holder whose node was created by the change `created`, where `changed` is the last change of
+/// the nodes that it saw: nobody left between the two. Else a holder that was there at the creation may have had a
+/// token since.
+pub(super) fn at_birth(created: i64, changed: i64) -> Option<FencingToken> {
+    (created == changed && created > 0).then(|| FencingToken::new(created.cast_unsigned()))
+}
+
+impl Site<'_> {
+    /// Returns the token of the holder; `None` if the claim is not granted.
+    pub(super) async fn fence(&self) -> Result<Option<FencingToken>, Failure> {
+        let handoffs = self.claim.handoffs;
+        loop {
+            let known = |made| self.session.with(|grants| grants.fence(&[&self.prefix], handoffs, made));
+            if let Some(token) = known(None)? {
+                return Ok(Some(token));
+            }
+            let entry = self.entry()?;
+            let Some(node) = entry.filter(|entry| entry.granted).and_then(|entry| entry.node) else {
+                return Ok(None);
+            };
+            match self.touch(&node).await {
+                // The node was there, so the claim held the key at that change.
+                Ok(stat) => return known(Some(FencingToken::new(stat.mzxid.cast_unsigned()))),
+                Err(Error::NoNode) => {
+                    // A downgrade has given it another name, or somebody deleted it.
+                    match self.look_for_own(None, false).await {
+                        Ok((_, Some(node))) => {
+                            self.session.with(|grants| grants.has_node(&self.prefix, &node))?
+                        }
+                        Ok((_, None)) => return Ok(None),
+                        Err(error) => self.recover(error).await?,
+                    }
+                }
+                Err(error) => self.recover(error).await?,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_saw_another_leave_is_no_token() {
+        for (created, changed, token) in [
+            (7, 7, Some(7)),
+            // The holder before made a token of change 8, and left with change 9.
+            (7, 9, None),
+            // A server that does not tell.
+            (0, 0, None),
+            (-1, -1, None),
+        ] {
+            assert_eq!(at_birth(created, changed).map(FencingToken::get), token, "{created} {changed}");
+        }
+    }
+}

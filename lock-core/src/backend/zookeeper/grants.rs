@@ -1,0 +1,266 @@
+//! What one session knows of its own nodes. No I/O.
+
+use std::collections::{HashMap, HashSet};
+
+use super::names;
+use crate::backend::FencingToken;
+use crate::owner::Owner;
+
+/// How many busy directories are remembered. It costs nothing but a write to forget one.
+const BUSY: usize = 1_024;
+
+/// The claims of a session that have a node, or may have one. An owner has one entry for each of its keys, by what the
+/// [paths](names::path_prefix) of its nodes begin with.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    entries: HashMap<String, Entry>,
+    /// The directories whose key was held by another when it was last asked for.
+    busy: HashSet<String>,
+}
+
+/// A claim. It is here before its first request is sent, and until its node is certainly gone.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) owner: Owner,
+    /// The name of its node; `None` while no answer has named one.
+    pub(super) node: Option<String>,
+    pub(super) granted: bool,
+    /// The fencing token of the holder after so many hand-offs.
+    fence: Option<(u64, FencingToken)>,
+    removal: Removal,
+}
+
+/// Whether it is noticed that somebody else deletes the node of a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removal {
+    Unwatched,
+    Watched,
+    /// This process is about to delete the node itself.
+    Own,
+}
+
+impl Grants {
+    /// Adds a claim that is about to be sent, unless it is here.
+    pub(super) fn begin(&mut self, prefix: &str, owner: Owner) {
+        let entry = Entry { owner, node: None, granted: false, fence: None, removal: Removal::Unwatched };
+        self.entries.entry(prefix.to_owned()).or_insert(entry);
+    }
+
+    pub(super) fn get(&self, prefix: &str) -> Option<&Entry> {
+        self.entries.get(prefix)
+    }
+
+    /// Notes the node of a claim.
+    pub(super) fn has_node(&mut self, prefix: &str, node: &str) {
+        if let Some(entry) = self.entries.get_mut(prefix).filter(|entry| entry.node.as_deref() != Some(node))
+        {
+            entry.node = Some(node.to_owned());
+            entry.removal = Removal::Unwatched;
+        }
+    }
+
+    /// Returns the node of a holder that is to be watched from now on; `None` if it is, or must not be.
+    pub(super) fn watch(&mut self, prefix: &str) -> Option<String> {
+        let watchable = |entry: &&mut Entry| entry.granted && entry.removal == Removal::Unwatched;
+        let entry = self.entries.get_mut(prefix).filter(watchable)?;
+        entry.removal = Removal::Watched;
+        entry.node.clone()
+    }
+
+    /// Notes that the node of a holder is not watched after all.
+    pub(super) fn unwatched(&mut self, path: &str) {
+        let entry = names::path_prefix(path).and_then(|prefix| self.entries.get_mut(prefix));
+        if let Some(entry) = entry.filter(|entry| entry.removal == Removal::Watched) {
+            entry.removal = Removal::Unwatched;
+        }
+    }
+
+    /// Returns whether a claim is granted.
+    pub(super) fn has_holder(&self) -> bool {
+        self.entries.values().any(|entry| entry.granted)
+    }
+
+    /// Notes whether this process is about to delete the node of a claim itself.
+    pub(super) fn deletes(&mut self, prefix: &str, deletes: bool) {
+        if let Some(entry) = self.entries.get_mut(prefix) {
+            entry.removal = if deletes { Removal::Own } else { Removal::Unwatched };
+        }
+    }
+
+    /// Notes that somebody else deleted the node of a holder. Returns the holder, if it has lost its grant by that.
+    pub(super) fn removed(&mut self, path: &str) -> Option<Owner> {
+        let prefix = names::path_prefix(path)?;
+        let entry = self.entries.get(prefix)?;
+        let is_its = entry.node.as_deref().is_some_and(|node| path.ends_with(node));
+        if !(entry.granted && entry.removal != Removal::Own && is_its) {
+            return None;
+        }
+        self.entries.remove(prefix).map(|entry| entry.owner)
+    }
+
+    /// Notes a grant. Returns whether the claim is here.
+    pub(super) fn granted(&mut self, prefix: &str) -> bool {
+        let entry = self.entries.get_mut(prefix);
+        entry.map(|entry| entry.granted = true).is_some()
+    }
+
+    /// Returns the token of the holder of these keys after `handoffs` hand-offs. The first token that is noted for it
+    /// stays. Single grants have different tokens, and none of them is the token of all.
+    pub(super) fn fence(
+        &mut self,
+        prefixes: &[&str],
+        handoffs: u64,
+        made: Option<FencingToken>,
+    ) -> Option<FencingToken> {
+        let fence = |prefix: &&str| Some(self.entries.get(*prefix).filter(|entry| entry.granted)?.fence);
+        let fences = prefixes.iter().map(fence).collect::<Option<Vec<_>>>()?;
+        let first = fences.first().copied().flatten();
+        let common = first.filter(|_| fences.iter().all(|fence| *fence == first));
+        match (common, made) {
+            (Some((of, token)), _) if of == handoffs => Some(token),
+            (Some((of, _)), Some(made)) if of > handoffs => Some(made),
+            (_, Some(made)) => {
+                for prefix in prefixes {
+                    if let Some(entry) = self.entries.get_mut(*prefix) {
+                        entry.fence = Some((handoffs, made));
+                    }
+                }
+                Some(made)
+            }
+            (_, None) => None,
+        }
+    }
+
+    pub(super) fn forget(&mut self, prefix: &str) {
+        self.entries.remove(prefix);
+    }
+
+    /// Returns the owner of the node at `path`, if it is of this session.
+    pub(super) fn owner_of(&self, path: &str) -> Option<Owner> {
+        self.entries.get(names::path_prefix(path)?).map(|entry| entry.owner)
+    }
+
+    /// Notes whether a key was held by another.
+    pub(super) fn was_busy(&mut self, directory: &str, busy: bool) {
+        if !busy {
+            self.busy.remove(directory);
+        } else if !self.busy.contains(directory) {
+            if self.busy.len() >= BUSY {
+                self.busy.clear();
+            }
+            self.busy.insert(directory.to_owned());
+        }
+    }
+
+    /// Returns whether a key was held by another when it was last asked for.
+    pub(super) fn is_busy(&self, directory: &str) -> bool {
+        self.busy.contains(directory)
+    }
+
+    /// Ends: returns the owners of all grants, each once.
+    pub(super) fn into_granted(self) -> Vec<Owner> {
+        let granted = self.entries.into_values().filter(|entry| entry.granted);
+        granted.map(|entry| entry.owner).collect::<HashSet<_>>().into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::OwnerSource;
+
+    #[test]
+    fn a_holder_has_one_token_and_the_next_of_its_process_another() {
+        let (mut grants, owner) = (Grants::default(), OwnerSource::new().expect("random bytes").mint());
+        let (prefix, token) = (format!("/k/{}", names::mark(owner)), FencingToken::new);
+        let of = [prefix.as_str()];
+        grants.begin(&prefix, owner);
+        assert_eq!(grants.fence(&of, 0, Some(token(1))), None, "it waits");
+        assert!(grants.granted(&prefix));
+        assert_eq!(grants.fence(&of, 0, None), None);
+        assert_eq!(grants.fence(&of, 0, Some(token(5))), Some(token(5)));
+        // Two requests for the token of one holder: the first that is noted is the token of both.
+        assert_eq!(grants.fence(&of, 0, Some(token(6))), Some(token(5)));
+        assert_eq!(grants.fence(&of, 1, None), None);
+        assert_eq!(grants.fence(&of, 1, Some(token(9))), Some(token(9)));
+        grants.begin(&prefix, owner);
+        assert_eq!(grants.fence(&of, 1, None), Some(token(9)), "it is the same claim");
+    }
+
+    #[test]
+    fn the_token_of_several_keys_is_none_of_their_single_ones() {
+        let (mut grants, owner) = (Grants::default(), OwnerSource::new().expect("random bytes").mint());
+        let prefixes = ["a", "b"].map(|key| format!("/{key}/{}", names::mark(owner)));
+        let ([a, b], token) = (prefixes.each_ref().map(String::as_str), FencingToken::new);
+        for prefix in [a, b] {
+            grants.begin(prefix, owner);
+        }
+        assert!(grants.granted(a));
+        assert_eq!(grants.fence(&[a], 0, Some(token(5))), Some(token(5)));
+        assert_eq!(grants.fence(&[a, b], 0, Some(token(7))), None, "it does not hold all keys");
+        assert!(grants.granted(b));
+        assert_eq!(grants.fence(&[b], 0, Some(token(6))), Some(token(6)));
+        assert_eq!(grants.fence(&[a, b], 0, None), None);
+        assert_eq!(grants.fence(&[a, b], 0, Some(token(9))), Some(token(9)));
+        assert_eq!(grants.fence(&[a, b], 0, Some(token(11))), Some(token(9)), "the first stays");
+        grants.forget(b);
+        assert_eq!(grants.fence(&[a, b], 0, None), None);
+    }
+
+    #[test]
+    fn only_a_holder_whose_node_another_deleted_has_lost_its_grant() {
+        let (mut grants, owner) = (Grants::default(), OwnerSource::new().expect("random bytes").mint());
+        let mark = names::mark(owner);
+        let prefix = format!("/k/{mark}");
+        let [writer, reader] = ["lock-0000000001", "__READ__0000000001"].map(|name| format!("{mark}{name}"));
+        let path = |node: &str| format!("/k/{node}");
+        grants.begin(&prefix, owner);
+        grants.has_node(&prefix, &writer);
+        assert_eq!((grants.watch(&prefix), grants.removed(&path(&writer))), (None, None), "it waits");
+        assert!(grants.granted(&prefix));
+        assert_eq!(grants.watch(&prefix).as_deref(), Some(writer.as_str()));
+        assert_eq!(grants.watch(&prefix), None, "once");
+        // A downgrade deletes the node that is watched.
+        grants.deletes(&prefix, true);
+        assert_eq!((grants.watch(&prefix), grants.removed(&path(&writer))), (None, None), "its own deletion");
+        grants.has_node(&prefix, &reader);
+        grants.deletes(&prefix, false);
+        assert_eq!(grants.removed(&path(&writer)), None, "it has another node now");
+        assert_eq!(grants.watch(&prefix).as_deref(), Some(reader.as_str()));
+        assert_eq!(grants.removed(&path(&reader)), Some(owner));
+        assert_eq!(grants.removed(&path(&reader)), None, "once");
+        assert!(grants.get(&prefix).is_none());
+    }
+
+    #[test]
+    fn some_busy_keys_are_remembered() {
+        let mut grants = Grants::default();
+        for number in 0..=BUSY {
+            grants.was_busy(&number.to_string(), true);
+            assert!(grants.is_busy(&number.to_string()) && grants.busy.len() <= BUSY);
+        }
+        assert!(!grants.is_busy("0"), "there were too many");
+        grants.was_busy(&BUSY.to_string(), false);
+        assert!(!grants.is_busy(&BUSY.to_string()));
+    }
+
+    #[test]
+    fn the_end_names_the_holders_and_not_the_waiters() {
+        let (mut grants, source) = (Grants::default(), OwnerSource::new().expect("random bytes"));
+        let [holds, waits, left] = [(); 3].map(|()| source.mint());
+        let prefix = |key: &str, owner| format!("/{key}/{}", names::mark(owner));
+        for owner in [holds, waits, left] {
+            grants.begin(&prefix("k", owner), owner);
+        }
+        assert!(grants.granted(&prefix("k", holds)) && grants.granted(&prefix("k", left)));
+        grants.forget(&prefix("k", left));
+        assert!(!grants.granted(&prefix("k", left)));
+        let node = format!("{}lock-0000000001", names::mark(waits));
+        grants.has_node(&prefix("k", waits), &node);
+        assert_eq!(grants.owner_of(&format!("/k/{node}")), Some(waits));
+        // Another key of the same grant.
+        grants.begin(&prefix("l", holds), holds);
+        assert!(grants.granted(&prefix("l", holds)));
+        assert_eq!(grants.into_granted(), [holds]);
+    }
+}

@@ -1,0 +1,213 @@
+//! Who holds which keys, and forced releases.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use zookeeper_client::Error;
+
+use super::error::{Failure, failure};
+use super::line::{Line, Place};
+use super::names;
+use super::places::read_record;
+use super::session::Session;
+use super::store::ZooKeeper;
+use crate::backend::remote::join_all;
+use crate::backend::{
+    BoxFuture, GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo,
+};
+use crate::error::{LockErrorKind, LossReason};
+use crate::key::Key;
+
+/// How many keys are looked at at once.
+const AT_ONCE: usize = 512;
+
+impl ZooKeeper {
+    /// Lists what is held, some keys at once.
+    pub(super) async fn list_all(
+        &self,
+        prefix: &str,
+        foreign: bool,
+        limit: usize,
+    ) -> Result<Listed, Failure> {
+        let session = self.any_session().await?;
+        let children = session.client().list_children(&self.config.base).await;
+        let mut keys: Vec<String> = match children {
+            Ok(children) => children.iter().filter_map(|name| names::key_of(name)).collect(),
+            Err(Error::NoNode) => Vec::new(),
+            Err(error) => return Err(failure(&error)),
+        };
+        keys.retain(|key| key.starts_with(prefix));
+        keys.sort_unstable();
+        let mut locks = Vec::new();
+        for keys in keys.chunks(AT_ONCE) {
+            let looks =
+                keys.iter().map(|key| -> BoxFuture<'_, _> { Box::pin(self.info(&session, key, foreign)) });
+            for lock in join_all(looks.collect()).await {
+                match lock {
+                    Ok(lock) => locks.extend(lock),
+                    // Somebody else closed the directory of this key.
+                    Err(Error::NoAuth) => {}
+                    Err(error) => return Err(failure(&error)),
+                }
+            }
+            if locks.len() > limit {
+                break;
+            }
+        }
+        Ok(Listed::new(locks, limit))
+    }
+
+    /// Looks at one key.
+    pub(super) async fn look_at(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
+        let session = self.any_session().await?;
+        self.info(&session, key.as_str(), true).await.map_err(|error| failure(&error))
+    }
+
+    /// Takes a grant from its holder.
+    pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
+        let session = self.any_session().await?;
+        let directory = names::directory(&self.config.base, key.as_str());
+        loop {
+            let line = line(&session, &directory).await.map_err(|error| failure(&error))?;
+            let mut found = None;
+            for holder in line.holders() {
+                let look = Look { session: &session, directory: &directory };
+                let told = look.id(holder).await.map_err(|error| failure(&error))?;
+                if told.as_ref() == Some(id) {
+                    found = Some(holder.name.clone());
+                    break;
+                }
+            }
+            let Some(node) = found else { return Ok(false) };
+            let path = format!("{directory}/{node}");
+            match session.client().delete(&path, None).await {
+                Ok(()) => {
+                    self.notify_holder(&path, LossReason::Forced);
+                    return Ok(true);
+                }
+                // It left, or it is a reader now.
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(failure(&error)),
+            }
+        }
+    }
+
+    /// Tells the manager whose grant has the node at `path`, if it is attached to this store.
+    fn notify_holder(&self, path: &str, reason: LossReason) {
+        for process in self.all() {
+            if let Some(session) = process.current() {
+                process.lost(&session, path, reason);
+            }
+        }
+    }
+
+    /// Returns a session of any manager: the servers give the same answers in each.
+    async fn any_session(&self) -> Result<Arc<Session>, Failure> {
+        let all = self.all();
+        let live = || all.iter().filter(|process| !process.is_gone());
+        let process = live().find(|process| process.current().is_some()).or_else(|| live().next());
+        let Some(process) = process else {
+            let detail = "the store is closed, or no manager is attached to it";
+            return Err(Failure::new(LockErrorKind::Unavailable, detail).permanent());
+        };
+        let session = process.ready().await?;
+        // What others did before this question is in the answer.
+        session.client().sync("/").await.map_err(|error| failure(&error))?;
+        Ok(session)
+    }
+
+    /// Describes a key, if it is held by somebody who is to be shown.
+    async fn info(&self, session: &Session, key: &str, foreign: bool) -> Result<Option<LockInfo>, Error> {
+        let directory = names::directory(&self.config.base, key);
+        let look = Look { session, directory: &directory };
+        look.info(key, foreign).await
+    }
+}
+
+async fn line(session: &Session, directory: &str) -> Result<Line, Error> {
+    match session.client().list_children(directory).await {
+        Ok(children) => Ok(Line::of(children)),
+        Err(Error::NoNode) => Ok(Line::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A look at one key.
+struct Look<'a> {
+    session: &'a Session,
+    directory: &'a str,
+}
+
+impl Look<'_> {
+    async fn info(&self, key: &str, foreign: bool) -> Result<Option<LockInfo>, Error> {
+        loop {
+            let line = line(self.session, self.directory).await?;
+            let holders = line.holders();
+            let Some(first) = holders.first() else { return Ok(None) };
+            let told = holders.iter().take(HOLDERS_TOLD);
+            let told = told.map(|place| -> BoxFuture<'_, _> { Box::pin(self.holder(place)) }).collect();
+            let mut infos = Vec::new();
+            for info in join_all(told).await {
+                infos.extend(info?);
+            }
+            // They left meanwhile, and others may have come after them.
+            if infos.is_empty() {
+                continue;
+            }
+            if !foreign && infos.iter().all(|info| info.record.is_none()) {
+                return Ok(None);
+            }
+            let info = LockInfo::new(key, first.mode, infos).with_holding(holders.len());
+            return Ok(Some(info.with_waiters(line.waiting(), self.waiters(&line).await?)));
+        }
+    }
+
+    /// Describes the first waiters.
+    async fn waiters(&self, line: &Line) -> Result<Vec<WaiterInfo>, Error> {
+        let first = line.places().iter().skip(line.holders().len()).take(WAITERS_TOLD);
+        let first = first.map(|place| -> BoxFuture<'_, _> { Box::pin(self.waiter(place)) }).collect();
+        join_all(first).await.into_iter().collect()
+    }
+
+    /// Describes a holder; `None` if it is gone.
+    async fn holder(&self, place: &Place) -> Result<Option<HolderInfo>, Error> {
+        let record = match self.session.client().get_data(&self.path(place)).await {
+            Ok((data, _)) => read_record(&data),
+            // Whose node nobody may read is held by somebody.
+            Err(Error::NoAuth) => None,
+            Err(Error::NoNode) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // It lives as long as its session, and nobody can say how long that is.
+        Ok(self.id(place).await?.map(|id| HolderInfo::new(id, record, None, false)))
+    }
+
+    async fn waiter(&self, place: &Place) -> Result<WaiterInfo, Error> {
+        let record = match self.session.client().get_data(&self.path(place)).await {
+            Ok((data, _)) => read_record(&data),
+            Err(Error::NoAuth | Error::NoNode) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(WaiterInfo::new(record, place.mode))
+    }
+
+    /// Returns the id of a grant; `None` if it is gone. A mark belongs to one grant, also when its node gets another
+    /// name; without one, a name may come again, but not with the same creation.
+    async fn id(&self, place: &Place) -> Result<Option<GrantId>, Error> {
+        if let Some(mark) = names::mark_of(&place.name) {
+            return Ok(id(mark));
+        }
+        let path = self.path(place);
+        let stat = self.session.client().check_stat(&path).await?;
+        Ok(stat.and_then(|stat| id(&format!("{path} {}", stat.czxid))))
+    }
+
+    fn path(&self, place: &Place) -> String {
+        format!("{}/{}", self.directory, place.name)
+    }
+}
+
+fn id(name: &str) -> Option<GrantId> {
+    let digest = Sha256::digest(name.as_bytes());
+    digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect::<String>().parse().ok()
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("docs.md")]
+
+mod acquire;
+mod acquire_all;
+mod backend;
+mod changed;
+mod config;
+mod create_all;
+mod downgrade;
+mod error;
+mod fence;
+mod grants;
+mod inspect;
+mod line;
+mod names;
+#[cfg(feature = "testkit")]
+mod operator;
+mod own;
+mod places;
+mod process;
+mod release;
+mod session;
+mod several;
+mod store;
+
+#[cfg(feature = "testkit")]
+#[doc(hidden)]
+pub use operator::Operator;
+pub use store::ZooKeeper;

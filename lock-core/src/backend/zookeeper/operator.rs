@@ -1,0 +1,43 @@
+//! An operator that ends sessions, for tests.
+
+use std::sync::{Arc, Weak};
+
+use super::config::Config;
+use super::error::failure;
+use super::store::Processes;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// A handle that ends sessions at the servers. It does not keep the store alive.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    config: Arc<Config>,
+    processes: Weak<Processes>,
+}
+
+impl Operator {
+    pub(super) fn new(config: Arc<Config>, processes: Weak<Processes>) -> Self {
+        Self { config, processes }
+    }
+
+    /// Returns the attached processes, one for each manager.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u128> {
+        self.processes.upgrade().map(|all| all.lock().keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// Ends the session of `process` at the servers, before its client knows.
+    ///
+    /// # Errors
+    /// [`Unavailable`](LockErrorKind::Unavailable): the process has no session, or the servers do not answer.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the session may have ended or not.
+    pub async fn end_session(&self, process: u128) -> Result<()> {
+        let process = self.processes.upgrade().and_then(|all| all.lock().get(&process).cloned());
+        let Some(session) = process.and_then(|process| process.current()) else {
+            return Err(LockError::new(LockErrorKind::Unavailable, "there is no session"));
+        };
+        let ended = self.config.end_session(session.client()).await;
+        ended.map_err(|error| failure(&error).error_of(&self.config))
+    }
+}

@@ -1,0 +1,63 @@
+//! The node of a claim in the present session, and those that an earlier session left.
+
+use zookeeper_client::Error;
+
+use super::error::Failure;
+use super::grants::Entry;
+use super::line::Line;
+use super::places::{Seen, Site};
+
+impl Site<'_> {
+    /// Returns what the session knows of the claim.
+    pub(super) fn entry(&self) -> Result<Option<Entry>, Failure> {
+        self.session.with(|grants| grants.get(&self.prefix).cloned())
+    }
+
+    /// Looks at the line, and finds the node of the claim in it. `known` is its name, if an answer has told it.
+    pub(super) async fn look_for_own(
+        &self,
+        known: Option<String>,
+        certain: bool,
+    ) -> Result<(Seen, Option<String>), Error> {
+        let seen = if certain { self.look().await? } else { self.look_again().await? };
+        let own = match known.filter(|node| seen.line.at(node).is_some()) {
+            Some(node) => Some(node),
+            // A downgrade whose answer was lost has given it another name.
+            None => self.own_node(&seen.line).await?,
+        };
+        match own {
+            Some(node) => Ok((self.without_others(&node, Ok(seen)).await?, Some(node))),
+            None => Ok((seen, None)),
+        }
+    }
+
+    /// Looks at the line for a claim without a node in this session.
+    pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
+        let seen = self.look().await;
+        self.without_others("", seen).await
+    }
+
+    /// Deletes the nodes of the claim but `own`. They are of an earlier session, which the servers may keep for a
+    /// while: the claim would wait behind itself, or take a node that ends with another session for its own.
+    pub(super) async fn without_others(&self, own: &str, seen: Result<Seen, Error>) -> Result<Seen, Error> {
+        let seen = seen?;
+        let mut found = false;
+        for name in seen.line.all_of(&self.mark).filter(|name| *name != own) {
+            found = true;
+            self.delete(name).await?;
+        }
+        if found { self.look_again().await } else { Ok(seen) }
+    }
+
+    /// Returns the node of the claim that this session created, of which no answer has told the name.
+    async fn own_node(&self, line: &Line) -> Result<Option<String>, Error> {
+        let client = self.session.client();
+        for name in line.all_of(&self.mark) {
+            let stat = client.check_stat(&self.path(name)).await?;
+            if stat.is_some_and(|stat| stat.ephemeral_owner == client.session_id().0) {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,185 @@
+//! The requests about the nodes of one key.
+
+use zookeeper_client::{Client, CreateMode, Error, Stat};
+
+use super::config::Config;
+use super::error::{Failure, failure, is_doubtful};
+use super::line::Line;
+use super::names;
+use super::session::{Session, now};
+use crate::backend::Claim;
+use crate::clock::Moment;
+use crate::error::LockErrorKind;
+use crate::key::Key;
+use crate::owner::{Owner, OwnerRecord};
+
+/// How often a directory that is deleted under us is made again.
+pub(super) const TRIES: usize = 8;
+
+/// One claim in one session.
+pub(super) struct Site<'a> {
+    pub(super) config: &'a Config,
+    pub(super) session: &'a Session,
+    pub(super) claim: &'a Claim,
+    /// The directory of its key.
+    pub(super) directory: String,
+    /// What the names of its nodes begin with.
+    pub(super) mark: String,
+    /// What the paths of its nodes begin with.
+    pub(super) prefix: String,
+}
+
+/// The nodes of a key, as a server saw them.
+pub(super) struct Seen {
+    pub(super) line: Line,
+    /// The number of the last change of these nodes.
+    pub(super) changed: i64,
+}
+
+/// A node that was just created.
+pub(super) struct Created {
+    pub(super) name: String,
+    pub(super) sent: Moment,
+    pub(super) number: i64,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(config: &'a Config, session: &'a Session, claim: &'a Claim) -> Self {
+        Self::of(config, session, claim, &claim.key)
+    }
+
+    /// A claim at one of its keys.
+    pub(super) fn of(config: &'a Config, session: &'a Session, claim: &'a Claim, key: &Key) -> Self {
+        let (directory, mark) = (names::directory(&config.base, key.as_str()), names::mark(claim.owner));
+        let prefix = format!("{directory}/{mark}");
+        Self { config, session, claim, directory, mark, prefix }
+    }
+
+    pub(super) fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.directory)
+    }
+
+    /// Reads the nodes. A directory that is missing has none.
+    pub(super) async fn look(&self) -> Result<Seen, Error> {
+        match self.session.client().get_children(&self.directory).await {
+            Ok((children, stat)) => Ok(Seen { line: Line::of(children), changed: stat.pzxid }),
+            Err(Error::NoNode) => Ok(Seen { line: Line::default(), changed: 0 }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the nodes once every earlier request of this session has taken effect or never will, also one whose answer
+    /// was lost with its connection: the leader refuses what arrives late on an old connection.
+    pub(super) async fn look_again(&self) -> Result<Seen, Error> {
+        let sent = now();
+        self.session.client().sync(&self.directory).await?;
+        self.session.prove(sent);
+        self.look().await
+    }
+
+    /// Creates the node of the claim and reads the nodes behind it, in one round trip: a session executes its requests
+    /// in the order in which they are sent. After an inner error the node is there.
+    pub(super) async fn create(&self) -> Result<(Created, Result<Seen, Error>), Error> {
+        let prefix = self.node_prefix();
+        let path = self.path(&prefix);
+        let data = record(self.claim);
+        let options = self.config.node(CreateMode::EphemeralSequential);
+        for _ in 0..TRIES {
+            let sent = now();
+            let creating = self.session.client().create(&path, data.as_bytes(), &options);
+            let looking = self.look();
+            match tokio::join!(creating, looking) {
+                (Ok((stat, number)), looked) => {
+                    self.session.prove(sent);
+                    let name = format!("{prefix}{number}");
+                    return Ok((Created { name, sent, number: stat.czxid }, looked));
+                }
+                // Containers vanish some time after their last node, also between two requests.
+                (Err(Error::NoNode), _) => self.make_directory().await?,
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Err(Error::NoNode)
+    }
+
+    /// Returns the name of a node of the claim, without its number.
+    pub(super) fn node_prefix(&self) -> String {
+        names::prefix(&self.mark, self.claim.mode, self.config.names)
+    }
+
+    pub(super) async fn make_directory(&self) -> Result<(), Error> {
+        let client = self.session.client();
+        make_base(client, self.config).await?;
+        match client.create(&self.directory, b"", &self.config.node(CreateMode::Container)).await {
+            Ok(_) | Err(Error::NodeExists) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes a node. Returns whether it was there.
+    pub(super) async fn delete(&self, name: &str) -> Result<bool, Error> {
+        let sent = now();
+        match self.session.client().delete(&self.path(name), None).await {
+            Ok(()) => {
+                self.session.prove(sent);
+                Ok(true)
+            }
+            Err(Error::NoNode) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the node of the claim again. The number of that change is larger than all before.
+    pub(super) async fn touch(&self, name: &str) -> Result<Stat, Error> {
+        let sent = now();
+        let stat =
+            self.session.client().set_data(&self.path(name), record(self.claim).as_bytes(), None).await?;
+        self.session.prove(sent);
+        Ok(stat)
+    }
+
+    /// Reads who has a node; `None` for another program.
+    pub(super) async fn holder(&self, name: &str) -> Result<Option<OwnerRecord>, Error> {
+        match self.session.client().get_data(&self.path(name)).await {
+            Ok((data, _)) => Ok(read_record(&data)),
+            // Whose node nobody may read is held by somebody.
+            Err(Error::NoNode | Error::NoAuth) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Decides what follows a failure: waits for the connection and returns, if the request is worth repeating.
+    pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
+        if !is_doubtful(&error) {
+            return Err(failure(&error));
+        }
+        self.session.recovers(&error).await
+    }
+}
+
+/// Makes the directory of the locks, if it is missing. It may be there below one in which nobody may create.
+pub(super) async fn make_base(client: &Client, config: &Config) -> Result<(), Error> {
+    if client.check_stat(&config.base).await?.is_none() {
+        client.mkdir(&config.base, &config.node(CreateMode::Persistent)).await?;
+    }
+    Ok(())
+}
+
+/// The failure of a node that somebody else deleted.
+pub(super) fn deleted() -> Failure {
+    Failure::new(
+        LockErrorKind::Unavailable,
+        "somebody deleted the node of this claim while it was being created",
+    )
+}
+
+/// Returns what a node says about its owner, for people: without the token, because everybody may read it.
+pub(super) fn record(claim: &Claim) -> String {
+    let value = claim.record.to_value(&claim.owner.token());
+    value.get(Owner::TOKEN_LEN + 1..).unwrap_or_default().to_owned()
+}
+
+pub(super) fn read_record(data: &[u8]) -> Option<OwnerRecord> {
+    let text = std::str::from_utf8(data).ok()?;
+    OwnerRecord::from_value(&format!("{:0width$} {text}", 0, width = Owner::TOKEN_LEN))
+}

@@ -1,0 +1,55 @@
+//! Releases.
+
+use zookeeper_client::Error;
+
+use super::error::Failure;
+use super::places::Site;
+use crate::backend::Released;
+
+impl Site<'_> {
+    /// Frees the grant or leaves the line. Repeats what a lost connection left open, without a deadline of its own.
+    pub(super) async fn release(&self) -> Result<Released, Failure> {
+        let mut doubt = false;
+        loop {
+            match self.release_once(doubt).await? {
+                Ok(released) => return Ok(released),
+                Err(error) => self.recover(error).await?,
+            }
+            doubt = true;
+        }
+    }
+
+    async fn release_once(&self, doubt: bool) -> Result<Result<Released, Error>, Failure> {
+        let entry = self.entry()?;
+        self.session.with(|grants| grants.deletes(&self.prefix, true))?;
+        let granted = entry.as_ref().is_some_and(|entry| entry.granted);
+        if let Some(node) = entry.and_then(|entry| entry.node).filter(|_| !doubt) {
+            match self.delete(&node).await {
+                Ok(true) if granted => {
+                    self.session.with(|grants| grants.forget(&self.prefix))?;
+                    return Ok(Ok(Released::Released));
+                }
+                Ok(_) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(self.release_all(granted).await)
+    }
+
+    /// Deletes every node of the owner, also one whose creation was never answered or that is of an earlier session.
+    async fn release_all(&self, granted: bool) -> Result<Released, Error> {
+        let seen = self.look_again().await?;
+        let mut held = false;
+        for (at, name) in seen.line.all_of(&self.mark).enumerate() {
+            let deleted = self.delete(name).await?;
+            let index = seen.line.find(&self.mark).map(|first| first + at);
+            held |= deleted && granted && index.is_some_and(|index| index < seen.line.holders().len());
+        }
+        let _ = self.session.with(|grants| grants.forget(&self.prefix));
+        if held {
+            return Ok(Released::Released);
+        }
+        let others = seen.line.holders().iter().any(|place| !place.name.starts_with(&self.mark));
+        Ok(if others { Released::Taken } else { Released::Expired })
+    }
+}

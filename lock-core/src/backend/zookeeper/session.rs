@@ -1,0 +1,231 @@
+//! One session, and until when it is certain.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use zookeeper_client::{Client, Error, EventType, MultiWriteError, SessionState};
+
+use super::error::{Failure, is_doubtful};
+use super::grants::Grants;
+use crate::clock::{Clock, Moment};
+use crate::error::LockErrorKind;
+use crate::owner::Owner;
+use crate::sync::Mutex;
+
+/// The share of the session timeout for which a session is certain after a proof of contact.
+///
+/// The server that ends a session is the leader. A follower tells it of its clients with each ping, every half tick,
+/// and a timeout has at least two ticks. So the leader may count from a quarter of the timeout before the proof, and
+/// from one pause between two proofs before that.
+const CERTAIN: u32 = 2;
+/// The version that every node has.
+const ANY_VERSION: i32 = -1;
+/// The pause after an answer that the servers are overloaded.
+const THROTTLED: Duration = Duration::from_millis(100);
+/// How often the client proves contact within the session timeout.
+pub(super) const PROOFS: u32 = 8;
+
+/// A session that was begun. Its client is driven by a task on the library's own thread.
+pub(super) struct Session {
+    client: Client,
+    timeout: Duration,
+    /// When the last request was sent that the leader has answered.
+    proof: Mutex<Moment>,
+    /// `None` once the session is over.
+    grants: Mutex<Option<Grants>>,
+    over: watch::Sender<bool>,
+    /// The bytes of the paths that are watched.
+    watched: AtomicUsize,
+}
+
+/// A watch that a session may have.
+///
+/// After each reconnect the client asks for its watches again. Beyond 128 KiB of paths it does so in several requests,
+/// whose answers it cannot tell apart, and no reconnect succeeds any more.
+pub(super) struct Watch<'a> {
+    session: &'a Session,
+    length: usize,
+}
+
+impl Watch<'_> {
+    /// The most bytes of paths with which a holder is still watched.
+    const OF_HOLDERS: usize = 64 * 1024;
+    /// The most bytes of paths with which a waiter still watches. Any other one asks from time to time.
+    pub(super) const OF_WAITERS: usize = 112 * 1024;
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.session.watched.fetch_sub(self.length, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.client.session_id()).finish_non_exhaustive()
+    }
+}
+
+/// The clock of all leases in a remote store.
+pub(super) fn now() -> Moment {
+    Clock::Suspend.now()
+}
+
+impl Session {
+    /// A session that was asked for at `sent`.
+    pub(super) fn new(client: Client, sent: Moment) -> Self {
+        let timeout = client.session_timeout();
+        let (proof, grants) = (Mutex::new(sent), Mutex::new(Some(Grants::default())));
+        Self { client, timeout, proof, grants, over: watch::Sender::new(false), watched: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Notes that a request sent at `sent` was answered by way of the leader: a write, or for a session without grants a
+    /// `sync`. A read proves nothing: a server that is cut off from the leader answers it for a while.
+    pub(super) fn prove(&self, sent: Moment) {
+        let mut proof = self.proof.lock();
+        if proof.is_past(sent) {
+            *proof = sent;
+        }
+    }
+
+    /// Returns for how long from `at` the session is certain.
+    pub(super) fn certain(&self, at: Moment) -> Duration {
+        self.proof.lock().plus(self.timeout / CERTAIN).remaining(at)
+    }
+
+    /// Returns whether proofs are missing that should have come.
+    pub(super) fn is_silent(&self, at: Moment) -> bool {
+        at.since(*self.proof.lock()) > self.timeout * 3 / PROOFS
+    }
+
+    /// Asks for a sign of life: while there are grants, of the majority.
+    ///
+    /// A `sync` is answered by the leader alone. One that is cut off from the majority answers it until it notices,
+    /// which may take longer than a session (ZOOKEEPER-2136). A transaction that only checks something changes nothing,
+    /// but a majority has to accept it.
+    pub(super) async fn contact(&self, base: &str) -> Result<(), Error> {
+        let sent = now();
+        if self.with(|grants| grants.has_holder()).unwrap_or(false) {
+            check(&self.client, base).await?;
+        } else {
+            self.client.sync("/").await?;
+        }
+        self.prove(sent);
+        Ok(())
+    }
+
+    /// Reserves a watch of `path`, unless the watches of this session would have more than `most` bytes of paths.
+    pub(super) fn watch(&self, path: &str, most: usize) -> Option<Watch<'_>> {
+        let length = path.len() + size_of::<u32>();
+        let add = |all: usize| Some(all + length).filter(|all| *all <= most);
+        let added = self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        added.ok().map(|_| Watch { session: self, length })
+    }
+
+    /// Waits until a request whose answer failed with `error`, which is doubtful, is worth repeating.
+    pub(super) async fn recovers(&self, error: &Error) -> Result<(), Failure> {
+        if *error == Error::Throttled {
+            tokio::time::sleep(THROTTLED).await;
+        }
+        // The client notices a lost connection before it notices that it must say so.
+        tokio::task::yield_now().await;
+        self.connected().await
+    }
+
+    /// Waits until a server is connected.
+    pub(super) async fn connected(&self) -> Result<(), Failure> {
+        let mut state = self.client.state_watcher();
+        let mut current = state.state();
+        while current != SessionState::SyncConnected {
+            if current.is_terminated() || self.is_over() {
+                return Err(ended());
+            }
+            current = tokio::select! {
+                next = state.changed() => next,
+                () = self.ends() => return Err(ended()),
+            };
+        }
+        Ok(())
+    }
+
+    /// Waits until the node at `path` is deleted. Returns whether it was: a session that is over never tells, and one
+    /// with too many watches does not watch it.
+    pub(super) async fn removed(&self, path: &str) -> bool {
+        let Some(_watch) = self.watch(path, Watch::OF_HOLDERS) else { return false };
+        loop {
+            let watching = async {
+                let (stat, watcher) = self.client.check_and_watch_stat(path).await?;
+                match stat {
+                    None => Ok(EventType::NodeDeleted),
+                    Some(_) => Ok(watcher.changed().await.event_type),
+                }
+            };
+            let event = tokio::select! {
+                event = watching => event,
+                () = self.ends() => return false,
+            };
+            match event {
+                Ok(EventType::NodeDeleted) => return true,
+                // Its holder writes it for a fencing token.
+                Ok(EventType::NodeDataChanged) => {}
+                Ok(_) => return false,
+                Err(error) if is_doubtful(&error) => {
+                    if self.recovers(&error).await.is_err() {
+                        return false;
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Runs `change` on what the session knows of its nodes.
+    pub(super) fn with<T>(&self, change: impl FnOnce(&mut Grants) -> T) -> Result<T, Failure> {
+        self.grants.lock().as_mut().map(change).ok_or_else(ended)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    /// Completes when the session is over.
+    pub(super) async fn ends(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// Ends the session here. Returns the owners of its grants; from now on it grants nothing.
+    pub(super) fn end(&self) -> Vec<Owner> {
+        let grants = self.grants.lock().take();
+        self.over.send_replace(true);
+        grants.map(Grants::into_granted).unwrap_or_default()
+    }
+}
+
+/// Has a majority accept a transaction that changes nothing. It needs the permission to read `base`.
+pub(super) async fn check(client: &Client, base: &str) -> Result<(), Error> {
+    let mut checks = client.new_multi_writer();
+    checks.add_check_version(base, ANY_VERSION)?;
+    match checks.commit().await {
+        Ok(_) => Ok(()),
+        Err(MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. }) => {
+            Err(source)
+        }
+    }
+}
+
+/// The failure of a request in a session that is over. It is in doubt: its node may live until the server ends the
+/// session too.
+pub(super) fn ended() -> Failure {
+    Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
+}

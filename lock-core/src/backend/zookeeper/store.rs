@@ -1,0 +1,172 @@
+//! The store, and the managers that are attached to it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use zookeeper_client::Error;
+
+use super::config::Config;
+use super::error::{Failure, failure, is_doubtful};
+use super::places::make_base;
+use super::process::Process;
+use super::session::check;
+use crate::backend::Listener;
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LockError, Result};
+use crate::sync::Mutex;
+
+/// The attached managers.
+pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
+
+/// How often the first connection is tried.
+const TRIES: usize = 3;
+
+/// How long [`close`](crate::backend::Backend::close) waits for the end of a session at the server.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// ZooKeeper as a lock store: one server or an ensemble.
+///
+/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
+/// process. Each manager that uses it has one session; dropping the value ends the sessions, and with them their locks.
+pub struct ZooKeeper {
+    pub(super) config: Arc<Config>,
+    /// The session timeout that the servers gave.
+    pub(super) session: Duration,
+    processes: Arc<Processes>,
+}
+
+impl fmt::Debug for ZooKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZooKeeper").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl ZooKeeper {
+    /// Connects to the servers at `url`: `zookeeper://[user:password@]host[:port][,host..][/path]`.
+    ///
+    /// The directories of the locks are below the path, `/locks` by default, which is made if it is missing. The
+    /// options `?session_timeout=10s&timeout=5s&connect_timeout=5s` (the defaults) are the time after which the servers
+    /// free the locks of a dead process, and the limits of one call and of one connection. The [module](super) lists
+    /// all options.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
+    /// [`Unsupported`](LockErrorKind::Unsupported): TLS, SASL, a server before 3.5.
+    /// [`Unavailable`](LockErrorKind::Unavailable): no server answers (temporary), or they refuse the password or lack
+    /// a permission (permanent). No error shows the URL or a part of the password.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::backend::zookeeper::ZooKeeper;
+    ///
+    /// let zookeeper = ZooKeeper::connect("zookeeper://127.0.0.1/locks").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        let config = Config::parse(url)?;
+        let within = config.connect_timeout;
+        // A session that is for this question only: those of the managers belong to other threads.
+        let asked = timeout(within, async {
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                match first(&config).await {
+                    // One slow answer is no reason to fail.
+                    Err(error) if tries < TRIES && (is_doubtful(&error) || error == Error::NoHosts) => {}
+                    answer => return answer,
+                }
+            }
+        });
+        let session = match asked.await {
+            Ok(answer) => answer.map_err(|error| failure(&error).before_any_request()),
+            Err(_) => Err(Failure::no_answer(within).before_any_request()),
+        };
+        let session = session.map_err(|failure| failure.error_of(&config))?;
+        Ok(Self { config: Arc::new(config), session, processes: Arc::default() })
+    }
+
+    pub(super) fn error(&self, failure: &Failure) -> LockError {
+        failure.error_of(&self.config)
+    }
+
+    pub(super) fn add(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        let mut processes = self.processes.lock();
+        processes.retain(|_, process| !process.is_gone());
+        match processes.get(&process) {
+            Some(known) => known.listen(listener),
+            None => {
+                let config = Arc::clone(&self.config);
+                processes.insert(process, Process::attach(config, self.session, listener, background));
+            }
+        }
+    }
+
+    pub(super) fn process(&self, process: u128) -> Option<Arc<Process>> {
+        self.processes.lock().get(&process).cloned()
+    }
+
+    /// Returns all managers that were attached.
+    pub(super) fn all(&self) -> Vec<Arc<Process>> {
+        self.processes.lock().values().cloned().collect()
+    }
+
+    /// Ends every session, and waits until the servers know.
+    pub(super) async fn end(&self) {
+        let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
+        for process in processes {
+            let Some(session) = process.close() else { continue };
+            process.end(&session);
+            let mut state = session.client().state_watcher();
+            drop(session);
+            let closed =
+                async { while !state.state().is_terminated() && !state.changed().await.is_terminated() {} };
+            let _ = timeout(GOODBYE, closed).await;
+        }
+    }
+
+    /// Returns a handle that ends sessions. For tests.
+    #[cfg(feature = "testkit")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn operator(&self) -> super::Operator {
+        super::Operator::new(Arc::clone(&self.config), Arc::downgrade(&self.processes))
+    }
+}
+
+/// Makes the directory of the locks. Returns the session timeout that the servers give.
+async fn first(config: &Config) -> Result<Duration, Error> {
+    let client = config.connect().await?;
+    make_base(&client, config).await?;
+    // Without the permission for it, every lock would be lost for want of a sign of life.
+    check(&client, &config.base).await?;
+    Ok(client.session_timeout())
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        // Collected first: no listener is called under the lock.
+        let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
+        for process in processes {
+            if let Some(session) = process.close() {
+                process.end(&session);
+            }
+        }
+    }
+}

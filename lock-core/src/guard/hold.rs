@@ -1,0 +1,54 @@
+//! What a guard holds.
+
+use std::sync::Arc;
+
+use super::release::Releasing;
+use crate::lease::Lease;
+
+/// One entry of a lease, which it leaves when it is dropped. The last one releases the lock in the background.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// `None` once released.
+    lease: Option<Arc<Lease>>,
+}
+
+impl Hold {
+    /// For an entry of `lease` that the caller has counted.
+    pub(crate) fn new(lease: Arc<Lease>) -> Self {
+        Self { lease: Some(lease) }
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.lease.as_ref().expect("BUG: only what consumes the hold takes the lease")
+    }
+
+    /// Takes the lease out. From now on the caller leaves it.
+    pub(super) fn take(mut self) -> Option<Arc<Lease>> {
+        self.lease.take()
+    }
+
+    /// Releases the lock to the store in the background: nobody of this process gets the grant, and it does not linger.
+    pub(crate) fn release_to_store(self) {
+        if let Some(lease) = self.take().filter(|lease| lease.leave()) {
+            drop(Releasing::to_store(lease));
+        }
+    }
+
+    /// Ends the hold without a release: another lease has the grant now.
+    pub(crate) fn supersede(self) {
+        if let Some(lease) = self.take() {
+            lease.supersede();
+            // Counted down as for a release, which does not follow: the other lease is counted by itself.
+            lease.engine.lease_ended();
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // In a forked child, a hand-off reaches nobody, and nothing is released.
+        if let Some(lease) = self.lease.take().filter(|lease| lease.leave()) {
+            drop(Releasing::new(lease));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The check of a lease inside a transaction of the application.
+
+use super::{LockGuard, LockHandle};
+use crate::backend::LeaseCheck;
+#[cfg(feature = "postgres")]
+use crate::backend::postgres::{tokio_postgres, verify};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::lease::Lease;
+
+impl LockHandle {
+    /// Returns the statement that checks the lease inside a transaction of the application, for a driver of its own
+    /// such as sqlx: see [`LeaseCheck`]. With tokio-postgres use `verify_in`. From then on the lock is not handed off
+    /// inside the process, and does not linger.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when the lock is lost or released: then the transaction must not be committed.
+    /// [`Unsupported`](LockErrorKind::Unsupported) over a store that is in no database.
+    pub fn lease_check(&self) -> Result<LeaseCheck> {
+        self.lease().check_own_process()?;
+        let check = check_of(self.lease())?;
+        self.lease().check()?;
+        Ok(check)
+    }
+
+    /// Checks the lease inside `transaction`, locks it until the end of the transaction, and fails the transaction when
+    /// the lease is over: the last line of defence, in the database that the lock protects.
+    ///
+    /// From then on nobody else gets the key before the transaction has ended, also when the lease ends meanwhile. So a
+    /// holder that was stopped for longer than its lease cannot commit. The lock tables must be in the database of the
+    /// transaction. Call it after the last statement that may take long, outside of savepoints, and commit before the
+    /// guard is released. At the isolation levels above `READ COMMITTED`, call it first: a grant or a renewal that is
+    /// committed after the snapshot was taken fails the transaction, and it must be run again. The lock is not lost by
+    /// that.
+    ///
+    /// From then on the lock goes back to the store when it is released: it is not handed off inside the process, and
+    /// it does not linger, because only the store knows whether the transaction is still open. Those who share the place
+    /// of a [fair](crate::LockManager::fair) lock with it are served next all the same.
+    ///
+    /// After an error the server rolls the transaction back, also if `commit` is called.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when the lease is over or the lock was released.
+    /// [`Unsupported`](LockErrorKind::Unsupported) over another store than Postgres.
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the statement failed, also because of an older snapshot
+    /// (temporary).
+    ///
+    /// # Cancel safety
+    /// The statement may have been executed or not: roll the transaction back.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use lock_core::backend::postgres::tokio_postgres;
+    /// # async fn pay(locks: lock_core::LockManager, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let guard = locks.lock("order:42").acquire().await?;
+    /// let mut transaction = client.transaction().await?;
+    /// transaction.execute("UPDATE orders SET paid = true WHERE id = 42", &[]).await?;
+    /// guard.verify_in(&mut transaction).await?;
+    /// transaction.commit().await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "postgres")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+    pub async fn verify_in(&self, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
+        verify_in(self.lease(), transaction).await
+    }
+}
+
+impl LockGuard {
+    /// As [`LockHandle::lease_check`].
+    ///
+    /// # Errors
+    /// As [`LockHandle::lease_check`].
+    pub fn lease_check(&self) -> Result<LeaseCheck> {
+        self.handle().lease_check()
+    }
+
+    /// As [`LockHandle::verify_in`].
+    ///
+    /// # Errors
+    /// As [`LockHandle::verify_in`].
+    ///
+    /// # Cancel safety
+    /// As [`LockHandle::verify_in`].
+    #[cfg(feature = "postgres")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+    pub async fn verify_in(&self, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
+        verify_in(self.lease(), transaction).await
+    }
+}
+
+/// Returns the check of a lease. The caller looks behind this whether the lease lives.
+fn check_of(lease: &Lease) -> Result<LeaseCheck> {
+    let check = lease.engine.store.lease_check(&lease.claim).ok_or_else(|| {
+        let detail = format!(
+            "the {} store is in no database, so no transaction can check a lease; compare the fencing token there",
+            lease.engine.capability.store
+        );
+        LockError::new(LockErrorKind::Unsupported, detail).with_key(&lease.claim.key)
+    })?;
+    lease.note_verified();
+    Ok(check)
+}
+
+#[cfg(feature = "postgres")]
+async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
+    lease.check_own_process()?;
+    let check = check_of(lease)?;
+    let local = lease.check();
+    // A lease that has ended by our own clock may live on at the server. The transaction must fail all the same,
+    // whatever its owner does with the error.
+    let verified = verify(transaction, &check, local.is_ok()).await;
+    local?;
+    verified.map_err(|error| {
+        if let Some(reason) = error.loss_reason() {
+            lease.lose(reason);
+        }
+        error.with_key(&lease.claim.key)
+    })
+}

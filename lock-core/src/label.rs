@@ -1,0 +1,106 @@
+//! The text that says what a lock is for.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write};
+
+/// The longest label in bytes. A part of it may come from a client, and the store keeps all of it beside the lock.
+const LONGEST: usize = 256;
+
+/// The end of a label that was cut.
+const CUT: char = '…';
+
+/// Cuts a label that is too long: people read it, and a lock must not fail for it.
+pub(crate) fn fit(label: Cow<'static, str>) -> Cow<'static, str> {
+    if label.len() <= LONGEST {
+        return label;
+    }
+    let mut short = start(&label, LONGEST - CUT.len_utf8()).to_owned();
+    short.push(CUT);
+    Cow::Owned(short)
+}
+
+/// Returns the whole characters of the first `length` bytes.
+fn start(text: &str, length: usize) -> &str {
+    let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Renders a label from text and values, in the order in which they are given. Values are not encoded: nothing is
+/// looked up by a label.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LabelBuilder(String);
+
+impl LabelBuilder {
+    /// Makes a builder without any text.
+    pub fn new() -> Self {
+        Self(String::with_capacity(64))
+    }
+
+    /// Adds the program's own text.
+    pub fn literal(mut self, text: &str) -> Self {
+        self.0.push_str(text);
+        self
+    }
+
+    /// Adds a value, up to the length of the longest label. A `Display` that fails adds what it wrote before.
+    pub fn value(mut self, value: &dyn Display) -> Self {
+        let _ = write!(UpToLongest(&mut self.0), "{value}");
+        self
+    }
+
+    /// Returns the label.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// Ends the formatting of a value once the label is too long in any case.
+struct UpToLongest<'a>(&'a mut String);
+
+impl Write for UpToLongest<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // A few bytes more than the longest label has, so that it is cut.
+        let fits = start(text, (LONGEST + 4).saturating_sub(self.0.len()));
+        self.0.push_str(fits);
+        if fits.len() < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_that_is_too_long_is_cut_between_characters() {
+        for (label, fits) in [
+            (String::new(), None),
+            ("pay".to_owned(), None),
+            ("x".repeat(LONGEST), None),
+            ("x".repeat(LONGEST + 1), Some("x".repeat(LONGEST - 3) + "…")),
+            ("é".repeat(LONGEST), Some("é".repeat((LONGEST - 3) / 2) + "…")),
+        ] {
+            let short = fit(label.clone().into());
+            assert_eq!(*short, *fits.unwrap_or(label));
+            assert!(short.len() <= LONGEST);
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_not_formatted_to_its_end() {
+        struct Endless;
+        impl Display for Endless {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                loop {
+                    f.write_str("é")?;
+                }
+            }
+        }
+        let label = LabelBuilder::new().literal("user ").value(&7).literal(" ").value(&Endless).finish();
+        assert!(label.starts_with("user 7 éé") && label.len() <= LONGEST + 4, "{label}");
+        assert!(fit(label.into()).ends_with("é…"));
+        assert_eq!(LabelBuilder::new().value(&"x".repeat(9_000)).literal("end").finish().len(), LONGEST + 7);
+    }
+}

@@ -1,0 +1,154 @@
+//! What the clones of one election share: whether they lead, and whether they were asked to resign.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::backend::FencingToken;
+use crate::clock::Moment;
+use crate::guard::LockHandle;
+use crate::owner::OwnerRecord;
+
+/// The time for which a candidate leads: from one election to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Term {
+    /// No other term of the key has the same.
+    pub(super) token: FencingToken,
+    pub(super) handle: LockHandle,
+    /// The store has answered the release: it shows this grant to nobody who asks from then on.
+    released: Arc<AtomicBool>,
+}
+
+impl Term {
+    pub(super) fn new(token: FencingToken, handle: LockHandle) -> Self {
+        Self { token, handle, released: Arc::default() }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.handle.is_held()
+    }
+
+    pub(super) fn mark_released(&self) {
+        self.released.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_of(&self, record: &OwnerRecord) -> bool {
+        self.handle.lease().claim.record == *record
+    }
+}
+
+/// The terms of one candidate.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Terms {
+    /// The term that nobody has ended yet. It may be lost.
+    pub(super) current: Option<Term>,
+    /// The term before, and when it ended.
+    last: Option<(Term, Moment)>,
+}
+
+impl Terms {
+    /// Returns the term in which the candidate leads now.
+    pub(super) fn held(&self) -> Option<&Term> {
+        self.current.as_ref().filter(|term| term.is_held())
+    }
+
+    /// Returns whether a record in the store is what is left of a term of this candidate that is over: the store may
+    /// keep a grant that was lost, or not yet released, for up to `ttl`.
+    pub(super) fn is_left_over(&self, record: &OwnerRecord, ttl: Duration, now: Moment) -> bool {
+        let lost = self.current.as_ref().is_some_and(|term| !term.is_held() && term.is_of(record));
+        let left = |(term, ended): &(Term, Moment)| {
+            !term.released.load(Ordering::Acquire) && !ended.plus(ttl).is_past(now) && term.is_of(record)
+        };
+        lost || self.last.as_ref().is_some_and(left)
+    }
+}
+
+/// One candidate, which all clones of an election are.
+#[derive(Debug, Default)]
+pub(super) struct Candidate {
+    terms: watch::Sender<Terms>,
+    /// How often it was asked to resign.
+    resigned: watch::Sender<u64>,
+    /// The runs that have not ended, each as the number of resignations before it.
+    runs: watch::Sender<Vec<u64>>,
+}
+
+impl Candidate {
+    pub(super) fn terms(&self) -> watch::Ref<'_, Terms> {
+        self.terms.borrow()
+    }
+
+    pub(super) fn watch_terms(&self) -> watch::Receiver<Terms> {
+        self.terms.subscribe()
+    }
+
+    /// Begins a term, which ends when the returned value is dropped.
+    pub(super) fn begin_term(self: &Arc<Self>, term: Term) -> Seat {
+        self.terms.send_modify(|terms| terms.current = Some(term.clone()));
+        Seat { candidate: Arc::clone(self), term }
+    }
+
+    /// Counts a run, which ends when the returned value is dropped.
+    pub(super) fn begin_run(self: &Arc<Self>) -> Run {
+        let before = *self.resigned.borrow();
+        self.runs.send_modify(|runs| runs.push(before));
+        Run { candidate: Arc::clone(self), before }
+    }
+
+    /// Asks every run to end, and completes when they have.
+    pub(super) async fn end_runs(&self) {
+        let mut this = 0;
+        self.resigned.send_modify(|count| {
+            *count += 1;
+            this = *count;
+        });
+        // The sender is here, so this cannot fail.
+        let _ = self.runs.subscribe().wait_for(|runs| runs.iter().all(|before| *before >= this)).await;
+    }
+}
+
+/// A term that goes on. It ends with this value, which is dropped after the guard.
+#[derive(Debug)]
+pub(super) struct Seat {
+    candidate: Arc<Candidate>,
+    pub(super) term: Term,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let (term, now) = (&self.term, self.term.handle.lease().now());
+        self.candidate.terms.send_modify(|terms| {
+            // Another clone may lead by now: a guard can be kept after its loss.
+            if terms.current.as_ref().is_some_and(|current| current.token == term.token) {
+                terms.current = None;
+            }
+            terms.last = Some((term.clone(), now));
+        });
+    }
+}
+
+/// A run that goes on.
+#[derive(Debug)]
+pub(super) struct Run {
+    candidate: Arc<Candidate>,
+    before: u64,
+}
+
+impl Run {
+    /// Completes when the candidate was asked to resign since the run began.
+    pub(super) async fn resigned(&self) {
+        let _ = self.candidate.resigned.subscribe().wait_for(|count| *count > self.before).await;
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.candidate.runs.send_modify(|runs| {
+            if let Some(at) = runs.iter().position(|before| *before == self.before) {
+                runs.swap_remove(at);
+            }
+        });
+    }
+}

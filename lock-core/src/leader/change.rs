@@ -1,0 +1,119 @@
+//! What changes about who leads, and when that is news.
+
+use super::candidate::Term;
+use super::leader::Leader;
+use crate::backend::{FencingToken, GrantId};
+use crate::error::LossReason;
+
+/// A change of who leads.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LeaderChange {
+    /// This candidate leads.
+    #[non_exhaustive]
+    Elected {
+        /// Larger than that of every leader before.
+        fencing_token: FencingToken,
+    },
+    /// This candidate led, and has lost the lead. What its body had sent may still arrive.
+    #[non_exhaustive]
+    Lost {
+        /// Why.
+        reason: LossReason,
+    },
+    /// This candidate led, and has given up the lead.
+    Resigned,
+    /// Another leads.
+    Other(Leader),
+    /// Nobody leads.
+    Vacant,
+}
+
+/// What the reader of the changes was told last.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    /// Nothing yet, or that this candidate leads no more. Who leads now is news in any case.
+    Nothing,
+    Own(Term),
+    Other(GrantId),
+    Vacant,
+}
+
+impl Told {
+    /// Returns the change of this candidate's own lead, if there is one. `held` is the term in which it leads now.
+    pub(super) fn own_news(&mut self, held: Option<&Term>) -> Option<LeaderChange> {
+        if let Self::Own(term) = self {
+            if term.is_held() {
+                return None;
+            }
+            let change = match term.handle.check().err().and_then(|error| error.loss_reason()) {
+                Some(reason) => LeaderChange::Lost { reason },
+                None => LeaderChange::Resigned,
+            };
+            *self = Self::Nothing;
+            return Some(change);
+        }
+        let term = held?.clone();
+        let change = LeaderChange::Elected { fencing_token: term.token };
+        *self = Self::Own(term);
+        Some(change)
+    }
+
+    /// Returns the change where the store shows another leader, or none.
+    pub(super) fn news_of(&mut self, leader: Option<Leader>) -> Option<LeaderChange> {
+        match (&*self, leader) {
+            (Self::Own(_) | Self::Vacant, None) => None,
+            // It reports its own election by itself.
+            (Self::Own(_), Some(_)) => None,
+            (_, Some(leader)) if leader.is_self => None,
+            (Self::Other(id), Some(leader)) if *id == leader.id => None,
+            (Self::Nothing | Self::Other(_), None) => {
+                *self = Self::Vacant;
+                Some(LeaderChange::Vacant)
+            }
+            (Self::Nothing | Self::Other(_) | Self::Vacant, Some(leader)) => {
+                *self = Self::Other(leader.id.clone());
+                Some(LeaderChange::Other(leader))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leader(digit: char, is_self: bool) -> Leader {
+        let id = digit.to_string().repeat(40).parse().expect("an id");
+        Leader { id, record: None, remaining: None, fencing_token: None, is_self }
+    }
+
+    #[test]
+    fn what_the_store_shows_is_news_once() {
+        let other = |digit| Told::Other(leader(digit, false).id);
+        let text = |change: &Option<LeaderChange>| match change {
+            None => "none".to_owned(),
+            Some(LeaderChange::Vacant) => "vacant".to_owned(),
+            Some(LeaderChange::Other(leader)) => leader.id.as_str()[..1].to_owned(),
+            Some(change) => panic!("{change:?}"),
+        };
+        for (told, shown, expected) in [
+            (Told::Nothing, None, "vacant"),
+            (Told::Nothing, Some(leader('a', false)), "a"),
+            (Told::Nothing, Some(leader('a', true)), "none"),
+            (Told::Vacant, None, "none"),
+            (Told::Vacant, Some(leader('a', false)), "a"),
+            (Told::Vacant, Some(leader('a', true)), "none"),
+            (other('a'), None, "vacant"),
+            (other('a'), Some(leader('a', false)), "none"),
+            (other('a'), Some(leader('b', false)), "b"),
+            (other('a'), Some(leader('b', true)), "none"),
+        ] {
+            let mut now = told.clone();
+            let change = now.news_of(shown.clone());
+            assert_eq!(text(&change), expected, "{told:?}, {shown:?}");
+            let again = now.news_of(shown.clone());
+            assert!(again.is_none(), "{told:?}, {shown:?}: told twice");
+        }
+    }
+}

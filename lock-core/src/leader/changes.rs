@@ -1,0 +1,219 @@
+//! The stream of changes of who leads.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::candidate::Terms;
+use super::change::{LeaderChange, Told};
+use super::election::LeaderElection;
+use super::leader::Leader;
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// The shortest pause between two looks at the store.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// The shortest pause that follows from a ttl.
+const SHORTEST_BY_TTL: Duration = Duration::from_millis(200);
+/// The longest pause that follows from a ttl.
+const LONGEST_BY_TTL: Duration = Duration::from_secs(2);
+
+/// Returns the pause between two looks for a lease of `ttl`: three times in a ttl, as often as a leader renews.
+fn pause(ttl: Duration) -> Duration {
+    (ttl / 3).clamp(SHORTEST_BY_TTL, LONGEST_BY_TTL)
+}
+
+/// The changes of who leads, from the call of [`LeaderElection::changes`] on.
+///
+/// It tells states, not a history: a reader that is late, or a lead that is shorter than the pause between two looks,
+/// misses what was over meanwhile. Each item differs from the one before, and the last one holds.
+///
+/// - [`Elected`](LeaderChange::Elected), [`Lost`](LeaderChange::Lost) and [`Resigned`](LeaderChange::Resigned) are
+///   about this candidate. They come at once, on every store.
+/// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are what the store shows. They come up to one
+///   pause late, and never from a store that cannot say who holds its locks: see [`sees_others`](Self::sees_others).
+///   While the store cannot be reached there is no news of others; the log says so once.
+///
+/// It sends one request for each pause, and none while this candidate leads, or while nobody calls
+/// [`next`](Self::next). No store tells an observer of a new leader by itself: those that watch a key do so for
+/// candidates, and would count an observer among them.
+pub struct LeaderChanges {
+    election: LeaderElection,
+    terms: watch::Receiver<Terms>,
+    told: Told,
+    every: Duration,
+    /// When the store is asked next.
+    due: Moment,
+    /// Whether the last question failed, and the log has said so.
+    failing: bool,
+}
+
+impl LeaderElection {
+    /// Follows who leads from now on. The first item says who leads now.
+    ///
+    /// The candidate's own elections and losses are told at once, without I/O. Who else leads is read from the store:
+    /// three times in a ttl, and at most every 2 s ([`LeaderChanges::every`] sets another pause), while this candidate
+    /// does not lead itself.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::LockManager;
+    /// use lock_core::leader::LeaderChange;
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let election = locks.leader("scheduler");
+    /// let mut changes = election.changes();
+    /// assert!(matches!(changes.next().await, Some(LeaderChange::Vacant)));
+    /// let leadership = election.campaign().await?;
+    /// assert!(matches!(changes.next().await, Some(LeaderChange::Elected { .. })));
+    /// leadership.resign().await?;
+    /// assert!(matches!(changes.next().await, Some(LeaderChange::Resigned)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn changes(&self) -> LeaderChanges {
+        LeaderChanges::new(self.clone())
+    }
+}
+
+impl LeaderChanges {
+    fn new(election: LeaderElection) -> Self {
+        let terms = election.candidate.watch_terms();
+        let (every, due) = (pause(election.ttl_of_grant()), election.engine().clock.now());
+        Self { election, terms, told: Told::Nothing, every, due, failing: false }
+    }
+
+    /// Sets the pause between two looks at the store; at least 10 ms. Default: a third of the ttl, and 200 ms to 2 s.
+    #[must_use]
+    pub fn every(mut self, pause: Duration) -> Self {
+        self.every = pause.max(SHORTEST);
+        self
+    }
+
+    /// Returns whether the store can say who else leads. If not, only this candidate's own changes are told.
+    #[must_use]
+    pub fn sees_others(&self) -> bool {
+        self.engine().capability.lists
+    }
+
+    /// Returns the next change; `None` once the manager was shut down.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no change is lost.
+    pub async fn next(&mut self) -> Option<LeaderChange> {
+        loop {
+            let held = self.terms.borrow_and_update().held().cloned();
+            if let Some(change) = self.told.own_news(held.as_ref()) {
+                // Who follows is asked at once, after its own change was told.
+                self.due = self.engine().clock.now();
+                return Some(change);
+            }
+            if self.engine().check_open().is_err() {
+                return None;
+            }
+            let waited = match &self.told {
+                Told::Own(term) => {
+                    let (handle, every) = (term.handle.clone(), self.every);
+                    // A lead that its body gives up early is no loss, and wakes nobody. So it is looked for after each
+                    // pause, here and not in the store.
+                    self.unless_changed(async move {
+                        let _ = tokio::time::timeout(every, handle.lost()).await;
+                    })
+                    .await
+                }
+                _ if !self.sees_others() => self.unless_changed(std::future::pending::<()>()).await,
+                _ => {
+                    let left = self.due.remaining(self.engine().clock.now());
+                    self.unless_changed(tokio::time::sleep(left)).await
+                }
+            };
+            if waited.is_none() || matches!(self.told, Told::Own(_)) {
+                continue;
+            }
+            // Before the question: a reader that drops it again and again does not ask more often for that.
+            self.due = self.engine().clock.now().plus(self.every);
+            let election = self.election.clone();
+            if let Some(answer) = self.unless_changed(async move { election.current().await }).await
+                && let Some(change) = self.hears(answer)
+            {
+                return Some(change);
+            }
+        }
+    }
+
+    /// Waits for `event`. Returns `None` where this candidate's term or the manager's state changed before.
+    async fn unless_changed<T>(&mut self, event: impl Future<Output = T>) -> Option<T> {
+        let engine = self.election.engine();
+        tokio::select! {
+            biased;
+            _ = self.terms.changed() => None,
+            () = closed(engine) => None,
+            event = event => Some(event),
+        }
+    }
+
+    /// Takes the answer of the store.
+    fn hears(&mut self, answer: Result<Option<Leader>>) -> Option<LeaderChange> {
+        let leader = match answer {
+            Ok(leader) => leader,
+            Err(error) => {
+                if !std::mem::replace(&mut self.failing, true) {
+                    let error = self.engine().observer.redact_error(&error);
+                    tracing::warn!(%error, "it is not known who leads; the store is asked again");
+                }
+                return None;
+            }
+        };
+        self.failing = false;
+        let (ttl, now) = (self.election.ttl_of_grant(), self.engine().clock.now());
+        let terms = self.election.candidate.terms();
+        let left_over = |leader: &Leader| {
+            leader.record.as_ref().is_some_and(|record| terms.is_left_over(record, ttl, now))
+        };
+        let leader = leader.filter(|leader| !left_over(leader));
+        self.told.news_of(leader)
+    }
+
+    fn engine(&self) -> &Engine {
+        self.election.engine()
+    }
+}
+
+/// Completes when the manager shuts down.
+async fn closed(engine: &Engine) {
+    loop {
+        let mut changed = std::pin::pin!(engine.changed.notified());
+        // Registered before the check: a shutdown between the two would notify nobody.
+        changed.as_mut().enable();
+        if engine.check_open().is_err() {
+            return;
+        }
+        changed.await;
+    }
+}
+
+impl fmt::Debug for LeaderChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderChanges")
+            .field("election", &self.election)
+            .field("every", &self.every)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_follows_from_the_ttl() {
+        for (ttl, expected) in [(100, 200), (600, 200), (1_500, 500), (6_000, 2_000), (3_600_000, 2_000)] {
+            assert_eq!(pause(Duration::from_millis(ttl)).as_millis(), expected, "ttl of {ttl} ms");
+        }
+    }
+}

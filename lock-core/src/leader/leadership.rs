@@ -1,0 +1,107 @@
+//! The value that a leader holds.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::candidate::Seat;
+use crate::backend::{FencingToken, Released};
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LossReason, Result};
+use crate::guard::{LockGuard, LockHandle};
+
+/// Leads until it resigns, is dropped or is deposed. [`LeaderElection::campaign`](super::LeaderElection::campaign)
+/// returns it.
+///
+/// It is a [`LockGuard`] with its fencing token at hand: its lease is renewed in the background, and can be lost.
+/// Dropping it resigns in the background, best effort.
+#[derive(Debug)]
+#[must_use = "a leadership that is not kept resigns at once"]
+#[clippy::has_significant_drop]
+pub struct Leadership {
+    /// Dropped before the seat: whoever is told that the term has ended finds it ended.
+    guard: LockGuard,
+    seat: Seat,
+}
+
+impl Leadership {
+    pub(super) fn new(guard: LockGuard, seat: Seat) -> Self {
+        Self { guard, seat }
+    }
+
+    /// Returns the guard of the lock, with all that it offers.
+    pub fn guard(&self) -> &LockGuard {
+        &self.guard
+    }
+
+    /// Returns the fencing token, which came with the election: larger than that of every leader before. Send it with
+    /// each write, and let the resource refuse smaller ones.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.seat.term.token
+    }
+
+    /// Returns whether it certainly leads now. Local, no I/O; see [`LockGuard::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// Returns an error once it leads no more. Call it before each step that only the leader may take.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost), with the reason.
+    pub fn check(&self) -> Result<()> {
+        self.guard.check()
+    }
+
+    /// Completes when it is deposed, before anyone else can lead.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn lost(&self) -> LossReason {
+        self.guard.lost().await
+    }
+
+    /// Returns a handle of the lock for the code of the leader. The handle does not keep the lead; a guard made of it
+    /// ([`LockHandle::to_guard`]) does.
+    #[must_use]
+    pub fn handle(&self) -> LockHandle {
+        self.guard.handle()
+    }
+
+    /// Runs `body` while it leads, which it still does afterwards; see [`LockGuard::run`].
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when it was deposed before the body ended: the body is dropped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body. The leadership is not affected.
+    pub async fn run<F: Future>(&self, body: F) -> Result<F::Output> {
+        self.guard.run(body).await
+    }
+
+    /// Gives up the lead and waits for the store's answer. The next candidate leads at once.
+    ///
+    /// # Errors
+    /// As [`LockGuard::release`]: [`Lost`](LockErrorKind::Lost) when it was deposed before.
+    ///
+    /// # Cancel safety
+    /// Dropping the future hands the resignation to the background.
+    pub async fn resign(self) -> Result<Released> {
+        let Self { guard, seat } = self;
+        let released = guard.release().await;
+        if released.is_ok() {
+            seat.term.mark_released();
+        }
+        released
+    }
+
+    /// Gives up the lead, and waits for at most `patience`, after which the background goes on.
+    pub(super) async fn resign_within(self, patience: Duration) {
+        let Self { guard, seat } = self;
+        if guard.answered_within(patience).await {
+            seat.term.mark_released();
+        }
+    }
+}

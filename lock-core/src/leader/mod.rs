@@ -1,0 +1,63 @@
+//! Leader election: of all candidates for a key one leads, and when it ends or dies, another follows.
+//!
+//! [`LockManager::leader`](crate::LockManager::leader) makes a [`LeaderElection`]. A candidate campaigns and then holds
+//! a [`Leadership`], or lets [`run`](LeaderElection::run) do both: the body runs for as long as the candidate leads, and
+//! again after a loss. Others ask for the [`current`](LeaderElection::current) leader, or follow the
+//! [`changes`](LeaderElection::changes).
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::LockManager;
+//!
+//! let locks = LockManager::in_memory(); // or LockManager::connect("redis://127.0.0.1/").await?
+//! let election = locks.leader("scheduler");
+//! let planned = election
+//!     .run(|lease| async move {
+//!         let token = lease.fencing_token().await?; // known already: no round trip
+//!         // Plans until the leader is deposed: the future is dropped then, and made anew after the next election.
+//!         println!("UPDATE plan SET .., fence = {token} WHERE fence <= {token}");
+//!         Ok::<_, lock_core::LockError>("planned")
+//!     })
+//!     .await?;
+//! assert_eq!(planned.transpose()?, Some("planned"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it is made of
+//! The leader holds an exclusive lock of the key, with a fencing token, and every other candidate waits for it without
+//! end. There is no other protocol: [`locks`](crate::LockManager::locks) lists the leader,
+//! [`force_release`](crate::LockManager::force_release) deposes it, and a [`lock`](crate::LockManager::lock) of the same
+//! key keeps candidates out. Where the store knows an order of arrival, candidates lead in that order.
+//!
+//! # What it can promise
+//! As much as a lock can. A leader that is stopped for longer than its ttl leads no more when it continues, and is told
+//! so before its body is polled again. What it had sent before may arrive later: *the resource that the leader writes
+//! to must compare the fencing token*, which is larger for every new leader. With that, there is one leader at a time.
+//!
+//! When a leader dies, another leads after at most the ttl, and what the store needs to notify it: on Redis less than a
+//! heartbeat, 2/3 s. If the candidate that was next in line has died as well, it takes up to min(ttl, 2 s) longer. When
+//! a leader resigns, another leads at once.
+
+// What the clones of an election share: whether they lead, and who asked them to resign.
+mod candidate;
+// A change, and when it is news.
+mod change;
+// The stream of them.
+mod changes;
+// The candidate: campaign, ask, resign.
+mod election;
+// Who leads, made from what the store says.
+#[allow(clippy::module_inception, reason = "the file is named after its type")]
+mod leader;
+// What a leader holds.
+mod leadership;
+// A body for as long as its candidate leads.
+mod run;
+
+pub use change::LeaderChange;
+pub use changes::LeaderChanges;
+pub use election::LeaderElection;
+pub use leader::Leader;
+pub use leadership::Leadership;

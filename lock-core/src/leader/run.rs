@@ -1,0 +1,96 @@
+//! A body that runs for as long as its candidate leads, and again after a loss.
+
+use std::future::Future;
+
+use super::candidate::Run;
+use super::election::LeaderElection;
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::Result;
+use crate::guard::LockHandle;
+use crate::guard::body::RELEASE_PATIENCE;
+#[cfg(doc)]
+use crate::options::OnLost;
+
+impl LeaderElection {
+    /// Campaigns, runs `body` for as long as this candidate leads, and campaigns again after a loss. So `body` may be
+    /// called several times, each time with the handle of another term: its fencing token, which costs no round trip
+    /// and is larger than every earlier one, and whether the lead is lost.
+    ///
+    /// Returns the output of the body once that ends by itself, which gives up the lead: a body that leads for ever
+    /// never ends. Returns `None` when the candidate was asked to [`resign`](Self::resign), from the call of this
+    /// method on.
+    ///
+    /// When the lead is lost, the body is dropped at its current await point, before anyone else can lead. With
+    /// [`OnLost::Finish`] it runs to its end, and its output is dropped. Inside the body a nested request for the key
+    /// enters the lock of the leader again; what the body owned is dropped before the lock is released.
+    ///
+    /// # Errors
+    /// As [`campaign`](Self::campaign). A loss is no error.
+    ///
+    /// # Panics
+    /// As [`campaign`](Self::campaign).
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body first, and then gives up the lead in the background, or withdraws.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let election = locks.leader("scheduler");
+    /// let leads = tokio::spawn(election.run(|lease| async move {
+    ///     loop {
+    ///         let token = lease.fencing_token().await.expect("it leads");
+    ///         println!("UPDATE plan SET .., fence = {token} WHERE fence <= {token}");
+    ///         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    ///     }
+    ///     # #[allow(unreachable_code)]
+    ///     # ()
+    /// }));
+    /// // At the end of the process:
+    /// election.resign().await;
+    /// assert!(leads.await.expect("no panic")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<T, F, Fut>(&self, body: F) -> impl Future<Output = Result<Option<T>>> + use<T, F, Fut>
+    where
+        F: FnMut(LockHandle) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        // Counted before the first poll: a task that was spawned with it ends also where it is asked to before it ran.
+        let (election, run) = (self.clone(), self.candidate.begin_run());
+        async move { election.lead(&run, body).await }
+    }
+
+    async fn lead<T, F, Fut>(&self, run: &Run, mut body: F) -> Result<Option<T>>
+    where
+        F: FnMut(LockHandle) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        loop {
+            let leadership = tokio::select! {
+                biased;
+                () = run.resigned() => return Ok(None),
+                won = self.campaign() => won?,
+            };
+            // In a box, because every async function that takes a future by value stores a copy of it in its own.
+            let term = Box::pin(body(leadership.handle()));
+            let ended = tokio::select! {
+                biased;
+                ended = leadership.guard().run_on_lost(self.on_lost, term) => Some(ended),
+                () = run.resigned() => None,
+            };
+            let output = match ended {
+                Some(Ok(output)) => Some(output),
+                Some(Err(error)) if error.is_lost() => continue,
+                Some(Err(error)) => return Err(error),
+                None => None,
+            };
+            leadership.resign_within(RELEASE_PATIENCE).await;
+            return Ok(output);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The end of the grant of a group that waits: it goes back to the store, and the group has the place that its release names, or none.
+
+use super::groups::Groups;
+use super::key_queue::Effects;
+use super::places::Place;
+use crate::clock::Moment;
+use crate::owner::Owner;
+use crate::pending::PendingClaim;
+
+impl Groups {
+    /// The grant of a group is released to the store, whoever waits in it.
+    pub(super) fn ends(&mut self, number: u64, owner: Owner, now: Moment) {
+        self.set_place(number, Place::Ended(owner));
+        self.ends_since(number, now);
+        self.tidy(number);
+    }
+
+    /// Notes when the release of the grant of a group began.
+    pub(super) fn ends_since(&mut self, number: u64, now: Moment) {
+        if let Some(group) = self.groups.get_mut(&number) {
+            group.ended = Some(now);
+        }
+    }
+
+    /// The grant of a group is released to the store, which gives those who wait in the group the place of `entry`.
+    pub(super) fn is_succeeded(
+        &mut self,
+        number: u64,
+        ended: Owner,
+        entry: PendingClaim,
+        now: Moment,
+        effects: &mut Effects,
+    ) {
+        self.set_place(number, Place::Succeeds { ended, next: entry.claim.owner });
+        self.ends_since(number, now);
+        let left = match self.groups.get(&number) {
+            Some(group) => group.leave_entry(entry, effects),
+            None => Some(entry),
+        };
+        effects.unused.extend(left);
+    }
+
+    /// The release of the grant of a group is answered, or is late.
+    pub(super) fn follows(&mut self, number: u64, effects: &mut Effects) {
+        let Some(group) = self.groups.get(&number) else { return };
+        if let Place::Succeeds { next, .. } = group.place {
+            // From now on its head sends heartbeats.
+            effects.notify.extend(group.head().cloned());
+            self.set_place(number, Place::Queued(next));
+        } else {
+            self.set_place(number, Place::None);
+        }
+        self.tidy(number);
+    }
+}

@@ -1,0 +1,3 @@
+//! How the keys are spread.
+
+pub(super) const SHARDS: usize = 32;

@@ -1,0 +1,169 @@
+//! Profiles from a file and from the environment, and the check of those that attributes name.
+
+use std::path::PathBuf;
+
+use super::builder::ManagerBuilder;
+use super::manager::LockManager;
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LockError, Result};
+use crate::options::{check_several, check_take, find, named_by_attributes};
+
+impl ManagerBuilder {
+    /// Reads profiles from the TOML file `path` and from the environment. [`build`](Self::build) reads them, and
+    /// [`LockManager::reload`] reads them again.
+    ///
+    /// ```toml
+    /// [profile.checkout]
+    /// kind = "fair"
+    /// ttl = "500ms"
+    /// strategy = "retry"                              # or "shed_above(200)", "skip", ..
+    /// wait = "2s"
+    /// backoff = { base = "10ms", max = "200ms" }
+    /// max_waiters = 64
+    ///
+    /// [profile.report]
+    /// kind = "semaphore"
+    /// permits = 8
+    /// take = 2
+    /// ```
+    ///
+    /// An option has the name, the words and the units that it has in `#[distributed_lock]`. A profile has all of them
+    /// but those of one function (`key`, `keys`, `fallback`, `handle`, `manager`, `crate`), and `fencing` and
+    /// `reentrant` besides.
+    ///
+    /// A variable is named after the profile and the option, in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
+    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. What is neither a letter nor a digit in the name of a profile is an
+    /// underscore there. A variable that is empty counts as one that is not set. Variables can also make a profile that
+    /// the file does not have; its name is in lower case.
+    ///
+    /// For each option, the request comes first, then the variable, the file, the profile of that name in the program
+    /// ([`profile`](Self::profile)), and the manager. Options that refine another belong to the one beside it: where a
+    /// variable sets `strategy`, the `wait` of the file does not count.
+    ///
+    /// # Errors
+    /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake, each with its line or
+    /// variable, the nearest word, and what is allowed; and where the file cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lock_core::{LockManager, backend::memory::Memory};
+    ///
+    /// let path = std::env::temp_dir().join(format!("locks-{}.toml", std::process::id()));
+    /// std::fs::write(&path, "[profile.checkout]\nttl = \"500ms\"\nstrategy = \"fail_fast\"\n")?;
+    /// let locks = LockManager::builder(Memory::new()).config(&path).build()?;
+    /// let guard = locks.lock("order:42").profile("checkout").acquire().await?;
+    /// assert!(guard.remaining() <= std::time::Duration::from_millis(500));
+    ///
+    /// std::fs::write(&path, "[profile.checkout]\ntll = \"1s\"\n")?;
+    /// let error = locks.reload().unwrap_err().to_string();
+    /// assert!(error.contains(":2: unknown option `tll`; did you mean `ttl = \"500ms\"`?"), "{error}");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn config(mut self, path: impl Into<PathBuf>) -> Self {
+        self.profiles.source.file = Some(path.into());
+        self.config_from_env()
+    }
+
+    /// Reads profiles from the environment, without a file: see [`config`](Self::config).
+    pub fn config_from_env(mut self) -> Self {
+        self.profiles.source.environment = true;
+        self
+    }
+}
+
+impl LockManager {
+    /// Reads the profiles again, from where [`ManagerBuilder::config`] said, and puts them into force for every request
+    /// that is made afterwards. Locks that are held, and requests that wait, keep their options. Without a
+    /// configuration, nothing changes.
+    ///
+    /// All is checked first, against the store too. A configuration with a mistake changes nothing. The profiles change
+    /// all at once: a request sees the old state or the new one, and never a part of both.
+    ///
+    /// A profile may be removed, unless an attribute of the program names it. A request that names a removed one fails.
+    ///
+    /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
+    ///
+    /// # Errors
+    /// As those of [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile that an
+    /// attribute names, and that the new state would not have any more.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::temp_dir().join(format!("reload-{}.toml", std::process::id()));
+    /// use lock_core::{LockManager, backend::memory::Memory};
+    ///
+    /// std::fs::write(&path, "[profile.import]\nstrategy = \"wait\"\n")?;
+    /// let locks = LockManager::builder(Memory::new()).config(&path).build()?;
+    /// let held = locks.lock("import").acquire().await?;
+    ///
+    /// std::fs::write(&path, "[profile.import]\nstrategy = \"fail_fast\"\n")?;
+    /// locks.reload()?;
+    /// let error = locks.lock("import").profile("import").acquire().await.unwrap_err();
+    /// assert!(error.is_contended());
+    /// # drop(held);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reload(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.profiles.reload(&engine.capability)
+    }
+
+    /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names, in
+    /// whichever crate the function is, and whether or not anybody calls it. Call it at start-up.
+    ///
+    /// An attribute with `keys` needs a profile whose kind has one holder for each key: none, `reentrant` or `write`. One
+    /// with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.
+    ///
+    /// It counts attributes with `manager = ..` too. A program with several managers whose profiles differ checks each
+    /// with [`validate`](Self::validate).
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake: the name, the function and the line that
+    /// name it, and the profile that may be meant.
+    ///
+    /// # Examples
+    /// ```standalone_crate
+    /// # // Alone, because what counts are the attributes of the whole program.
+    /// # #[cfg(feature = "macros")] {
+    /// use lock_core::{LockError, LockManager, Profile, backend::memory::Memory, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>", profile = "checkout")]
+    /// async fn ship(id: u64) -> Result<(), LockError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// let without = LockManager::in_memory();
+    /// let error = without.validate_attributes().unwrap_err().to_string();
+    /// assert!(error.contains("profile `checkout` is not there") && error.contains("::ship`"), "{error}");
+    ///
+    /// let locks = LockManager::builder(Memory::new()).profile("checkout", Profile::new()).build()?;
+    /// locks.validate_attributes()?;
+    /// # }
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    pub fn validate_attributes(&self) -> Result<()> {
+        let profiles = &self.engine().profiles;
+        let all = named_by_attributes();
+        profiles.require(all.iter().map(|named| (named.profile, named.place())))?;
+        let in_force = profiles.in_force();
+        for named in all {
+            let kind = find(&in_force, named.profile)?.options.kind();
+            let several = if named.several { check_several(kind) } else { Ok(()) };
+            let take = || check_take(named.take, kind, &self.engine().capability).map_err(|flaw| flaw.error);
+            several.and_then(|()| take()).map_err(|error| {
+                let detail = format!("profile `{}`: {}{}", named.profile, error.detail(), named.place());
+                LockError::new(error.kind(), detail)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! The templates of the attributes of a program, collected without a list by hand. `options/attributes.rs`, which
+//! collects their profiles, says how and why.
+
+/// The template of an attribute that leaves the manager to the program.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct NamedTemplate(&'static str);
+
+inventory::collect!(NamedTemplate);
+
+impl NamedTemplate {
+    /// What the generated code leaves.
+    #[must_use]
+    pub const fn new(template: &'static str) -> Self {
+        Self(template)
+    }
+}
+
+/// Returns the templates of all attributes of the program.
+pub(crate) fn templates_of_attributes() -> impl Iterator<Item = &'static str> {
+    inventory::iter::<NamedTemplate>.into_iter().map(|named| named.0)
+}
+
+/// What an attribute expands to. Without the feature `metrics` it is nothing.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __named_template {
+    ($template:literal) => {
+        $crate::__private::inventory::submit! {
+            $crate::__private::NamedTemplate::new($template)
+        }
+    };
+}

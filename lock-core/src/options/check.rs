@@ -1,0 +1,154 @@
+//! What options cannot be served: by the store, or because they contradict each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::flaw::Flaw;
+use super::linger;
+use super::options::Options;
+use super::take::check_take;
+use crate::backend::Capability;
+use crate::error::{LockError, LockErrorKind};
+use crate::kind::Kind;
+use crate::strategy::{Contention, Decision, Strategy};
+
+/// The shortest time between two renewals.
+const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
+
+type Checked<T = ()> = Result<T, Flaw>;
+
+impl Options {
+    /// Checks options that were filled in: no request with them could be granted where this fails. Returns the
+    /// strategy, which it takes out, with its pauses.
+    pub(crate) fn resolve(&mut self, store: &Capability) -> Checked<Arc<dyn Strategy>> {
+        let kind = self.kind();
+        kind.check(store).map_err(|error| Flaw { option: "kind", error })?;
+        check_take(self.take(), kind, store)?;
+        if self.fencing() && !store.fencing.gives_tokens() {
+            let detail = format!("the {} store gives no fencing tokens", store.store);
+            let option = if self.fencing == Some(true) { "fencing" } else { "owner" };
+            return Err(Flaw::unsupported(option, detail));
+        }
+        self.check_owner(kind, store).map_err(|error| Flaw { option: "owner", error })?;
+        store.check_ttl(self.ttl()).map_err(|error| Flaw { option: "ttl", error })?;
+        let strategy = self.strategy()?;
+        self.check_renewal()?;
+        self.check_hold(store)?;
+        Ok(strategy)
+    }
+
+    /// Takes the strategy out, with its pauses.
+    fn strategy(&mut self) -> Checked<Arc<dyn Strategy>> {
+        let strategy = self.take_strategy();
+        let name = || strategy.name();
+        if let Some(wait) = self.wait.filter(|_| !strategy.takes_wait_limit()) {
+            let detail = format!(
+                "wait is {wait:?}, but strategy `{}` takes no limit: drop one, or use `retry`",
+                name()
+            );
+            return Err(Flaw::invalid("wait", detail));
+        }
+        let Some(backoff) = self.backoff else { return Ok(strategy) };
+        strategy.with_backoff(backoff).ok_or_else(|| {
+            let detail =
+                format!("a backoff is given, but strategy `{}` takes none: drop one, or use `retry`", name());
+            Flaw::invalid("backoff", detail)
+        })
+    }
+
+    fn check_renewal(&self) -> Checked {
+        let Some(every) = self.renew_every else { return Ok(()) };
+        if !self.renew() {
+            let detail =
+                format!("renew_every is {every:?}, but the lease is not renewed: drop one of the two");
+            return Err(Flaw::invalid("renew_every", detail));
+        }
+        if every < SHORTEST_CYCLE {
+            let detail = format!("renew_every is {every:?}: choose {SHORTEST_CYCLE:?} or longer");
+            return Err(Flaw::invalid("renew_every", detail));
+        }
+        Ok(())
+    }
+
+    fn check_hold(&self, store: &Capability) -> Checked {
+        if self.max_hold.is_some_and(|max| max.is_zero()) {
+            return Err(Flaw::invalid("max_hold", "max_hold is 0: nothing could run".to_owned()));
+        }
+        let Some(min) = self.min_hold else { return Ok(()) };
+        if let Some(max) = self.max_hold.filter(|max| *max < min) {
+            let detail = format!("min_hold is {min:?}, longer than max_hold {max:?}");
+            return Err(Flaw::invalid("min_hold", detail));
+        }
+        let Some(max) = store.keeps_after_release else {
+            let detail =
+                format!("min_hold is {min:?}: the {} store keeps no key after its release", store.store);
+            return Err(Flaw::unsupported("min_hold", detail));
+        };
+        if min > max {
+            let detail =
+                format!("min_hold is {min:?}: the {} store keeps a key for {max:?} at most", store.store);
+            return Err(Flaw::invalid("min_hold", detail));
+        }
+        let ttl = self.ttl();
+        if !self.renew() && min > ttl {
+            let detail = format!("min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed");
+            return Err(Flaw::invalid("min_hold", detail));
+        }
+        Ok(())
+    }
+
+    /// Refuses a set of defaults that no request could use: by itself, or with `defaults` for what it does not set.
+    pub(crate) fn check(&self, defaults: &Self, store: &Capability) -> Checked {
+        if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
+            let detail = format!("{}; set another with `.ttl(..)`", error.detail());
+            return Err(Flaw::invalid("ttl", detail));
+        }
+        let mut all = self.clone().or(defaults);
+        let ttl = all.ttl();
+        if let Some(linger) = self.linger {
+            linger::check(linger, ttl, store).map_err(|error| Flaw { option: "linger", error })?;
+            self.check_own_linger(linger)?;
+        }
+        let strategy = all.resolve(store)?;
+        self.check_own_max_waiters(&*strategy)
+    }
+
+    /// Refuses a linger beside a kind that cannot have it.
+    fn check_own_linger(&self, linger: Duration) -> Checked {
+        let why = self.kind.and_then(|kind| linger::cannot_linger(kind, false));
+        match why.filter(|_| !linger.is_zero()) {
+            Some(why) => Err(Flaw::invalid("linger", format!("linger is {linger:?}, and {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a limit on waiters that nobody can reach: of 0, or beside a strategy that does not wait.
+    fn check_own_max_waiters(&self, strategy: &dyn Strategy) -> Checked {
+        let Some(max) = self.max_waiters else { return Ok(()) };
+        if max == 0 {
+            let detail = "max_waiters is 0, so nobody could wait: use the strategy `fail_fast`".to_owned();
+            return Err(Flaw::invalid("max_waiters", detail));
+        }
+        let waits = matches!(strategy.decide(&Contention::new()), Decision::RetryAfter(_));
+        if self.strategy.is_some() && !waits {
+            let name = strategy.name();
+            let detail = format!(
+                "max_waiters is {max}, but strategy `{name}` does not wait: drop one, or use `retry`"
+            );
+            return Err(Flaw::invalid("max_waiters", detail));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a kind for several keys, which have one holder each. `Write` says just that: no reader beside it either.
+pub(crate) fn check_several(kind: Kind) -> crate::error::Result<()> {
+    if matches!(kind, Kind::Reentrant | Kind::Write) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the profile says that kind is {kind}, but several keys have one holder each: use a profile without a kind, or \
+         lock one key"
+    );
+    Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+}

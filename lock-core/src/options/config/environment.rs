@@ -1,0 +1,98 @@
+//! From variables to what is written in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+
+use super::mistake::{Mistakes, Origin};
+use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, words};
+use crate::words::suggest::{list, nearest};
+
+/// What the name of a variable begins with. The name of a profile follows, and after an underscore, an option.
+const PREFIX: &str = "LOCK_PROFILE_";
+
+/// Reads the profiles of `variables`. `known` are the profiles that there are without them. An empty variable counts as
+/// one that is not set. A variable that is wrong becomes a mistake, and the others are read.
+pub(super) fn read(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    known: &BTreeSet<&str>,
+    mistakes: &mut Mistakes,
+) -> BTreeMap<String, Written> {
+    let mut profiles: BTreeMap<String, Written> = BTreeMap::new();
+    for (name, value) in variables {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        let origin = Origin::Variable(name.to_owned());
+        let Ok(value) = value.into_string() else {
+            mistakes.add(Some(&origin), "the value is not text");
+            continue;
+        };
+        if value.is_empty() {
+            continue;
+        }
+        match meaning(&name[PREFIX.len()..], known) {
+            Ok((profile, word)) => {
+                let written = profiles.entry(profile).or_default();
+                written.begin.get_or_insert_with(|| origin.clone());
+                written.entries.insert(word, Entry { origin, value: Value::Variable(value) });
+            }
+            Err(text) => mistakes.add(Some(&origin), text),
+        }
+    }
+    profiles
+}
+
+/// Returns the profile and the option that a variable names behind its prefix.
+fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str), String> {
+    let of_known = |profile: &&str| {
+        let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
+        parts().find(|part| upper(part) == word).map(|part| ((*profile).to_owned(), part))
+    };
+    let mut meant: Vec<_> = known.iter().filter_map(of_known).collect();
+    match (meant.pop(), &meant[..]) {
+        (Some(one), []) => return Ok(one),
+        (Some((profile, _)), others) => {
+            let others = others.iter().map(|(profile, _)| profile.as_str());
+            let all = list(others.chain([profile.as_str()]));
+            return Err(format!("it can mean several profiles: {all}; rename all but one"));
+        }
+        (None, _) => {}
+    }
+    let of_new = |word: &'static str| {
+        let profile = rest.strip_suffix(&upper(word))?.strip_suffix('_')?;
+        (!profile.is_empty()).then(|| (profile.to_ascii_lowercase(), word))
+    };
+    // The longest word first, so that no word is taken for a part of the name.
+    let mut longest: Vec<_> = parts().collect();
+    longest.sort_by_key(|word| std::cmp::Reverse(word.len()));
+    longest.into_iter().find_map(of_new).ok_or_else(|| no_option(rest, known))
+}
+
+/// Returns what is wrong with a variable that ends with no option.
+fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
+    let words: Vec<String> = parts().map(upper).collect();
+    let all = || words.iter().map(String::as_str);
+    let behind_known = known.iter().find_map(|profile| {
+        let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
+        Some(rest.len() - word.len())
+    });
+    // Without a profile, the option may begin behind any underscore.
+    let starts = || rest.match_indices('_').map(|(at, _)| at + 1);
+    let near = match behind_known {
+        Some(start) => nearest(&rest[start..], all()).map(|near| (start, near)),
+        None => starts().find_map(|start| nearest(&rest[start..], all()).map(|near| (start, near))),
+    };
+    let near = near
+        .map(|(start, near)| format!("; did you mean `{PREFIX}{}{near}`?", &rest[..start]))
+        .unwrap_or_default();
+    format!("it ends with no option{near}; options: {}", list(all()))
+}
+
+/// The words that a variable can end with.
+fn parts() -> impl Iterator<Item = &'static str> {
+    words().filter(|word| *word != "backoff").chain([BACKOFF_BASE, BACKOFF_MAX])
+}
+
+/// Returns a name as variables write it: in upper case, with underscores for what is neither a letter nor a digit.
+pub(super) fn upper(name: &str) -> String {
+    let each = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
+    name.chars().map(each).collect()
+}

@@ -1,0 +1,60 @@
+//! What is wrong in a configuration, and where.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{LockError, LockErrorKind};
+
+/// Where something is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// In a file, in this line, counted from 1.
+    Line(Arc<str>, usize),
+    /// In the environment variable with this name.
+    Variable(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(file, line) => write!(f, "{file}:{line}"),
+            Self::Variable(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes(Vec<(Option<Origin>, String)>);
+
+impl Mistakes {
+    /// Adds a mistake. A line has one: what is wrong with it besides may be a consequence.
+    pub(super) fn add(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
+        if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
+            return;
+        }
+        // The texts of the words put what is allowed on a line of its own.
+        self.0.push((origin.cloned(), text.into().replace('\n', "; ")));
+    }
+
+    /// Returns all mistakes in one error, in the order of their lines, or `value` where there is none.
+    pub(super) fn or<T>(mut self, value: T) -> Result<T, LockError> {
+        self.0.sort();
+        let lines: Vec<String> = self
+            .0
+            .iter()
+            .map(|(origin, text)| match origin {
+                Some(origin) => format!("{origin}: {text}"),
+                None => text.clone(),
+            })
+            .collect();
+        match &lines[..] {
+            [] => Ok(value),
+            [one] => Err(LockError::new(LockErrorKind::InvalidRequest, one.clone())),
+            all => {
+                let detail = format!("the configuration has {} mistakes:\n{}", all.len(), all.join("\n"));
+                Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! From words and values to options, by the parsers that the attribute has.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mistake::Mistakes;
+use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, form};
+use crate::kind::Kind;
+use crate::options::Options;
+use crate::options::on_lost::OnLost;
+use crate::options::release::Release;
+use crate::strategy::{Backoff, NamedStrategy};
+use crate::words::choice::{OnLostWord, ReleaseWord};
+use crate::words::duration;
+use crate::words::kind::KindWord;
+use crate::words::strategy::StrategyWord;
+
+/// What one value means, or what is wrong with it.
+type Read<T> = Result<T, String>;
+
+/// Reads the options of a profile but its [kind](kind()) and what it [takes](take()) of that. A part of `backoff` may be written `beneath`.
+pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
+    let mut get = Reader { written, mistakes };
+    Options {
+        ttl: get.one("ttl", |value| time("ttl", value)),
+        wait: get.one("wait", |value| time("wait", value)),
+        renew_every: get.one("renew_every", |value| time("renew_every", value)),
+        max_hold: get.one("max_hold", |value| time("max_hold", value)),
+        min_hold: get.one("min_hold", |value| time("min_hold", value)),
+        linger: get.one("linger", |value| duration::parse_or_zero(text_of_time("linger", value)?)),
+        strategy: get.one("strategy", |value| {
+            let word = StrategyWord::parse(text("strategy", value)?)?;
+            Ok(Arc::new(NamedStrategy::of(word)) as Arc<_>)
+        }),
+        max_waiters: get.one("max_waiters", |value| number("max_waiters", value).map(|max| max as usize)),
+        fencing: get.one("fencing", |value| flag("fencing", value)),
+        reentrant: get.one("reentrant", |value| flag("reentrant", value)),
+        renew: get.one("renew", |value| flag("renew", value)),
+        on_lost: get.one("on_lost", |value| match OnLostWord::parse(text("on_lost", value)?)? {
+            OnLostWord::Cancel => Ok(OnLost::Cancel),
+            OnLostWord::Finish => Ok(OnLost::Finish),
+        }),
+        release: get.one("release", |value| match ReleaseWord::parse(text("release", value)?)? {
+            ReleaseWord::Await => Ok(Release::Await),
+            ReleaseWord::Background => Ok(Release::Background),
+        }),
+        label: get.one("label", |value| words("label", value).map(|label| Cow::Owned(label.to_owned()))),
+        owner: get.one("owner", |value| words("owner", value).map(Into::into)),
+        kind: None,
+        take: None,
+        backoff: get.backoff(beneath),
+    }
+}
+
+/// Reads `kind` and `permits`, which make one option, wherever each is written. A kind belongs to the permits beside it.
+pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Option<Kind> {
+    let [own_kind, own_permits] = ["kind", "permits"].map(|word| written.entries.get(word));
+    let [their_kind, their_permits] = ["kind", "permits"].map(|word| beneath.entries.get(word));
+    let mut take = |entry: Option<&Entry>, text: String| mistakes.add(entry.map(|entry| &entry.origin), text);
+    let named = own_kind.or(their_kind);
+    let word = match named.map(|entry| text("kind", &entry.value).and_then(KindWord::parse)) {
+        Some(Err(text)) => {
+            take(named, text);
+            return None;
+        }
+        Some(Ok(word)) => Some(word),
+        None => None,
+    };
+    let is_semaphore = word == Some(KindWord::Semaphore);
+    let permits = own_permits.or(their_permits.filter(|_| own_kind.is_none() || is_semaphore));
+    let count = match permits.map(|entry| number("permits", &entry.value)) {
+        Some(Err(text)) => {
+            take(permits, text);
+            return None;
+        }
+        Some(Ok(count)) => Some(count),
+        None => None,
+    };
+    let wrong = match (word, count) {
+        (Some(KindWord::Semaphore), Some(permits)) => return Some(Kind::Semaphore { permits }),
+        (Some(KindWord::Reentrant), None) => return Some(Kind::Reentrant),
+        (Some(KindWord::Fair), None) => return Some(Kind::Fair),
+        (Some(KindWord::Read), None) => return Some(Kind::Read),
+        (Some(KindWord::Write), None) => return Some(Kind::Write),
+        (None, None) => return None,
+        (Some(KindWord::Semaphore), None) => {
+            format!("`kind = \"semaphore\"` needs `permits`: add one such as `{}`", form("permits"))
+        }
+        (None, Some(_)) => {
+            "`permits` goes with `kind = \"semaphore\"` only: add that, or remove `permits`".to_owned()
+        }
+        (Some(word), Some(_)) => format!(
+            "`permits` cannot be combined with `kind = \"{}\"`: remove `permits`, or write `kind = \"semaphore\"`",
+            word.name()
+        ),
+    };
+    take(permits.or(named), wrong);
+    None
+}
+
+/// Reads `take`, wherever it is written. Like permits, it belongs to the kind beside it. `kind` is what [`kind`] read.
+pub(super) fn take(
+    written: &Written,
+    beneath: &Written,
+    kind: Option<Kind>,
+    mistakes: &mut Mistakes,
+) -> Option<u32> {
+    let is_written = |word| written.entries.contains_key(word) || beneath.entries.contains_key(word);
+    if kind.is_none() && (is_written("kind") || is_written("permits")) {
+        // They are wrong, which is a mistake already.
+        return None;
+    }
+    let is_semaphore = matches!(kind, Some(Kind::Semaphore { .. }));
+    let theirs =
+        beneath.entries.get("take").filter(|_| is_semaphore || !written.entries.contains_key("kind"));
+    let entry = written.entries.get("take").or(theirs)?;
+    let read = number("take", &entry.value);
+    read.map_err(|text| mistakes.add(Some(&entry.origin), text)).ok()
+}
+
+struct Reader<'a> {
+    written: &'a Written,
+    mistakes: &'a mut Mistakes,
+}
+
+impl Reader<'_> {
+    /// Reads the value of `word`. One that is wrong becomes a mistake.
+    fn one<T>(&mut self, word: &str, read: impl FnOnce(&Value) -> Read<T>) -> Option<T> {
+        let entry = self.written.entries.get(word)?;
+        self.take(entry, read(&entry.value))
+    }
+
+    fn take<T>(&mut self, entry: &Entry, read: Read<T>) -> Option<T> {
+        read.map_err(|text| self.mistakes.add(Some(&entry.origin), text)).ok()
+    }
+
+    /// Reads the parts of `backoff`.
+    fn backoff(&mut self, beneath: &Written) -> Option<Backoff> {
+        let own = [BACKOFF_BASE, BACKOFF_MAX].map(|part| self.written.entries.get(part));
+        if own == [None, None] {
+            return None;
+        }
+        let [base, max] = [BACKOFF_BASE, BACKOFF_MAX].map(|part| {
+            let entry = self.written.entries.get(part).or_else(|| beneath.entries.get(part));
+            entry.map(|entry| (entry, self.take(entry, time("backoff", &entry.value))))
+        });
+        let value = |part: Option<(&Entry, Option<Duration>)>, default| match part {
+            None => Some(default),
+            Some((_, value)) => value,
+        };
+        let (first, longest) = (value(base, Backoff::DEFAULT_BASE)?, value(max, Backoff::DEFAULT_MAX)?);
+        if first > longest {
+            let text = format!(
+                "the `base` of `backoff` is {first:?}, longer than its `max` {longest:?}: change one of them"
+            );
+            let entry = own.into_iter().flatten().next();
+            self.mistakes.add(entry.map(|entry| &entry.origin), text);
+            return None;
+        }
+        Some(Backoff::exponential(first, longest))
+    }
+}
+
+/// Returns the error for a value of another type.
+fn expected(option: &str, takes: &str, value: &Value) -> String {
+    format!("`{option}` takes {takes}, not {value}: write `{}`", form(option))
+}
+
+fn text<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
+    match value {
+        Value::Text(text) | Value::Variable(text) => Ok(text),
+        other => {
+            let takes = match option {
+                "on_lost" => OnLostWord::forms(),
+                "release" => ReleaseWord::forms(),
+                "kind" => format!("the name of a kind as a string ({})", KindWord::list()),
+                "strategy" => format!("the name of a strategy as a string ({})", StrategyWord::list()),
+                _ => "a string".to_owned(),
+            };
+            Err(expected(option, &takes, other))
+        }
+    }
+}
+
+/// Reads a text that is not blank.
+fn words<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
+    match text(option, value)? {
+        blank if blank.trim().is_empty() => Err(format!("`{option}` is empty: write a text, or remove it")),
+        words => Ok(words),
+    }
+}
+
+fn text_of_time<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
+    match value {
+        Value::Text(text) | Value::Variable(text) => Ok(text),
+        Value::Number(number) => Err(format!(
+            "`{option}` takes a string with a unit, not `{number}`: write `{option} = \"{number}ms\"` or `{option} = \
+             \"{number}s\"`"
+        )),
+        other => Err(expected(option, "a string with a unit", other)),
+    }
+}
+
+fn time(option: &str, value: &Value) -> Read<Duration> {
+    duration::parse(text_of_time(option, value)?).map_err(|error| format!("`{option}`: {error}"))
+}
+
+fn number(option: &str, value: &Value) -> Read<u32> {
+    let takes = || expected(option, &format!("a whole number from 1 to {}", u32::MAX), value);
+    let (Value::Number(digits) | Value::Variable(digits)) = value else { return Err(takes()) };
+    digits.trim().parse().ok().filter(|number| *number > 0).ok_or_else(takes)
+}
+
+fn flag(option: &str, value: &Value) -> Read<bool> {
+    match value {
+        Value::Flag(flag) => Ok(*flag),
+        Value::Variable(text) if text == "true" => Ok(true),
+        Value::Variable(text) if text == "false" => Ok(false),
+        other => Err(expected(option, "`true` or `false`", other)),
+    }
+}

@@ -1,0 +1,97 @@
+//! What is written in a configuration: words and values, each with its origin.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::mistake::Origin;
+use crate::words::option::{OF_ONE_CALL, OF_PROFILES_ONLY, OPTIONS};
+use crate::words::suggest::{list, nearest};
+use crate::words::synonyms;
+
+/// The parts of the option `backoff`, which are words of their own in what was read.
+pub(super) const BACKOFF_BASE: &str = "backoff_base";
+pub(super) const BACKOFF_MAX: &str = "backoff_max";
+
+/// A value as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    /// A string of the file.
+    Text(String),
+    Number(String),
+    Flag(bool),
+    /// The text of a variable, which has no type.
+    Variable(String),
+    /// Something that no option takes, as an error shows it.
+    Other(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "`{text:?}`"),
+            Self::Number(text) | Self::Variable(text) => write!(f, "`{text}`"),
+            Self::Flag(flag) => write!(f, "`{flag}`"),
+            Self::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+/// A value, and where it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) origin: Origin,
+    pub(super) value: Value,
+}
+
+/// What is written of one profile, by the words of its options.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Where the profile begins.
+    pub(super) begin: Option<Origin>,
+    pub(super) entries: BTreeMap<&'static str, Entry>,
+}
+
+impl Written {
+    /// Returns where `option` is written, or the profile.
+    pub(super) fn origin_of(&self, option: &str) -> Option<&Origin> {
+        let part = || self.entries.iter().find(|(word, _)| word.starts_with(option) && option == "backoff");
+        let entry = self.entries.get(option).or_else(|| part().map(|(_, entry)| entry));
+        entry.map(|entry| &entry.origin)
+    }
+}
+
+/// The words of the options of a profile.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    let of_both = OPTIONS.iter().filter(|(word, _)| !OF_ONE_CALL.contains(word));
+    of_both.chain(OF_PROFILES_ONLY).map(|(word, _)| *word)
+}
+
+/// Returns the option `word` as the file writes it, for an error.
+pub(super) fn form(word: &str) -> String {
+    let form = OPTIONS.iter().chain(OF_PROFILES_ONLY).find(|(option, _)| *option == word);
+    let form = form.map_or("", |(_, form)| form);
+    match form.strip_suffix(')').and_then(|form| form.split_once('(')) {
+        Some((name, parts)) => format!("{name} = {{ {parts} }}"),
+        None => form.to_owned(),
+    }
+}
+
+/// Returns what is wrong with `word`, which is no option of a profile.
+pub(super) fn unknown(word: &str) -> String {
+    let all = list(words());
+    if OF_ONE_CALL.contains(&word) {
+        return format!(
+            "`{word}` belongs to one function or one request, and not to a profile; options: {all}"
+        );
+    }
+    let leads_here = |hint: &&str| {
+        let named = hint.split('`').nth(1).unwrap_or_default();
+        words().any(|word| named.split([' ', '(']).next() == Some(word))
+    };
+    let near = match (synonyms::option(word).filter(leads_here), nearest(word, words())) {
+        (Some(hint), _) => hint.to_owned(),
+        (None, Some(near)) => format!("; did you mean `{}`?", form(near)),
+        (None, None) => String::new(),
+    };
+    format!("unknown option `{word}`{near}; options: {all}")
+}

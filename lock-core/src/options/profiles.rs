@@ -1,0 +1,260 @@
+//! The defaults of one manager, and its profiles.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+#[cfg(feature = "config")]
+use super::attributes::named_by_attributes;
+#[cfg(feature = "config")]
+use super::config::Source;
+use super::flaw::Flaw;
+use super::options::Options;
+use super::profile::Profile;
+use crate::backend::Capability;
+use crate::error::{LockError, LockErrorKind, Result};
+#[cfg(feature = "config")]
+use crate::sync::Mutex;
+use crate::sync::RwLock;
+
+/// Profiles by their names.
+pub(crate) type Named = BTreeMap<String, Profile>;
+
+/// The defaults of one manager.
+pub(crate) struct Profiles {
+    pub(crate) defaults: Options,
+    /// How many keys a request may have.
+    pub(crate) max_keys: usize,
+    /// The profiles that the program wrote. What a configuration says comes before them.
+    pub(crate) coded: Named,
+    /// Where further profiles are read from.
+    #[cfg(feature = "config")]
+    pub(crate) source: Source,
+    /// The profiles in force. Replaced as a whole, so that a request sees all of one state or all of the next.
+    in_force: RwLock<Arc<Named>>,
+    /// Held while profiles are read again: an older state must not follow a newer one.
+    #[cfg(feature = "config")]
+    reloading: Mutex<()>,
+}
+
+impl fmt::Debug for Profiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profiles")
+            .field("defaults", &self.defaults)
+            .field("max_keys", &self.max_keys)
+            .field("named", &self.coded)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Profiles {
+    /// How many keys a request may have by default, and the largest number that can be set. One script handles all of
+    /// them, and the server does nothing else meanwhile: 100 take about a millisecond.
+    pub(crate) const DEFAULT_KEYS: usize = 100;
+    pub(crate) const MOST_KEYS: usize = 1_000;
+
+    /// Returns the profiles in force.
+    pub(crate) fn in_force(&self) -> Arc<Named> {
+        Arc::clone(&self.in_force.read())
+    }
+
+    /// Checks everything against the store, and puts the profiles into force. Called once, before the first request.
+    pub(crate) fn begin(&self, store: &Capability) -> Result<()> {
+        if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
+            let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        }
+        self.defaults
+            .check(&self.defaults, store)
+            .map_err(|flaw| told("the default ", flaw.error.detail()))?;
+        self.load(store)
+    }
+
+    /// Reads the configuration, checks all profiles against the store, and puts them into force. Changes nothing where
+    /// that fails.
+    fn load(&self, store: &Capability) -> Result<()> {
+        #[cfg(feature = "config")]
+        let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
+        #[cfg(not(feature = "config"))]
+        let named = self.coded.clone();
+        if let Some((name, flaw)) = self.flaws(&named, store).into_iter().next() {
+            return Err(told(&format!("profile `{name}`: "), flaw.error.detail()));
+        }
+        *self.in_force.write() = Arc::new(named);
+        Ok(())
+    }
+
+    /// As [`load`](Self::load), while requests are made.
+    #[cfg(feature = "config")]
+    pub(crate) fn reload(&self, store: &Capability) -> Result<()> {
+        let one_at_a_time = self.reloading.lock();
+        let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
+        let before = self.in_force();
+        let gone = named_by_attributes().into_iter().find(|attribute| {
+            before.contains_key(attribute.profile) && !named.contains_key(attribute.profile)
+        });
+        if let Some(attribute) = gone {
+            let (name, place) = (attribute.profile, attribute.place());
+            let detail = format!("profile `{name}` would be gone, and the program needs it{place}");
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        }
+        *self.in_force.write() = Arc::new(named);
+        drop(one_at_a_time);
+        Ok(())
+    }
+
+    /// Returns the profiles that no request could use.
+    pub(super) fn flaws(&self, named: &Named, store: &Capability) -> Vec<(String, Flaw)> {
+        let mut flaws = Vec::new();
+        for (name, profile) in named {
+            let mut options = profile.options.clone();
+            while let Err(flaw) = options.check(&self.defaults, store) {
+                // Without it, the next flaw shows. One that the defaults have is not the profile's to mend.
+                let more = options.unset(flaw.option);
+                flaws.push((name.clone(), flaw));
+                if !more {
+                    break;
+                }
+            }
+        }
+        flaws
+    }
+
+    /// Refuses `names` without a profile, all in one error. `whose` says after each what names it.
+    pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
+        let named = self.in_force();
+        let missing: Vec<String> = names
+            .into_iter()
+            .filter_map(|(name, whose)| {
+                find(&named, name).err().map(|error| format!("{}{whose}", error.detail()))
+            })
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(LockError::new(LockErrorKind::InvalidRequest, missing.join("; ")))
+    }
+}
+
+/// Returns the profile `name`.
+pub(crate) fn find<'a>(named: &'a Named, name: &str) -> Result<&'a Profile> {
+    named.get(name).ok_or_else(|| {
+        let known: Vec<_> = named.keys().map(String::as_str).collect();
+        let near = known.iter().max_by(|a, b| likeness(name, a).total_cmp(&likeness(name, b)));
+        let detail = match near {
+            None => format!(
+                "profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`"
+            ),
+            Some(near) if likeness(name, near) > 0.8 => {
+                format!("profile `{name}` is not there; did you mean `{near}`?")
+            }
+            Some(_) => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
+        };
+        LockError::new(LockErrorKind::InvalidRequest, detail)
+    })
+}
+
+fn told(whose: &str, detail: &str) -> LockError {
+    LockError::new(LockErrorKind::InvalidRequest, format!("{whose}{detail}"))
+}
+
+fn likeness(one: &str, other: &str) -> f64 {
+    strsim::jaro_winkler(one, other)
+}
+
+impl Default for Profiles {
+    fn default() -> Self {
+        Self {
+            defaults: Options::of_this_crate(),
+            max_keys: Self::DEFAULT_KEYS,
+            coded: Named::new(),
+            #[cfg(feature = "config")]
+            source: Source::default(),
+            in_force: RwLock::default(),
+            #[cfg(feature = "config")]
+            reloading: Mutex::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kind::Kind;
+    use crate::strategy::{self, Backoff};
+
+    fn profiles() -> Profiles {
+        let mut profiles = Profiles::default();
+        profiles.coded.insert("checkout".to_owned(), Profile::new());
+        profiles.coded.insert("nightly".to_owned(), Profile::new());
+        profiles
+    }
+
+    fn in_force() -> Profiles {
+        let profiles = profiles();
+        profiles.begin(&Capability::exclusive("small")).expect("they fit");
+        profiles
+    }
+
+    fn require(profiles: &Profiles, names: &[&str]) -> Result<()> {
+        profiles.require(names.iter().map(|name| (*name, String::new())))
+    }
+
+    #[test]
+    fn every_missing_name_is_told_at_once() {
+        assert!(require(&in_force(), &["checkout", "nightly"]).is_ok());
+        let error = require(&in_force(), &["chekcout", "nightly", "import"]).unwrap_err().to_string();
+        for part in
+            ["`chekcout` is not there; did you mean `checkout`?", "`import` is not there; the manager has"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+        let error = require(&Profiles::default(), &["a"]).unwrap_err().to_string();
+        assert!(error.contains("the manager has none"), "{error}");
+    }
+
+    #[test]
+    fn a_profile_must_fit_the_store_and_its_strategy() {
+        let store = Capability::exclusive("small");
+        assert!(profiles().begin(&store).is_ok());
+        let table = [
+            (
+                Profile::new().ttl(Duration::from_millis(1)),
+                "profile `p`: ttl is 1ms: the small store holds 10ms",
+            ),
+            (
+                Profile::new().strategy(strategy::skip()).wait(Duration::from_secs(1)),
+                "profile `p`: wait is 1s, but strategy `skip` takes no limit",
+            ),
+            (
+                Profile::new().linger(Duration::from_millis(5)),
+                "profile `p`: linger is 5ms, and the small store tells no holder that somebody waits",
+            ),
+            (Profile::new().kind(Kind::Fair), "profile `p`: the small store has no fair locks"),
+            (Profile::new().take(0), "profile `p`: take is 0"),
+            (Profile::new().take(2), "profile `p`: take is 2, and a lock of kind reentrant has no permits"),
+            (Profile::new().max_waiters(0), "profile `p`: max_waiters is 0"),
+            (
+                Profile::new().strategy(strategy::skip()).max_waiters(3),
+                "profile `p`: max_waiters is 3, but strategy `skip` does not wait",
+            ),
+            (
+                Profile::new().strategy(strategy::skip()).backoff(Backoff::default()),
+                "profile `p`: a backoff is given, but strategy `skip` takes none",
+            ),
+            (
+                Profile::new().renew(false).renew_every(Duration::from_secs(1)),
+                "profile `p`: renew_every is 1s, but the lease is not renewed",
+            ),
+            (Profile::new().max_hold(Duration::ZERO), "profile `p`: max_hold is 0"),
+        ];
+        for (profile, expected) in table {
+            let mut profiles = profiles();
+            profiles.coded.insert("p".to_owned(), profile);
+            let error = profiles.begin(&store).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The process that requests a lock.
+
+use super::field::Field;
+use crate::sync::Mutex;
+
+/// The identities that are [kept](Identity::kept).
+static KEPT: Mutex<Vec<&Identity>> = Mutex::new(Vec::new());
+
+/// The process that requests a lock: host name, process id and the name of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub(super) host: String,
+    pub(super) pid: u32,
+    pub(super) service: String,
+    /// The three fields as the store keeps them, written once.
+    pub(super) encoded: String,
+}
+
+impl Identity {
+    /// Returns the identity of this process, with the service name `service`.
+    #[must_use]
+    pub fn of_this_process(service: &str) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self::new(host, std::process::id(), service.to_owned())
+    }
+
+    /// Returns this identity for as long as the process lives, and the same for an equal one. It is never freed: a
+    /// process has one for each name of a service, and every lock would pay for counting the references to it.
+    pub(crate) fn kept(self) -> &'static Self {
+        let mut kept = KEPT.lock();
+        if let Some(same) = kept.iter().copied().find(|one| **one == self) {
+            return same;
+        }
+        let identity: &Self = Box::leak(Box::new(self));
+        kept.push(identity);
+        identity
+    }
+
+    pub(super) fn new(host: String, pid: u32, service: String) -> Self {
+        let encoded = format!("host={} pid={pid} service={}", Field(&host), Field(&service));
+        Self { host, pid, service, encoded }
+    }
+
+    /// Returns the name of the host.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns whether this is the identity of the running process. A forked child has the memory of its parent, but
+    /// not its threads and not its locks.
+    pub(crate) fn is_this_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Makes the identity of a process that is not the running one.
+    #[cfg(test)]
+    pub(crate) fn of_another_process() -> Self {
+        Self { pid: std::process::id().wrapping_add(1), ..Self::of_this_process("") }
+    }
+
+    /// Returns the name of the service; empty if the manager was given none.
+    #[must_use]
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+}

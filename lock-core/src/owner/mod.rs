@@ -1,0 +1,21 @@
+//! Who holds a lock: the secret token of one grant, and a record for humans.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `owner`, `source` | [`Owner`], the identity of one grant, and where the owners of a manager come from |
+//! | `record`, `field` | [`OwnerRecord`], who holds it, and how it is written in the store |
+//! | `identity`, `incarnation` | the process that requests the lock, and whether that run of it lives |
+
+mod field;
+mod identity;
+mod incarnation;
+#[allow(clippy::module_inception, reason = "the folder is named after its type")]
+mod owner;
+mod record;
+mod source;
+
+pub use identity::Identity;
+pub(crate) use incarnation::Liveness;
+pub use owner::{Owner, OwnerToken};
+pub use record::OwnerRecord;
+pub(crate) use source::OwnerSource;

@@ -1,0 +1,112 @@
+//! The secret token of one grant.
+
+use std::fmt;
+
+/// The identity of one grant: 128 random bits of the process and a counter.
+///
+/// It is made before the first attempt, so that a grant whose answer got lost can be released by its token. The token
+/// is a secret between the process and the store: `Debug` does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    pub(super) process: u128,
+    pub(super) counter: u64,
+}
+
+/// The bit of the counter that marks owners whose grants are never handed off inside their process; the 33rd character
+/// of their token is 8 or more.
+pub(super) const STRICT: u64 = 1 << 63;
+
+/// The bit of the counter that marks owners whose grants are shared by the waiters of their process that stand directly
+/// behind each other; the 33rd character of their token is between 4 and 7.
+pub(super) const GROUPED: u64 = 1 << 62;
+
+impl Owner {
+    /// The length of [`Owner::token`] in bytes.
+    pub const TOKEN_LEN: usize = 48;
+
+    /// The length of the first part of a token, the [process](Self::process).
+    pub(crate) const PROCESS_LEN: usize = 32;
+
+    /// Returns the token as the store keeps it: 48 lower-case hexadecimal digits, the first 32 of which are the
+    /// process.
+    #[must_use]
+    pub fn token(&self) -> OwnerToken {
+        let mut text = [0; Self::TOKEN_LEN];
+        hex(&self.process.to_be_bytes(), &mut text[..Self::PROCESS_LEN]);
+        hex(&self.counter.to_be_bytes(), &mut text[Self::PROCESS_LEN..]);
+        OwnerToken(text)
+    }
+}
+
+impl Owner {
+    /// Returns the random part, which all owners of one manager share. A store addresses its notifications by it: see
+    /// [`Backend::attach`](crate::backend::Backend::attach).
+    #[must_use]
+    pub const fn process(&self) -> u128 {
+        self.process
+    }
+
+    /// Returns whether a grant of `self` may be handed off to `other` inside their process, without the store: both
+    /// belong to one manager and request a kind of lock that is handed off.
+    #[must_use]
+    pub const fn may_hand_off_to(&self, other: &Self) -> bool {
+        self.process == other.process && (self.counter | other.counter) & (STRICT | GROUPED) == 0
+    }
+
+    /// Returns whether the waiters of `other` may share the grant of `self`, where they stand directly behind it in the
+    /// store's queue: both belong to one manager, which hands such grants on in the order of the queue.
+    #[must_use]
+    pub const fn may_share_with(&self, other: &Self) -> bool {
+        self.process == other.process && self.is_grouped() && other.is_grouped()
+    }
+
+    pub(crate) const fn is_grouped(&self) -> bool {
+        self.counter & (STRICT | GROUPED) == GROUPED
+    }
+
+    /// Returns the owner whose [token](Self::token) this is, or `None` for any other text.
+    #[must_use]
+    pub fn from_token(token: &str) -> Option<Self> {
+        let digits = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        if token.len() != Self::TOKEN_LEN || !token.as_bytes().iter().all(digits) {
+            return None;
+        }
+        let (process, counter) = token.split_at(Self::PROCESS_LEN);
+        Some(Self {
+            process: u128::from_str_radix(process, 16).ok()?,
+            counter: u64::from_str_radix(counter, 16).ok()?,
+        })
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Owner(..)")
+    }
+}
+
+/// An [`Owner`] in the form in which it is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OwnerToken([u8; Owner::TOKEN_LEN]);
+
+impl OwnerToken {
+    /// Returns the token as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("BUG: hexadecimal digits are ASCII")
+    }
+}
+
+impl fmt::Debug for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerToken(..)")
+    }
+}
+
+fn hex(bytes: &[u8], out: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+}

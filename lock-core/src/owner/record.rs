@@ -1,0 +1,235 @@
+//! Who holds a lock, for humans.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::field::{Field, unescape};
+use super::identity::Identity;
+use super::incarnation::{Incarnation, Liveness};
+use super::owner::{Owner, OwnerToken};
+#[cfg(any(test, feature = "testkit"))]
+use crate::clock;
+
+/// Who holds a lock and since when, for humans: it is shown in errors, in logs and in the store's own shell.
+///
+/// A grant that is handed off inside a process keeps its record: the label and the time are those of the first of its
+/// holders, and in a [fair](crate::LockManager::fair) lock those of the first who asked for a shared place.
+///
+/// The store keeps it after the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRecord {
+    identity: Whose,
+    label: Option<Cow<'static, str>>,
+    since: Duration,
+    named: Option<Arc<Named>>,
+}
+
+/// The identity of a record: of this process, or read from the store.
+#[derive(Clone, Debug)]
+enum Whose {
+    Own(&'static Identity),
+    Read(Arc<Identity>),
+}
+
+impl Deref for Whose {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        match self {
+            Self::Own(identity) => identity,
+            Self::Read(identity) => identity,
+        }
+    }
+}
+
+impl PartialEq for Whose {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Whose {}
+
+/// The owner name of a request, and the run of the process that made it.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    name: String,
+    /// `None` where the system does not tell.
+    incarnation: Option<Incarnation>,
+}
+
+impl OwnerRecord {
+    /// Makes the record of a request that is made now.
+    #[cfg(any(test, feature = "testkit"))]
+    pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
+        Self::at(clock::wall(), Whose::Read(identity), label)
+    }
+
+    /// Makes the record of a request that was made at `since`, by the wall clock.
+    pub(crate) fn since(
+        since: Duration,
+        identity: &'static Identity,
+        label: Option<Cow<'static, str>>,
+    ) -> Self {
+        Self::at(since, Whose::Own(identity), label)
+    }
+
+    fn at(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
+        // In whole milliseconds, as the store keeps it.
+        let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
+        Self { identity, label, since, named: None }
+    }
+
+    /// Adds the owner name of a request of this process.
+    pub(crate) fn with_owner_name(mut self, name: &str) -> Self {
+        let incarnation = Incarnation::of_this_process();
+        self.named = Some(Arc::new(Named { name: name.to_owned(), incarnation }));
+        self
+    }
+
+    /// Returns the [owner name](crate::LockRequest::owner) of the request.
+    #[must_use]
+    pub fn owner_name(&self) -> Option<&str> {
+        self.named.as_ref().map(|named| named.name.as_str())
+    }
+
+    /// Returns what the kernel of this process knows about the process of this record.
+    pub(crate) fn liveness(&self) -> Liveness {
+        let incarnation = self.named.as_ref().and_then(|named| named.incarnation.as_ref());
+        incarnation.map_or(Liveness::Unknown, |incarnation| incarnation.liveness(self.identity.pid))
+    }
+
+    /// Returns the process that requested the lock.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the label of the request, which says what the lock is for.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// Returns when the holder requested the lock: time since the Unix epoch by the holder's wall clock, in
+    /// milliseconds.
+    #[must_use]
+    pub fn since_epoch(&self) -> Duration {
+        self.since
+    }
+
+    /// Returns the value of a stored lock: the token, a space, and this record.
+    #[must_use]
+    pub fn to_value(&self, token: &OwnerToken) -> String {
+        use fmt::Write;
+        let mut value = String::with_capacity(Owner::TOKEN_LEN + self.identity.encoded.len() + 64);
+        value.push_str(token.as_str());
+        value.push(' ');
+        value.push_str(&self.identity.encoded);
+        if let Some(label) = &self.label {
+            let _ = write!(value, " label={}", Field(label));
+        }
+        if let Some(Named { name, incarnation }) = self.named.as_deref() {
+            let _ = write!(value, " owner={}", Field(name));
+            if let Some(incarnation) = incarnation {
+                let _ = write!(value, " run={incarnation}");
+            }
+        }
+        value.push_str(" since=");
+        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
+        let _ = write!(value, "{since}");
+        value
+    }
+
+    /// Reads a stored value; returns `None` if another program wrote it.
+    #[must_use]
+    pub fn from_value(value: &str) -> Option<Self> {
+        let record = value.get(Owner::TOKEN_LEN..)?.strip_prefix(' ')?;
+        if !value.as_bytes()[..Owner::TOKEN_LEN].iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let field = |name: &str| {
+            record.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).map(unescape)
+        };
+        let identity = Identity::new(field("host")?, field("pid")?.parse().ok()?, field("service")?);
+        let since = Duration::from_millis(field("since")?.parse().ok()?);
+        let named = field("owner").map(|name| {
+            let incarnation = field("run").and_then(|run| Incarnation::parse(&run));
+            Arc::new(Named { name, incarnation })
+        });
+        Some(Self {
+            identity: Whose::Read(Arc::new(identity)),
+            label: field("label").map(Cow::Owned),
+            since,
+            named,
+        })
+    }
+}
+
+impl fmt::Display for OwnerRecord {
+    /// `web-3 pid 811 (shop, pay)`, or `web-3 pid 811 as import-3 (shop, pay)` with an owner name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Anybody with access to the store can write this, so it is escaped: it must not break a line of the log.
+        write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
+        if let Some(name) = self.owner_name() {
+            write!(f, " as {}", name.escape_debug())?;
+        }
+        let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
+        match (self.identity.service.as_str(), label) {
+            ("", None) => Ok(()),
+            ("", Some(label)) => write!(f, " ({label})"),
+            (_, None) => write!(f, " ({service})"),
+            (_, Some(label)) => write!(f, " ({service}, {label})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::OwnerSource;
+
+    fn record(service: &str, label: Option<&str>) -> OwnerRecord {
+        let identity = Identity::new("web 3%".to_owned(), 811, service.to_owned());
+        OwnerRecord {
+            identity: Whose::Read(Arc::new(identity)),
+            label: label.map(|label| Cow::Owned(label.to_owned())),
+            since: Duration::from_millis(1_763_672_000_123),
+            named: None,
+        }
+    }
+
+    #[test]
+    fn a_record_survives_the_store() {
+        let token = OwnerSource::new().unwrap().mint().token();
+        let named = record("shop", Some("pay")).with_owner_name("import 3%");
+        for record in
+            [record("shop", Some("pay it % now")), record("", None), record("läden", Some("")), named]
+        {
+            let value = record.to_value(&token);
+            assert!(value.starts_with(token.as_str()));
+            assert_eq!(OwnerRecord::from_value(&value), Some(record), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_named_owner_shows_its_name_and_knows_its_own_run() {
+        let named = record("shop", Some("pay")).with_owner_name("import-3");
+        assert_eq!(named.to_string(), "web 3% pid 811 as import-3 (shop, pay)");
+        assert_eq!(record("shop", None).liveness(), Liveness::Unknown, "without a name nothing is known");
+        let value = named.to_value(&OwnerSource::new().unwrap().mint().token());
+        let without = value.split(" run=").next().unwrap().to_owned() + " since=1";
+        let read = OwnerRecord::from_value(&without).unwrap();
+        assert_eq!((read.owner_name(), read.liveness()), (Some("import-3"), Liveness::Unknown));
+    }
+
+    #[test]
+    fn a_foreign_value_has_no_record() {
+        for value in ["", "a-uuid", "é", &"x".repeat(60), &format!("{} host=a", "a".repeat(48))] {
+            assert_eq!(OwnerRecord::from_value(value), None, "{value}");
+        }
+    }
+}

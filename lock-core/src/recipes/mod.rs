@@ -1,0 +1,39 @@
+//! How to solve common tasks, one page each. There is nothing to call here.
+//!
+//! | page | task |
+//! | --- | --- |
+//! | [`cron`] | a job that every machine starts and one runs |
+//! | [`checkout`] | one request at a time for each order |
+//! | [`fencing`] | a database that refuses the write of a late holder |
+//! | [`background_work`] | work that outlives the function that took the lock, such as work behind a 202 |
+//! | [`leader`] | one process that does a thing for as long as it lives |
+//! | [`shutdown`] | a program that ends without leaving keys locked |
+//! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson or Curator |
+//! | [`faq`] | what a lock can promise, clocks, pauses, the ttl, cancelled futures |
+//!
+//! The crate `lock-axum` has pages for HTTP: the key of a tenant, a key from the body, `Idempotency-Key`.
+
+pub mod background_work {
+    #![doc = include_str!("background_work.md")]
+}
+pub mod checkout {
+    #![doc = include_str!("checkout.md")]
+}
+pub mod cron {
+    #![doc = include_str!("cron.md")]
+}
+pub mod faq {
+    #![doc = include_str!("faq.md")]
+}
+pub mod fencing {
+    #![doc = include_str!("fencing.md")]
+}
+pub mod leader {
+    #![doc = include_str!("leader.md")]
+}
+pub mod migration {
+    #![doc = include_str!("migration.md")]
+}
+pub mod shutdown {
+    #![doc = include_str!("shutdown.md")]
+}

@@ -1,0 +1,56 @@
+//! How many permits of a semaphore are free.
+
+use super::lock_request::LockRequest;
+use crate::backend::Mode;
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LockError, LockErrorKind as Kind, Result};
+
+impl LockRequest {
+    /// Returns how many permits of the semaphore are free now. It is for people and for metrics: the answer may be out
+    /// of date when it arrives, and those who wait in the queue go first. One request to the store. It takes no permit,
+    /// and no place in the queue.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a kind that has no permits, and for a key that is in use as
+    /// another kind or with another number of permits. [`Unsupported`](LockErrorKind::Unsupported) over a store that
+    /// cannot say who holds its locks. Else as [`LockManager::inspect`](crate::LockManager::inspect).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let reports = || locks.semaphore("report", 10);
+    /// let large = reports().take(3).acquire().await?;
+    /// assert_eq!(reports().available().await?, 7);
+    /// large.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn available(self) -> Result<u32> {
+        let plan = self.plan()?;
+        let (key, mode) = (&plan.key, plan.options.kind.mode());
+        let engine = plan.engine();
+        engine.check_open()?;
+        engine.check_process(engine.clock.now())?;
+        let Mode::Permit { of } = mode else {
+            let detail = format!("a lock of kind {} has no permits; use `semaphore`", plan.options.kind);
+            return Err(LockError::new(Kind::InvalidRequest, detail).with_key(key));
+        };
+        if !engine.capability.lists {
+            let detail = format!("the {} store cannot say who holds its locks", engine.capability.store);
+            return Err(LockError::new(Kind::Unsupported, detail).with_key(key));
+        }
+        let found = engine.store.inspect(key).await.map_err(|error| error.or_key(key))?;
+        let Some(info) = found else { return Ok(of) };
+        if info.mode != mode {
+            let detail = format!("it is in use as {} and was asked for as {}", info.mode.name(), mode.name());
+            return Err(LockError::new(Kind::InvalidRequest, detail).with_key(key));
+        }
+        Ok(of.saturating_sub(u32::try_from(info.holding).unwrap_or(u32::MAX)))
+    }
+}

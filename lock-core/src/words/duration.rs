@@ -1,0 +1,60 @@
+//! Parses `"500ms"` into a duration, with errors that say what to write instead.
+
+use std::time::Duration;
+
+/// Parses a duration as people write it: `500ms`, `2s`, `1m 30s`.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let duration = parse_or_zero(text)?;
+    if duration.is_zero() {
+        return Err(format!("`{}` is zero: write a longer duration", text.trim()));
+    }
+    Ok(duration)
+}
+
+/// As [`parse`], for an option that zero switches off.
+pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("a duration is missing: write one such as `500ms`".to_owned());
+    }
+    if is_bare_number(text) {
+        return Err(format!("add a unit: `{text}ms` or `{text}s`?"));
+    }
+    humantime::parse_duration(text).map_err(|error| {
+        format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`")
+    })
+}
+
+fn is_bare_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        for (text, millis) in
+            [("500ms", 500), (" 2s ", 2_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("1.5s", 1_500)]
+        {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_says_what_to_write() {
+        for (text, part) in [
+            ("500", "`500ms` or `500s`"),
+            ("0", "add a unit"),
+            ("0s", "is zero"),
+            ("", "is missing"),
+            ("5 parsecs", "is not a duration"),
+            ("-5s", "is not a duration"),
+            ("soon", "is not a duration"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The names of the options, and the form in which each is written.
+
+/// The name of an option, and the form that an error shows.
+pub(crate) type Form = (&'static str, &'static str);
+
+/// The options of the attribute.
+pub(crate) const OPTIONS: &[Form] = &[
+    ("key", "key = \"order:<id>\""),
+    ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
+    ("kind", "kind = \"fair\""),
+    ("permits", "permits = 3"),
+    ("take", "take = 2"),
+    ("ttl", "ttl = \"500ms\""),
+    ("strategy", "strategy = \"retry\""),
+    ("wait", "wait = \"2s\""),
+    ("backoff", "backoff(base = \"10ms\", max = \"200ms\")"),
+    ("max_waiters", "max_waiters = 64"),
+    ("fallback", "fallback = pay_later"),
+    ("renew", "renew = false"),
+    ("renew_every", "renew_every = \"1s\""),
+    ("max_hold", "max_hold = \"10m\""),
+    ("min_hold", "min_hold = \"1s\""),
+    ("linger", "linger = \"5ms\""),
+    ("on_lost", "on_lost = \"finish\""),
+    ("release", "release = \"background\""),
+    ("handle", "handle = lock"),
+    ("label", "label = \"pay\""),
+    ("owner", "owner = \"import-3\""),
+    ("profile", "profile = \"checkout\""),
+    ("manager", "manager = self.locks"),
+    ("crate", "crate = ::lock_core"),
+];
+
+/// Those of [`OPTIONS`] that belong to one function or one request, and to no profile.
+pub(crate) const OF_ONE_CALL: &[&str] = &["key", "keys", "fallback", "handle", "profile", "manager", "crate"];
+
+/// What a profile can set besides: options of a request that the attribute has no word for.
+pub(crate) const OF_PROFILES_ONLY: &[Form] =
+    &[("fencing", "fencing = true"), ("reentrant", "reentrant = false")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_one_call_is_an_option() {
+        for word in OF_ONE_CALL {
+            assert!(OPTIONS.iter().any(|(option, _)| option == word), "{word}");
+        }
+        for (word, _) in OF_PROFILES_ONLY {
+            assert!(OPTIONS.iter().all(|(option, _)| option != word), "{word}");
+        }
+    }
+
+    #[test]
+    fn each_form_begins_with_its_name() {
+        for (name, form) in OPTIONS.iter().chain(OF_PROFILES_ONLY) {
+            assert!(form.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '('])), "{form}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The example `import_worker`, whose workers are killed, by what its tables say.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::rows;
+
+pub(crate) const IMPORT: &str = env!("CARGO_BIN_EXE_import_worker");
+
+/// How long a dead process keeps its place in a queue, at most.
+const PLACE: Duration = Duration::from_secs(2);
+/// Times are microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    group: i64,
+    task: i64,
+    line: i64,
+    token: i64,
+    happened: i64,
+}
+
+/// What is in the tables at the end.
+pub(crate) struct Tables {
+    /// In the order of time.
+    lines: Vec<Line>,
+    /// The group and the time of each crash.
+    kills: Vec<(i64, i64)>,
+    unfinished: usize,
+    /// How many lines there are to import.
+    total: i64,
+}
+
+impl Tables {
+    pub(crate) fn read(file: &str) -> Self {
+        let lines = "SELECT t.task_group, l.task, l.line, l.token, l.happened FROM import_lines l \
+                     JOIN import_tasks t ON t.task = l.task ORDER BY l.happened";
+        let lines = rows(file, lines, |row| {
+            let (group, task, line) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Line { group, task, line, token: row.get(3)?, happened: row.get(4)? })
+        });
+        let kills = "SELECT task_group, happened FROM import_events WHERE event = 'killed'";
+        let kills = rows(file, kills, |row| Ok((row.get(0)?, row.get(1)?)));
+        let unfinished = rows(file, "SELECT task FROM import_tasks WHERE checkpoint <> total", |_| Ok(()));
+        let total = rows(file, "SELECT sum(total) FROM import_tasks", |row| row.get(0));
+        Self {
+            lines: lines.expect("the lines"),
+            kills: kills.expect("the crashes"),
+            unfinished: unfinished.expect("the tasks").len(),
+            total: total.expect("the tasks")[0],
+        }
+    }
+
+    pub(crate) fn crashes(&self) -> usize {
+        self.kills.len()
+    }
+
+    /// Checks that every task is done, that each of its lines was imported once and in order, and that the tokens grew.
+    pub(crate) fn check_once(&self) -> Result<(), String> {
+        if self.unfinished > 0 {
+            return Err(format!("{} tasks are not done", self.unfinished));
+        }
+        let mut lines = self.lines.clone();
+        lines.sort_by_key(|line| (line.task, line.line));
+        if let Some(pair) =
+            lines.windows(2).find(|pair| (pair[0].task, pair[0].line) == (pair[1].task, pair[1].line))
+        {
+            return Err(format!("a line was imported twice: {pair:?}"));
+        }
+        // The lines are in their order now.
+        let out_of_order = |pair: &&[Line]| {
+            pair[0].task == pair[1].task
+                && (pair[0].token > pair[1].token || pair[0].line + 1 != pair[1].line)
+        };
+        if let Some(pair) = lines.windows(2).find(out_of_order) {
+            return Err(format!("out of order: {pair:?}"));
+        }
+        if i64::try_from(lines.len()) != Ok(self.total) {
+            return Err(format!("{} of {} lines were imported", lines.len(), self.total));
+        }
+        Ok(())
+    }
+
+    /// Checks that every group went on within `limit` after a line, or after the last of its workers that was killed
+    /// since.
+    pub(crate) fn check_goes_on(&self, limit: Duration) -> Result<(), String> {
+        for Pause { group, begin, end } in self.pauses() {
+            let kills = self.kills.iter().filter(|kill| kill.0 == group && (begin..end).contains(&kill.1));
+            let last = kills.map(|kill| kill.1).max().unwrap_or(begin);
+            if between(last, end) >= limit {
+                let (pause, after) = (between(begin, end), between(last, end));
+                return Err(format!(
+                    "group {group} stood still for {pause:?}, and for {after:?} after a crash"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no group stood still for longer than `each` for each of its workers that was killed in that time, or
+    /// that had still a place in the queue then; and nowhere for longer than that where none was.
+    pub(crate) fn check_standstills(&self, each: Duration) {
+        let place = i64::try_from(PLACE.as_micros()).expect("2 s");
+        for Pause { group, begin, end } in self.pauses() {
+            let counts = |kill: &&(i64, i64)| kill.0 == group && (begin - place..end).contains(&kill.1);
+            let crashes = self.kills.iter().filter(counts).count();
+            let (took, allowed) = (between(begin, end), each * u32::try_from(crashes.max(1)).expect("few"));
+            assert!(took < allowed, "group {group} stood still for {took:?} with {crashes} crashes");
+        }
+    }
+
+    /// Returns the times between two lines of a group that were imported one after the other.
+    fn pauses(&self) -> Vec<Pause> {
+        let mut before = BTreeMap::new();
+        let pause = |line: &Line| {
+            let begin = before.insert(line.group, line.happened)?;
+            Some(Pause { group: line.group, begin, end: line.happened })
+        };
+        self.lines.iter().filter_map(pause).collect()
+    }
+}
+
+/// A time in which nothing was imported in a group.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    group: i64,
+    begin: i64,
+    end: i64,
+}
+
+fn between(begin: i64, end: i64) -> Duration {
+    Duration::from_micros(u64::try_from(end - begin).expect("in the order of time"))
+}
+
+#[test]
+fn a_group_that_does_not_go_on_after_a_crash_is_found() {
+    let line = |group, ms: i64| Line { group, task: 0, line: 1, token: 1, happened: ms * 1_000 };
+    // The lines and the crashes of two groups, in ms, and whether the first goes on within 1 s.
+    for (lines, kills, goes_on) in [
+        (vec![0, 999], vec![], true),
+        (vec![0, 1_000], vec![], false),
+        (vec![0, 1_400], vec![(1, 500)], true),
+        (vec![0, 1_500], vec![(1, 500)], false),
+        (vec![0, 1_900], vec![(1, 500), (1, 950)], true),
+        // Of another group, and before the last line.
+        (vec![0, 1_400], vec![(2, 500)], false),
+        (vec![0, 1_000], vec![(1, -1)], false),
+    ] {
+        let mut all: Vec<Line> = lines.iter().map(|ms| line(1, *ms)).collect();
+        all.extend([0, 700, 1_400, 2_000].map(|ms| line(2, ms)));
+        all.sort_by_key(|line| line.happened);
+        let kills: Vec<_> = kills.into_iter().map(|(group, ms): (i64, i64)| (group, ms * 1_000)).collect();
+        let tables = Tables { lines: all, kills: kills.clone(), unfinished: 0, total: 0 };
+        let checked = tables.check_goes_on(Duration::from_secs(1));
+        assert_eq!(checked.is_ok(), goes_on, "{lines:?} {kills:?}: {checked:?}");
+    }
+}

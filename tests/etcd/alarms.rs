@@ -1,0 +1,86 @@
+//! A cluster that takes nothing more, and a history that was compacted.
+
+use lock_core::{LockError, LockErrorKind};
+use lock_tests::{Etcd, PATIENCE, wait_until};
+
+use crate::support::{LONG, SHORTEST, cycle, manager, ms, refused, try_once};
+
+/// Fills the database until its alarm is raised.
+fn fill(etcd: &Etcd) {
+    let value = "x".repeat(100_000);
+    for number in 0..200 {
+        if etcd.ctl(&["alarm", "list"]).contains("NOSPACE") {
+            return;
+        }
+        // The last one is refused, and raises the alarm.
+        let _ = etcd.try_ctl(&["put", &format!("fill{number}"), &value]);
+    }
+    panic!("no alarm");
+}
+
+#[tokio::test]
+async fn a_full_database_says_what_to_do_and_lets_go_of_what_is_held() {
+    let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
+    let locks = manager(&etcd).await;
+    let held = try_once(&locks, "held").await.expect("free");
+    fill(&etcd);
+    let error = try_once(&locks, "k").await.expect_err("the database is full");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    assert!(error.to_string().contains("`etcdctl alarm disarm`") && !error.is_temporary(), "{error}");
+    let error = refused(&etcd.url()).await;
+    assert!(error.to_string().contains("`etcdctl alarm disarm`"), "{error}");
+    // A release needs no space.
+    assert_eq!(held.release().await.expect("an answer"), lock_core::Released::Released);
+    etcd.ctl(&["alarm", "disarm"]);
+    let left = etcd.keys();
+    assert!(left.iter().all(|key| key.starts_with("fill")), "{left:?}");
+}
+
+/// What needs no space goes on, and what needs some is refused for good: a longer lease, a turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_goes_on_while_the_database_is_full() {
+    let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
+    let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
+    let guard = locks.write("k").ttl(SHORTEST).acquire().await.expect("free");
+    let waiting = tokio::spawn(others.lock("k").ttl(LONG).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    // On another thread: the waiter has to give its signs of life meanwhile.
+    tokio::task::block_in_place(|| fill(&etcd));
+    let says =
+        |error: &LockError| error.to_string().contains("`etcdctl alarm disarm`") && !error.is_temporary();
+    let error = guard.extend(LONG).await.expect_err("another lease needs space");
+    assert!(says(&error), "{error}");
+    // Longer than two leases.
+    tokio::time::sleep(SHORTEST * 2 + ms(500)).await;
+    assert!(guard.is_held() && guard.check().is_ok(), "a renewal needs no space");
+    if waiting.is_finished() {
+        panic!("it keeps its place: {:?}", waiting.await);
+    }
+    assert_eq!(guard.release().await.expect("an answer"), lock_core::Released::Released);
+    let error = tokio::time::timeout(PATIENCE, waiting).await.expect("told").expect("no panic");
+    let error = error.expect_err("its turn needs space");
+    assert!(says(&error), "{error}");
+    wait_until("nothing is left", PATIENCE, async || etcd.keys().iter().all(|key| key.starts_with("fill")))
+        .await;
+}
+
+/// The revision from which a waiter watches is compacted before the watch is set, or while it stands.
+#[tokio::test]
+async fn a_waiter_survives_compaction() {
+    let etcd = Etcd::start();
+    let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
+    let guard = try_once(&locks, "k").await.expect("free");
+    let waiting = tokio::spawn(others.lock("k").ttl(LONG).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    for number in 0..10 {
+        cycle(&locks, &format!("other{number}")).await;
+        let text = etcd.ctl(&["endpoint", "status", "-w", "fields"]);
+        let revision =
+            text.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
+        etcd.ctl(&["compact", revision.trim()]);
+        tokio::time::sleep(ms(100)).await;
+    }
+    guard.release().await.expect("an answer");
+    let next = tokio::time::timeout(ms(1_500), waiting).await.expect("told").expect("no panic");
+    next.expect("handed over").release().await.expect("an answer");
+}

@@ -1,0 +1,98 @@
+//! The history of holds under load, while leaders die, stand still and come back.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::LockManager;
+use lock_core::testkit::history::History;
+use lock_tests::{Bound, Etcd, PATIENCE, wait_until};
+use tokio::time::sleep;
+
+use crate::load::{End, Kind, Lasting, Load, count};
+use crate::support::{connect, empty, manager, ms};
+
+/// A leader that continues after a stop does not know for a moment that it was replaced, and may revoke a lease that it
+/// has not kept alive for so long. So this is longer than a stop and the two seconds between renewals, and half a
+/// second.
+const TTL: Duration = Duration::from_secs(6);
+
+const LASTING: Lasting = Lasting {
+    one_of: 16,
+    // So renewals are needed, some of them while there is no leader.
+    longest: Duration::from_secs(11),
+    extends_to: 2,
+    min_hold: Duration::from_secs(2),
+};
+
+/// Runs four workers for each manager.
+async fn load(
+    managers: &[LockManager],
+    time: Duration,
+    lasting: Option<Lasting>,
+    random: &mut Rng,
+) -> History {
+    let load = Load {
+        lasting,
+        kinds: &[Kind::Lock, Kind::Fair, Kind::All, Kind::Read, Kind::Write, Kind::Permit],
+        drops: Some((4, ms(60))),
+        ..Load::exclusive(TTL, time)
+    };
+    load.run(managers, 4, End::After(time), random).await
+}
+
+/// Kills the leader, or stops it for a while, again and again. Returns how often.
+async fn torment(etcd: &mut Etcd, time: Duration, mut random: Rng) -> usize {
+    let (over, mut faults) = (Bound::new(time), 0);
+    while over.elapsed() < time {
+        sleep(ms(random.u64(1_500..3_500))).await;
+        let leader = etcd.leader();
+        if random.u8(..3) == 0 {
+            etcd.stop(leader);
+            // Long enough for another one to be elected meanwhile.
+            sleep(ms(2_500)).await;
+            etcd.cont(leader);
+        } else {
+            etcd.kill9(leader);
+            sleep(ms(random.u64(200..2_500))).await;
+            etcd.restart(leader);
+        }
+        faults += 1;
+    }
+    faults
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
+async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_leaders() {
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let mut etcd = Etcd::builder().members(3).start();
+    let mut managers = Vec::new();
+    for _ in 0..3 {
+        managers.push(manager(&etcd).await);
+    }
+    let time = Duration::from_secs(75);
+    let faults = random.fork();
+    let (history, faults) =
+        tokio::join!(load(&managers, time, Some(LASTING), &mut random), torment(&mut etcd, time, faults));
+    let (holds, fenced) = count(&history);
+    let lasted = history.holds().iter().filter(|hold| hold.ended - hold.acquired > TTL).count();
+    println!(
+        "seed {seed}: {faults} faults, {holds} holds, {fenced} with a token, {lasted} longer than a lease"
+    );
+    history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    let enough = faults >= 12 && holds > 60 && fenced > 30 && lasted >= 3;
+    assert!(enough, "{faults} faults, {holds} holds, {fenced} with a token, {lasted} longer than a lease");
+    let idle = async || managers.iter().all(|locks| locks.held() == 0);
+    wait_until("every lock was released", PATIENCE, idle).await;
+    empty(&etcd, PATIENCE).await;
+}
+
+/// The negative control: managers without a common cluster do not exclude each other, and the check finds that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_of_two_clusters_shows_two_holders() {
+    let (one, two) = (Etcd::start(), Etcd::start());
+    let managers = [connect(&one.url()).await, connect(&two.url()).await];
+    let verdict = load(&managers, ms(1_500), None, &mut Rng::new()).await.check();
+    assert!(verdict.is_err(), "neither two holders nor tokens out of order");
+}

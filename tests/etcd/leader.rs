@@ -1,0 +1,23 @@
+//! Leader election, and workers that are started again.
+
+use std::time::Duration;
+
+use lock_tests::Etcd;
+
+use crate::leaders::named::take_over;
+use crate::leaders::survive;
+use crate::support::SHORTEST;
+
+#[tokio::test]
+async fn a_leader_that_is_killed_is_followed_within_its_ttl_and_a_second() {
+    let etcd = Etcd::start();
+    let took = survive(&etcd.url(), SHORTEST, 5, 3).await;
+    // etcd ends leases by the second: a lease may live one longer.
+    assert!(took.iter().all(|took| *took < SHORTEST + Duration::from_secs(2)), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_worker_of_the_same_name_is_waited_for_until_it_is_dead() {
+    let server = Etcd::start();
+    take_over(&server.url()).await;
+}

@@ -1,0 +1,70 @@
+//! Users, their permissions, and logins that run out.
+
+use lock_core::LockErrorKind;
+use lock_tests::Etcd;
+
+use crate::support::{LONG, connect, cycle, ms, refused, try_once};
+
+/// Returns a cluster with the users root and `app`, of which `app` may use keys that begin with `shop:`.
+fn with_users(ttl: u32) -> Etcd {
+    let etcd = Etcd::builder().argument(&format!("--auth-token-ttl={ttl}")).start();
+    for command in [
+        &["user", "add", "root:s3cret"][..],
+        &["user", "grant-role", "root", "root"],
+        &["user", "add", "app:s3cret@/"],
+        &["role", "add", "locks"],
+        &["role", "grant-permission", "locks", "readwrite", "shop:", "--prefix=true"],
+        &["user", "grant-role", "app", "locks"],
+        &["auth", "enable"],
+    ] {
+        etcd.ctl(command);
+    }
+    etcd
+}
+
+#[tokio::test]
+async fn a_user_locks_what_its_role_allows() {
+    let etcd = with_users(300);
+    let locks = connect(&etcd.url_for("app", "s3cret%40%2F")).await;
+    cycle(&locks, "shop:k").await;
+    let guard = locks.all(["shop:a", "shop:b"]).ttl(LONG).acquire().await.expect("allowed");
+    guard.release().await.expect("an answer");
+    let error = try_once(&locks, "other:k").await.expect_err("not allowed");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    assert!(error.to_string().contains("grant-permission") && !error.is_temporary(), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_login_is_told_and_not_shown() {
+    let etcd = with_users(300);
+    for (url, text) in [
+        (etcd.url_for("app", "wr0ng"), "refuses the user or the password"),
+        (etcd.url_for("nobody", "wr0ng"), "refuses the user or the password"),
+        (etcd.url(), "wants a user"),
+    ] {
+        let error = refused(&url).await;
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        assert!(error.to_string().contains(text) && !error.is_temporary(), "{error}");
+        assert!(!format!("{error:?}").contains("wr0ng"), "{error:?}");
+    }
+    let open = Etcd::start();
+    let error = refused(&open.url_for("app", "wr0ng")).await;
+    assert!(error.to_string().contains("leave the user out"), "{error}");
+}
+
+/// The token of a login runs out, or the member forgets it: the client logs in again, and nobody notices.
+#[tokio::test]
+async fn a_login_that_runs_out_is_renewed() {
+    let mut etcd = with_users(1);
+    let locks = connect(&etcd.url_for("app", "s3cret%40%2F")).await;
+    let held = locks.lock("shop:held").ttl(ms(4_000)).acquire().await.expect("free");
+    for _ in 0..3 {
+        tokio::time::sleep(ms(1_700)).await;
+        cycle(&locks, "shop:k").await;
+        assert!(held.is_held(), "it is renewed");
+    }
+    // It is longer than its lease that it was held.
+    held.release().await.expect("an answer");
+    etcd.restart(0);
+    crate::support::works_again(&locks, "shop:k").await;
+}

@@ -1,0 +1,30 @@
+//! Tests of the library on real etcd clusters: the contract, what is stored, and the effect of faults.
+//!
+//! Every test has its own cluster. Time limits are generous upper bounds, except where the test is about an order of
+//! events on one clock.
+
+const WORKER: &str = env!("CARGO_BIN_EXE_worker");
+
+mod alarms;
+#[allow(dead_code, reason = "the tests of Redis use more of it")]
+#[path = "../redis_process/contenders.rs"]
+mod contenders;
+mod contract;
+mod history;
+mod kinds;
+mod late;
+mod leader;
+#[path = "../leaders/mod.rs"]
+mod leaders;
+#[path = "../load/mod.rs"]
+mod load;
+mod login;
+mod partition;
+mod processes;
+mod rounded;
+mod stopped;
+mod store;
+mod stored;
+mod support;
+mod tls;
+mod waiting;

@@ -1,0 +1,88 @@
+//! `round_ttl=up`: etcd stores a lease that it can count, and the holder keeps to the ttl that it asked for.
+
+use std::time::Duration;
+
+use lock_core::{LockErrorKind, LossReason};
+use lock_tests::{Bound, Etcd, PATIENCE, wait_until};
+
+use crate::support::{LONG, SHORTEST, connect, empty, manager, ms};
+
+const TTL: Duration = ms(500);
+
+fn url(etcd: &Etcd) -> String {
+    format!("{}?round_ttl=up", etcd.url())
+}
+
+/// The time that etcd has given to the only lease.
+fn stored(etcd: &Etcd) -> String {
+    let ids = etcd.lease_ids();
+    let [id] = &ids[..] else { panic!("{ids:?}") };
+    etcd.ctl(&["lease", "timetolive", id])
+}
+
+#[tokio::test]
+async fn etcd_stores_the_next_longer_ttl() {
+    let etcd = Etcd::start();
+    let locks = connect(&url(&etcd)).await;
+    for (ttl, stands) in [(TTL, "granted with TTL(2s)"), (ms(2_500), "granted with TTL(3s)")] {
+        let guard = locks.lock("k").ttl(ttl).acquire().await.expect("free");
+        let told = stored(&etcd);
+        assert!(told.contains(stands), "{ttl:?}: {told}");
+        assert!(guard.remaining() <= ttl, "{:?}", guard.remaining());
+        guard.release().await.expect("an answer");
+        empty(&etcd, PATIENCE).await;
+    }
+    let error = locks.lock("k").ttl(ms(99)).acquire().await.expect_err("too short for a request");
+    assert!(error.to_string().contains("holds 100ms to"), "{error}");
+}
+
+/// Renewals go by the short ttl, and the lock outlives it many times. An `extend` is not taken back by the next renewal.
+#[tokio::test]
+async fn a_short_lease_is_renewed_and_extended() {
+    let etcd = Etcd::start();
+    let locks = connect(&url(&etcd)).await;
+    let guard = locks.lock("k").ttl(ms(1_000)).acquire().await.expect("free");
+    let over = Bound::new(LONG);
+    while over.elapsed() < ms(4_000) {
+        assert!(guard.is_held(), "after {:?}", over.elapsed());
+        assert!(guard.remaining() <= ms(1_000), "{:?}", guard.remaining());
+        tokio::time::sleep(ms(20)).await;
+    }
+    guard.extend(ms(30_500)).await.expect("it is held");
+    let over = Bound::new(LONG);
+    while over.elapsed() < ms(2_000) {
+        assert!(guard.remaining() > ms(27_000), "{:?}", guard.remaining());
+        tokio::time::sleep(ms(20)).await;
+    }
+    guard.release().await.expect("an answer");
+}
+
+/// The cluster stands still: the holder is told after the ttl that it asked for, long before etcd would give the key to
+/// another.
+#[tokio::test]
+async fn a_loss_is_told_at_the_deadline_of_the_holder() {
+    let etcd = Etcd::start();
+    let locks = connect(&url(&etcd)).await;
+    let running = tokio::spawn(locks.lock("k").ttl(TTL).run(std::future::pending::<()>()));
+    wait_until("the key is taken", PATIENCE, async || !etcd.keys().is_empty()).await;
+    etcd.stop(0);
+    let stopped = Bound::new(PATIENCE);
+    let outcome = tokio::time::timeout(PATIENCE, running).await.expect("the loss is told").expect("no panic");
+    let took = stopped.elapsed();
+    etcd.cont(0);
+    let error = outcome.expect_err("the lock is lost");
+    assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
+    assert!(took < SHORTEST * 3 / 4, "told after {took:?}: by the lease of etcd");
+}
+
+/// Without the option, the refusal names it.
+#[tokio::test]
+async fn a_refusal_says_how_a_ttl_is_rounded() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    for ttl in [TTL, ms(2_500)] {
+        let error = locks.lock("k").ttl(ttl).acquire().await.expect_err("it is not rounded in silence");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+        assert!(error.to_string().contains("`?round_ttl=up`"), "{error}");
+    }
+}

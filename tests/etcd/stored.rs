@@ -1,0 +1,165 @@
+//! What is stored, which ttls there are, and others who use the same recipe.
+
+use std::time::Duration;
+
+use lock_core::{LockErrorKind, LossReason, Released, strategy};
+use lock_tests::{Etcd, PATIENCE, wait_until};
+
+use crate::support::{LONG, SHORTEST, cycle, empty, manager, ms, try_once};
+
+#[tokio::test]
+async fn nothing_is_left_of_a_lock() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let guard = try_once(&locks, "order:42").await.expect("free");
+    let keys = etcd.keys();
+    assert!(matches!(&keys[..], [key] if key.starts_with("order:42/")), "{keys:?}");
+    let value = etcd.ctl(&["get", "order:42/", "--prefix", "--print-value-only"]);
+    assert!(value.contains(" host=") && value.contains(&format!(" pid={} ", std::process::id())), "{value}");
+    let other = try_once(&manager(&etcd).await, "order:42").await.expect_err("it is held");
+    assert!(other.is_contended() && other.holder().is_some(), "{other}");
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    assert_eq!((etcd.keys().len(), etcd.leases()), (0, 0));
+    // Also where it was dropped, refused, or given up.
+    let held = try_once(&locks, "k").await.expect("free");
+    for _ in 0..3 {
+        try_once(&locks, "k").await.expect_err("held");
+        locks.fair("k").ttl(LONG).wait(ms(50)).acquire().await.expect_err("held");
+        let waiting = locks.fair("k").ttl(LONG).wait(LONG).acquire();
+        tokio::time::timeout(ms(50), waiting).await.expect_err("held");
+    }
+    drop(held);
+    empty(&etcd, PATIENCE).await;
+    wait_until("no lease is left", PATIENCE, async || etcd.leases() == 0).await;
+}
+
+#[tokio::test]
+async fn a_ttl_that_etcd_cannot_count_is_refused() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    for (ttl, text) in [
+        (ms(500), "holds 2s to"),
+        (ms(1_000), "holds 2s to"),
+        (ms(2_500), "holds 2s or 3s, and nothing in between"),
+        (Duration::from_secs(400 * 24 * 3_600), "holds 2s to"),
+    ] {
+        let error = locks.lock("k").ttl(ttl).acquire().await.expect_err("refused");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let guard = locks.lock("k").ttl(SHORTEST).acquire().await.expect("the shortest");
+    let error = guard.extend(ms(2_500)).await.expect_err("refused");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+    guard.extend(LONG).await.expect("another lease");
+    assert!(guard.remaining() > LONG / 2, "{:?}", guard.remaining());
+    guard.release().await.expect("an answer");
+    assert_eq!(etcd.keys().len(), 0);
+}
+
+/// A longer election timeout makes the shortest lease longer.
+#[tokio::test]
+async fn the_shortest_ttl_is_that_of_the_cluster() {
+    let slow = Etcd::builder().argument("--election-timeout=3000").start();
+    let locks = manager(&slow).await;
+    let error = locks.lock("k").ttl(Duration::from_secs(3)).acquire().await.expect_err("refused");
+    assert!(error.to_string().contains("holds 5s to"), "{error}");
+    cycle(&locks, "k").await;
+}
+
+/// `etcdctl lock` and our lock of the same name exclude each other.
+#[tokio::test]
+async fn the_recipe_of_etcd_stands_in_the_same_line() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let theirs = etcd.ctl_running(&["lock", "order:42"]);
+    wait_until("they hold it", PATIENCE, async || etcd.keys().len() == 1).await;
+    let error = try_once(&locks, "order:42").await.expect_err("they hold it");
+    assert!(error.is_contended() && error.holder().is_none(), "{error}");
+    drop(theirs);
+    // Killed: their lease has to run out, a minute by default. It is listed, and an operator can end it.
+    let info = locks.inspect("order:42").await.expect("an answer").expect("it is held");
+    assert!(
+        locks.force_release("order:42", &info.holders[0].id, "the holder is dead").await.expect("an answer")
+    );
+
+    let guard = try_once(&locks, "order:42").await.expect("free");
+    let _theirs = etcd.ctl_running(&["lock", "order:42"]);
+    wait_until("they wait", PATIENCE, async || etcd.keys().len() == 2).await;
+    let info = locks.inspect("order:42").await.expect("an answer").expect("it is held");
+    assert_eq!((info.holding, info.waiting), (1, 1));
+    guard.release().await.expect("an answer");
+    let error = try_once(&locks, "order:42").await.expect_err("they have it now");
+    assert!(error.is_contended(), "{error}");
+}
+
+/// `etcdctl lock` knows no permits: it waits for all that stand before it, and no permit is given past it.
+#[tokio::test]
+async fn the_recipe_of_etcd_excludes_a_semaphore() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let permit = || locks.semaphore("pool", 3).ttl(LONG).strategy(strategy::fail_fast()).acquire();
+    let first = permit().await.expect("free");
+    let theirs = etcd.ctl_running(&["lock", "pool"]);
+    wait_until("they wait", PATIENCE, async || etcd.keys().len() == 2).await;
+    let error = permit().await.expect_err("they would hold the key beside this permit");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+    first.release().await.expect("an answer");
+    let error = permit().await.expect_err("they hold it");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+    drop(theirs);
+}
+
+/// A permit that waits is served although the lock of another program stands behind it.
+#[tokio::test]
+async fn a_waiting_permit_is_served_before_a_lock_of_another_program() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let first = locks.semaphore("pool", 1).ttl(LONG).acquire().await.expect("free");
+    let waiting = tokio::spawn(locks.semaphore("pool", 1).ttl(LONG).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    let theirs = etcd.ctl_running(&["lock", "pool"]);
+    wait_until("they wait", PATIENCE, async || etcd.keys().len() == 3).await;
+    first.release().await.expect("an answer");
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
+    next.expect("its turn").release().await.expect("an answer");
+    drop(theirs);
+}
+
+/// An operator has written entries with `etcdctl put`, which takes their lease away: nothing of them stays.
+#[tokio::test]
+async fn an_entry_that_was_overwritten_goes_with_its_release() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    for several in [false, true] {
+        let request = if several { locks.all(["k", "l"]) } else { locks.lock("k") };
+        let guard = request.ttl(LONG).acquire().await.expect("free");
+        for key in etcd.keys() {
+            etcd.ctl(&["put", &key, "x"]);
+        }
+        assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+        assert_eq!((etcd.keys(), etcd.leases()), (Vec::new(), 0));
+    }
+    let guard = try_once(&locks, "k").await.expect("free");
+    let held = etcd.keys();
+    let waiting = tokio::spawn(locks.fair("k").ttl(LONG).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    let waiter = etcd.keys().into_iter().find(|key| !held.contains(key)).expect("a waiter");
+    etcd.ctl(&["put", &waiter, "x"]);
+    guard.release().await.expect("an answer");
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
+    next.expect("its turn").release().await.expect("an answer");
+    empty(&etcd, PATIENCE).await;
+}
+
+/// A holder whose entry was overwritten is told by its next renewal, because nothing ends that entry any more.
+#[tokio::test]
+async fn a_holder_whose_entry_was_overwritten_is_told() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let guard = locks.lock("k").ttl(LONG).renew_every(ms(200)).acquire().await.expect("free");
+    etcd.ctl(&["put", &etcd.keys()[0], "x"]);
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told");
+    assert_eq!(reason, LossReason::Taken);
+    drop(guard);
+    empty(&etcd, PATIENCE).await;
+}

@@ -1,0 +1,64 @@
+//! The parts that the topics share.
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockGuard, LockManager, Released, strategy};
+use lock_tests::{Bound, Etcd, PATIENCE, wait_until, wait_until_or};
+
+/// A lease that no test outlives: only a release frees such a key.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The shortest lease of etcd with its default election timeout.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Waits for a random part of `longest`, exactly: a timer counts whole milliseconds.
+pub(crate) async fn a_moment(longest: Duration) {
+    let (since, moment) = (Bound::new(PATIENCE), longest.mul_f64(fastrand::f64()));
+    while since.elapsed() < moment {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) async fn manager(etcd: &Etcd) -> LockManager {
+    connect(&etcd.url()).await
+}
+
+pub(crate) async fn connect(url: &str) -> LockManager {
+    LockManager::connect(url).await.expect("the cluster takes locks")
+}
+
+/// Returns why no manager comes of the URL.
+pub(crate) async fn refused(url: &str) -> LockError {
+    let connecting = tokio::time::timeout(PATIENCE, LockManager::connect(url)).await;
+    connecting.expect("a refusal takes no longer than a dial").expect_err("no connection")
+}
+
+/// Tries once, with a lease that only a release ends.
+pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
+    locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
+}
+
+/// Acquires `key` for [`LONG`], and releases it.
+pub(crate) async fn cycle(locks: &LockManager, key: &str) {
+    let guard = try_once(locks, key).await.expect("the key is free");
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+}
+
+/// Repeats [`cycle`] until the cluster grants locks.
+pub(crate) async fn works_again(locks: &LockManager, key: &str) {
+    wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
+        Ok(guard) => guard.release().await.is_ok(),
+        Err(_) => false,
+    })
+    .await;
+}
+
+/// Waits until the cluster has no keys.
+pub(crate) async fn empty(etcd: &Etcd, within: Duration) {
+    let report = || format!("{:?}", etcd.keys());
+    wait_until_or("no key is left", within, async || etcd.keys().is_empty(), report).await;
+}

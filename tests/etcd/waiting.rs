@@ -1,0 +1,52 @@
+//! Waiters: nobody polls, and one release wakes one of them.
+
+use lock_tests::{Etcd, PATIENCE, wait_until};
+
+use crate::support::{LONG, connect, empty, manager, ms, try_once};
+
+const WAITERS: usize = 200;
+
+/// Two hundred wait for one key. A release wakes the next alone, whoever else waits.
+#[tokio::test]
+async fn one_release_wakes_one_waiter() {
+    let etcd = Etcd::start();
+    let managers = [manager(&etcd).await, manager(&etcd).await];
+    let guard = managers[0].fair("k").ttl(LONG).acquire().await.expect("free");
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..WAITERS {
+        let request = managers[number % 2].fair("k").ttl(LONG).wait(LONG);
+        waiting.spawn(async move { request.acquire().await });
+    }
+    wait_until("all stand in line", PATIENCE, async || etcd.keys().len() == WAITERS + 1).await;
+    // Each of them sets its watch anew every two seconds, so that on a busy machine some are always about to.
+    let watches = async || etcd.metric("etcd_debugging_mvcc_watcher_total") as usize >= WAITERS * 9 / 10;
+    wait_until("nearly all watch", PATIENCE, watches).await;
+    let events = || etcd.metric("etcd_debugging_mvcc_events_total");
+    let before = events();
+    guard.release().await.expect("an answer");
+    let next = waiting.join_next().await.expect("one is served").expect("no panic").expect("served");
+    tokio::time::sleep(ms(300)).await;
+    let told = events() - before;
+    // The deletion to the next in line, and the change of its lease to the one behind it.
+    assert!(told <= 3.0, "{told} notices of one release to {WAITERS} waiters");
+    drop(next);
+    waiting.abort_all();
+    while waiting.join_next().await.is_some() {}
+    empty(&etcd, PATIENCE).await;
+}
+
+/// Many calls at the same moment share one connection.
+#[tokio::test]
+async fn a_thousand_calls_at_once_are_all_answered() {
+    let etcd = Etcd::start();
+    let locks = connect(&format!("{}?timeout=15s", etcd.url())).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..1_000 {
+        let locks = locks.clone();
+        calls.spawn(async move { try_once(&locks, &format!("k{number}")).await?.release().await });
+    }
+    while let Some(released) = calls.join_next().await {
+        released.expect("no panic").expect("the key is free");
+    }
+    empty(&etcd, PATIENCE).await;
+}

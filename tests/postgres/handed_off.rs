@@ -1,0 +1,226 @@
+//! The contended path: a release that gives the key to the next waiter, in one statement.
+
+use std::time::Duration;
+
+use lock_core::{LockManager, LockRequest, Released, strategy};
+use lock_tests::{Bound, PATIENCE, PostgresServer, wait_until};
+use tokio::task::JoinSet;
+
+use crate::common::calls;
+use crate::support::{LONG, connect, cycle, manager, ms, try_once};
+use crate::verify::application;
+
+/// A request with a place of its own, because it counts those who wait. Without that, the waiters of a process share one.
+fn alone(locks: &LockManager) -> LockRequest {
+    locks.fair("k").ttl(LONG).max_waiters(1_000).strategy(strategy::wait())
+}
+
+/// A cycle of a lock that others wait for is two statements, and neither is the long way.
+#[tokio::test]
+async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
+    const TASKS: u64 = 8;
+    const CYCLES: u64 = 50;
+    let server = PostgresServer::with(&["track_functions=all"]);
+    let locks = manager(&server).await;
+    cycle(&locks, "k").await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let locks = locks.clone();
+        tasks.spawn(async move {
+            for _ in 0..CYCLES {
+                let request = alone(&locks);
+                let guard = request.acquire().await.expect("its turn comes");
+                guard.release().await.expect("an answer");
+            }
+        });
+    }
+    tasks.join_all().await;
+    let calls = calls(&server).await;
+    assert_eq!(["enqueue", "hand_off"].map(&calls), [TASKS * CYCLES, TASKS * CYCLES]);
+    // The first cycle made the row. The holder is told of the first waiter only.
+    assert_eq!(["acquire", "release", "renew"].map(&calls), [1, 0, 0]);
+    assert!(calls("heartbeat") <= TASKS, "{} heartbeats, on a machine that stood still", calls("heartbeat"));
+    assert!(calls("tell") <= TASKS, "{} messages inside of one process", calls("tell"));
+}
+
+/// The answer to a release tells the next holder of the same process. Without that, and without notifications, it would
+/// wait for its heartbeat, 0.67 s.
+#[tokio::test]
+async fn one_who_waits_in_the_same_process_needs_no_notification() {
+    let server = PostgresServer::start();
+    let locks = connect(&format!("{}&listen=off", server.url())).await;
+    let waits = || alone(&locks);
+    let mut held = waits().acquire().await.expect("it is free");
+    let mut fastest = Duration::MAX;
+    for round in 0..5 {
+        let next = tokio::spawn(waits().acquire());
+        let queued = || server.sql("SELECT count(*) FROM lock_core.waiters WHERE key = 'k'") == "1";
+        wait_until("it waits", PATIENCE, async || queued()).await;
+        let released = Bound::new(PATIENCE);
+        assert_eq!(held.release().await.expect("an answer"), Released::Released, "{round}");
+        held = next.await.expect("no panic").expect("its turn comes");
+        fastest = fastest.min(released.elapsed());
+    }
+    assert!(fastest < ms(100), "{fastest:?}");
+}
+
+/// The answer also counts where nobody waits for it any more.
+#[tokio::test]
+async fn a_release_whose_caller_is_gone_tells_the_next_holder() {
+    let server = PostgresServer::start();
+    let locks = connect(&format!("{}&listen=off", server.url())).await;
+    let waits = || alone(&locks);
+    let mut fastest = Duration::MAX;
+    for _ in 0..5 {
+        let held = waits().acquire().await.expect("it is free");
+        let next = tokio::spawn(waits().acquire());
+        let queued = || server.sql("SELECT count(*) FROM lock_core.waiters WHERE key = 'k'") == "1";
+        wait_until("it waits", PATIENCE, async || queued()).await;
+        let released = Bound::new(PATIENCE);
+        drop(held);
+        let next = next.await.expect("no panic").expect("its turn comes");
+        fastest = fastest.min(released.elapsed());
+        next.release().await.expect("an answer");
+    }
+    assert!(fastest < ms(100), "{fastest:?}");
+}
+
+const HOLDER: &str = "INSERT INTO lock_core.holders (key, owner, mode, record, expires_at) VALUES ('k', 'h', 'x', '', \
+     now() + interval '1 hour')";
+const WAITER: &str = "INSERT INTO lock_core.waiters VALUES ('k', 'w', 1, 'infinity', 1000000, 'x', '')";
+
+/// Releases `h`, and returns the answer and the owners that hold and that wait then.
+fn handed_off(server: &PostgresServer, before: &str) -> String {
+    server.sql(&format!(
+        "DELETE FROM lock_core.holders; DELETE FROM lock_core.waiters; {HOLDER}; {WAITER}; {before}"
+    ));
+    let answer = server.sql("SELECT coalesce(lock_core.hand_off('k', 'h'), 'null')");
+    let owners = "SELECT coalesce((SELECT string_agg(owner, ',' ORDER BY owner) FROM lock_core.holders), '') || '/' || \
+                  coalesce((SELECT string_agg(owner, ',' ORDER BY ticket) FROM lock_core.waiters), '')";
+    format!("{answer} {}", server.sql(owners))
+}
+
+#[tokio::test]
+async fn a_hand_off_does_only_what_is_its_own() {
+    let server = PostgresServer::start();
+    cycle(&manager(&server).await, "k").await;
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
+    let table = [
+        ("", "1 w/"),
+        ("INSERT INTO lock_core.waiters VALUES ('k', 'v', 2, 'infinity', 1, 'x', '')", "1 w/v"),
+        ("DELETE FROM lock_core.waiters", "1 /"),
+        ("UPDATE lock_core.waiters SET deadline = '-infinity'", "null h/w"),
+        ("UPDATE lock_core.waiters SET mode = 's'", "null h/w"),
+        ("UPDATE lock_core.holders SET mode = 's'", "null h/w"),
+        ("UPDATE lock_core.holders SET kept = true", "null h/w"),
+        ("UPDATE lock_core.holders SET expires_at = '-infinity'", "null h/w"),
+        ("UPDATE lock_core.holders SET owner = 'o'", "null o/w"),
+        ("DELETE FROM lock_core.holders", "null /w"),
+    ];
+    for (before, expected) in table {
+        assert_eq!(handed_off(&server, before), expected, "{before}");
+    }
+    // The next holder has a lease of its own, and at most two seconds of it.
+    for (ttl, expected) in [("1000000", "t"), ("60000000", "f")] {
+        handed_off(&server, &format!("UPDATE lock_core.waiters SET ttl = {ttl}"));
+        let lease = "SELECT expires_at < clock_timestamp() + interval '1.1 s', expires_at < clock_timestamp() + interval '2.1 s' \
+                     FROM lock_core.holders";
+        assert_eq!(server.sql(lease), format!("{expected}|t"));
+    }
+    let error = server.try_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT lock_core.hand_off('k', 'h')");
+    assert!(error.expect_err("an older snapshot").contains("READ COMMITTED"));
+}
+
+/// Asks for `k` as `n`, and returns the first column of the answer, whether it was queued, and who holds and who waits.
+fn enqueued(server: &PostgresServer, before: &str, more: &str) -> String {
+    server.sql(&format!(
+        "DELETE FROM lock_core.holders; DELETE FROM lock_core.waiters; {HOLDER}; {WAITER}; {before}"
+    ));
+    let answer = server.sql(&format!(
+        "SELECT coalesce(a[1] || a[4] || coalesce(a[7], '') || coalesce(a[9], ''), 'null') FROM lock_core.enqueue('k', 'n', '', \
+         1000000, false, {more}) a"
+    ));
+    let owners = "SELECT coalesce((SELECT string_agg(owner, ',' ORDER BY owner) FROM lock_core.holders), '') || '/' || \
+                  coalesce((SELECT string_agg(owner, ',' ORDER BY ticket) FROM lock_core.waiters), '')";
+    format!("{answer} {}", server.sql(owners))
+}
+
+#[tokio::test]
+async fn a_claim_is_queued_on_the_short_way_only_behind_an_exclusive_holder() {
+    let server = PostgresServer::start();
+    cycle(&manager(&server).await, "k").await;
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
+    let many = "2147483647, false";
+    let table = [
+        ("", many, "011true h/w,n"),
+        ("UPDATE lock_core.waiters SET ticket = 9000000000000000", many, "011true h/w,n"),
+        ("UPDATE lock_core.waiters SET deadline = '-infinity'", many, "000true h/w,n"),
+        ("DELETE FROM lock_core.waiters", many, "000true h/n"),
+        ("DELETE FROM lock_core.waiters; DELETE FROM lock_core.holders", many, "10 n/"),
+        ("", "1, false", "null h/w"),
+        ("", "2, true", "011true h/w,n"),
+        ("UPDATE lock_core.holders SET owner = 'n'", many, "null n/w"),
+        ("UPDATE lock_core.waiters SET owner = 'n'", many, "null h/n"),
+        ("UPDATE lock_core.holders SET mode = 's'", many, "null h/w"),
+        ("UPDATE lock_core.holders SET kept = true", many, "null h/w"),
+        ("UPDATE lock_core.holders SET expires_at = '-infinity'", many, "null h/w"),
+        ("DELETE FROM lock_core.holders", many, "null /w"),
+        ("UPDATE lock_core.keys SET latch_until = 'infinity'", many, "null h/w"),
+    ];
+    for (before, more, expected) in table {
+        assert_eq!(enqueued(&server, before, more), expected, "{before} {more}");
+    }
+    // A holder of the same process hands off by itself: the first 33 digits are equal.
+    enqueued(
+        &server,
+        "UPDATE lock_core.keys SET latch_until = '-infinity'; UPDATE lock_core.holders SET owner = repeat('n', 34)",
+        "1, true",
+    );
+    let own = "SELECT lock_core.enqueue('k', repeat('n', 33) || 'm', '', 1000000, false, 100, true) IS NULL";
+    assert_eq!(server.sql(own), "t");
+    assert_eq!(server.sql(&own.replace("true", "false")), "f", "one that is not handed off to waits");
+}
+
+/// A claim is queued while the release stands behind it in line. A release that had looked at the queue before would
+/// answer that nobody waits, and the claim would wait for its next heartbeat.
+#[tokio::test]
+async fn a_release_that_stood_in_line_sees_who_came_meanwhile() {
+    let server = PostgresServer::start();
+    let locks = manager(&server).await;
+    let (mut first, other) = (application(&server).await, application(&server).await);
+    cycle(&locks, "k").await;
+    server.sql(HOLDER);
+    let transaction = first.transaction().await.expect("it begins");
+    let queue = "SELECT a[1] FROM lock_core.enqueue('k', 'w', '', 60000000, false, 100, false) a";
+    transaction.batch_execute("SELECT FROM lock_core.keys FOR UPDATE").await.expect("it locks the row");
+    let release = tokio::spawn(async move {
+        let rows = other.query_typed("SELECT lock_core.hand_off('k', 'h')", &[]).await.expect("an answer");
+        rows[0].get::<_, Option<String>>(0)
+    });
+    let in_line = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    wait_until("it stands in line", PATIENCE, async || server.sql(in_line) == "1").await;
+    transaction.batch_execute(queue).await.expect("it is queued");
+    transaction.commit().await.expect("an answer");
+    assert_eq!(release.await.expect("no panic").as_deref(), Some("1"));
+    assert_eq!(server.sql("SELECT string_agg(owner, ',') FROM lock_core.holders"), "w");
+}
+
+/// A lease that a transaction has checked is not handed off before that transaction has ended.
+#[tokio::test]
+async fn a_lease_that_was_verified_is_not_handed_off() {
+    let server = PostgresServer::start();
+    let (one, other) = (manager(&server).await, manager(&server).await);
+    let mut client = application(&server).await;
+    let guard = try_once(&one, "k").await.expect("it is free");
+    let next = tokio::spawn(other.fair("k").ttl(LONG).strategy(strategy::wait()).acquire());
+    let queued = || server.sql("SELECT count(*) FROM lock_core.waiters WHERE key = 'k'") == "1";
+    wait_until("it waits", PATIENCE, async || queued()).await;
+    let mut transaction = client.transaction().await.expect("it begins");
+    guard.verify_in(&mut transaction).await.expect("it is held");
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    tokio::time::sleep(ms(200)).await;
+    assert!(!next.is_finished() && queued(), "the transaction is open");
+    transaction.commit().await.expect("it commits");
+    let next = next.await.expect("no panic").expect("its turn comes");
+    next.release().await.expect("an answer");
+}

@@ -1,0 +1,45 @@
+//! Tests of the library on a real Postgres server: what it stores, and the effect of faults.
+//!
+//! Every test has its own server. Time limits are generous upper bounds, except where the test is about an order of
+//! events on one clock.
+
+const WORKER: &str = env!("CARGO_BIN_EXE_worker");
+
+mod advisory;
+#[path = "../cases/mod.rs"]
+mod cases;
+mod common;
+#[allow(dead_code, reason = "the tests of Redis use more of it")]
+#[path = "../redis_process/contenders.rs"]
+mod contenders;
+mod contract;
+mod edges;
+mod failover;
+mod faults;
+mod group_deaths;
+mod groups;
+mod handed_off;
+mod herd;
+mod history;
+mod import;
+mod in_order;
+mod leader;
+#[path = "../leaders/mod.rs"]
+mod leaders;
+#[path = "../load/mod.rs"]
+mod load;
+mod migration;
+mod names;
+mod opened;
+mod orders;
+mod plenty;
+mod pooler;
+mod process;
+mod start;
+mod storm;
+mod stuck;
+mod support;
+mod tables;
+mod tls;
+mod verify;
+mod verify_here;

@@ -1,0 +1,119 @@
+//! Calls for several keys that lock rows in opposite orders: none of them ends in a deadlock.
+
+use std::time::Duration;
+
+use lock_core::clock::Clock;
+use lock_core::{LockErrorKind, LockManager};
+use lock_tests::PostgresServer;
+use tokio::task::JoinSet;
+
+use crate::support::{LONG, manager, ms};
+use crate::verify::application;
+
+/// A call waits for a row for half a second; the server looks for a deadlock sooner than that.
+const SETTING: &str = "deadlock_timeout=5ms";
+const KEYS: usize = 10;
+
+/// Renews all that anybody holds, from the last key to the first.
+const RENEW: &str = "SELECT count(r.*) FROM (SELECT array_agg(key ORDER BY key DESC) AS keys, array_agg(owner ORDER BY key DESC) \
+                     AS owners, array_agg(60000000::bigint) AS ttls, array_agg(0::bigint) AS owns FROM lock_core.holders) h, \
+                     lock_core.renew(h.keys, h.owners, h.ttls, h.owns) r WHERE h.keys IS NOT NULL";
+
+/// Takes several keys and single ones, and gives them back, as fast as it can. Returns how often it had all of several.
+async fn take(locks: LockManager, several: bool, random: u64, until: impl Fn() -> bool) -> u32 {
+    let mut random = fastrand::Rng::with_seed(random);
+    let mut taken = 0;
+    while until() {
+        let mut keys: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+        random.shuffle(&mut keys);
+        keys.truncate(if several { 6 } else { 1 });
+        let request = locks.all(&keys).ttl(LONG).strategy(lock_core::strategy::fail_fast());
+        match request.acquire().await {
+            Ok(guard) => {
+                taken += 1;
+                guard.release().await.expect("no deadlock");
+            }
+            Err(error) => assert_eq!(error.kind(), LockErrorKind::Contended, "{error}"),
+        }
+    }
+    taken
+}
+
+/// Runs the load on a server that was changed, and returns the number of its deadlocks. A call that meets one fails, so
+/// the errors of a changed server are not looked at.
+async fn deadlocks(change: &str) -> u64 {
+    let server = PostgresServer::with(&[SETTING]);
+    let managers = [manager(&server).await, manager(&server).await, manager(&server).await];
+    server.sql(change);
+    let started = Clock::Suspend.now();
+    let until = move || Clock::Suspend.now().since(started) < Duration::from_secs(4);
+    let mut tasks = JoinSet::new();
+    for (number, locks) in managers.iter().enumerate() {
+        for (several, seed) in [(true, 0), (true, 1), (false, 2)] {
+            tasks.spawn(take(locks.clone(), several, 10 * number as u64 + seed, until));
+        }
+    }
+    let mut renewals = JoinSet::new();
+    for _ in 0..2 {
+        let client = application(&server).await;
+        renewals.spawn(async move {
+            while until() {
+                let renewed = client.query_typed(RENEW, &[]).await;
+                let deadlock = renewed.as_ref().err().and_then(|error| error.code().cloned());
+                assert!(deadlock.is_none_or(|code| code.code() == "40P01"), "{renewed:?}");
+            }
+        });
+    }
+    let mut taken = 0;
+    let mut failed = 0;
+    while let Some(task) = tasks.join_next().await {
+        match task {
+            Ok(times) => taken += times,
+            Err(_) => failed += 1,
+        }
+    }
+    while let Some(task) = renewals.join_next().await {
+        task.expect("a renewal fails by a deadlock alone");
+    }
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'postgres'");
+    tokio::time::sleep(ms(500)).await;
+    if change.is_empty() {
+        assert!(failed == 0 && taken > 50, "{failed} tasks failed, and {taken} claims were granted");
+    }
+    server.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'").parse().expect("a number")
+}
+
+/// Changes the text of a function that the migration has made.
+fn changed(function: &str, from: &str, to: &str) -> String {
+    format!(
+        "DO $x$ DECLARE v text := pg_get_functiondef('lock_core.{function}'::regproc); BEGIN ASSERT strpos(v, $y${from}$y$) > 0; \
+         EXECUTE replace(v, $y${from}$y$, $y${to}$y$); END $x$"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_releases_and_claims_of_several_keys_meet_in_no_deadlock() {
+    assert_eq!(deadlocks("").await, 0);
+}
+
+/// A negative control: a release of several keys locks them in the opposite order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_the_opposite_order_is_found_out() {
+    let change = changed(
+        "release",
+        "IN ARRAY p_keys LOOP",
+        "IN ARRAY ARRAY(SELECT u.key FROM unnest(p_keys) WITH ORDINALITY u (key, number) ORDER BY u.number DESC) LOOP",
+    );
+    assert!(deadlocks(&change).await > 0);
+}
+
+/// A negative control: a renewal waits for the rows of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_waits_is_found_out() {
+    let change = changed(
+        "renew",
+        "ORDER BY h.key, h.owner FOR NO KEY UPDATE OF h SKIP LOCKED",
+        "ORDER BY h.key DESC FOR NO KEY UPDATE OF h",
+    );
+    assert!(deadlocks(&change).await > 0);
+}

@@ -1,0 +1,125 @@
+//! A row that a session of somebody else keeps locked.
+
+use std::time::Duration;
+
+use lock_core::clock::Clock;
+use lock_core::{LockErrorKind, strategy};
+use lock_tests::PostgresServer;
+use tokio::task::JoinSet;
+
+use crate::support::{LONG, connect, cycle, manager, ms, try_once, works_again};
+use crate::verify::application;
+
+/// The sessions of the library.
+const SESSIONS: &str =
+    "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'lock-core'";
+
+/// The calls for such a key fail in turn, and keep the answers to all others waiting, but the connection lives.
+#[tokio::test]
+async fn a_stuck_key_ends_no_connection() {
+    let server = PostgresServer::start();
+    let (locks, mut client) = (manager(&server).await, application(&server).await);
+    cycle(&locks, "stuck").await;
+    let before = server.sql(SESSIONS);
+    let transaction = client.transaction().await.expect("a transaction");
+    transaction
+        .batch_execute("SELECT FROM lock_core.keys WHERE key = 'stuck' FOR UPDATE")
+        .await
+        .expect("a row");
+    let started = Clock::Suspend.now();
+    let mut calls = JoinSet::new();
+    for _ in 0..6 {
+        let locks = locks.clone();
+        calls.spawn(async move {
+            while Clock::Suspend.now().since(started) < Duration::from_secs(4) {
+                let error = try_once(&locks, "stuck").await.expect_err("its row is locked");
+                assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+            }
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic");
+    }
+    let gone = format!(
+        "SELECT count(*) FROM unnest('{{{before}}}'::integer[]) b WHERE b NOT IN (SELECT pid FROM pg_stat_activity)"
+    );
+    assert_eq!(server.sql(&gone), "0", "the same connections");
+    transaction.rollback().await.expect("an answer");
+}
+
+/// A crowd that asks for such a key again and again, for longer than a connection may be late: the others of the process
+/// go on, over the same connection.
+#[tokio::test]
+async fn a_crowd_at_a_stuck_key_holds_nobody_else_up() {
+    let server = PostgresServer::start();
+    let locks = connect(&format!("{}&timeout=3s", server.url())).await;
+    let mut client = application(&server).await;
+    cycle(&locks, "stuck").await;
+    let before = server.sql(SESSIONS);
+    let transaction = client.transaction().await.expect("a transaction");
+    transaction
+        .batch_execute("SELECT FROM lock_core.keys WHERE key = 'stuck' FOR UPDATE")
+        .await
+        .expect("a row");
+    let started = Clock::Suspend.now();
+    let locked = move || Clock::Suspend.now().since(started) < Duration::from_secs(9);
+    let mut crowd = JoinSet::new();
+    for number in 0..30 {
+        let locks = locks.clone();
+        crowd.spawn(async move {
+            let mut asked = 0;
+            while locked() {
+                asked += 1;
+                let request = locks.lock("stuck").ttl(if number % 2 == 0 { LONG } else { ms(400) });
+                let error =
+                    request.strategy(strategy::fail_fast()).acquire().await.expect_err("its row is locked");
+                assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+                assert!(error.is_temporary(), "{error}");
+                tokio::time::sleep(ms(20)).await;
+            }
+            asked
+        });
+    }
+    let (mut cycles, mut longest) = (0, Duration::ZERO);
+    while locked() {
+        let began = Clock::Suspend.now();
+        cycle(&locks, "another").await;
+        longest = longest.max(Clock::Suspend.now().since(began));
+        cycles += 1;
+    }
+    let mut asked = 0;
+    while let Some(one) = crowd.join_next().await {
+        asked += one.expect("no panic");
+    }
+    let gone = format!(
+        "SELECT count(*) FROM unnest('{{{before}}}'::integer[]) b WHERE b NOT IN (SELECT pid FROM pg_stat_activity)"
+    );
+    assert_eq!(server.sql(&gone), "0", "the same connections");
+    assert!(
+        cycles > 100 && asked > 1_000,
+        "{cycles} cycles of another key, the longest {longest:?}, {asked} questions"
+    );
+    transaction.rollback().await.expect("an answer");
+    works_again(&locks, "stuck").await;
+}
+
+#[tokio::test]
+async fn one_locked_grant_holds_up_no_renewal_of_others() {
+    let server = PostgresServer::start();
+    let (locks, mut client) = (manager(&server).await, application(&server).await);
+    let one = try_once(&locks, "one").await.expect("it is free");
+    let two = try_once(&locks, "two").await.expect("it is free");
+    let transaction = client.transaction().await.expect("a transaction");
+    transaction
+        .batch_execute("UPDATE lock_core.holders SET record = record WHERE key = 'one'")
+        .await
+        .expect("a row");
+    let renew = "SELECT r.number, r.waiting FROM (SELECT array_agg(key ORDER BY key) AS keys, array_agg(owner ORDER BY key) AS \
+                 owners FROM lock_core.holders) h, lock_core.renew(h.keys || 'three'::text, h.owners || 'nobody'::text, \
+                 '{70000000,70000000,70000000}', '{0,0,0}') r ORDER BY 1";
+    assert_eq!(server.sql(renew), "1|\n2|0", "the first is not known, the third not ours");
+    transaction.rollback().await.expect("an answer");
+    assert_eq!(server.sql(renew), "1|0\n2|0");
+    one.release().await.expect("an answer");
+    two.release().await.expect("an answer");
+}

@@ -1,0 +1,41 @@
+//! Locks over TLS, and the reasons why a connection fails.
+
+use lock_core::{LockErrorKind, LockManager};
+use lock_tests::{Certificates, PostgresServer};
+
+use crate::support::{connect, cycle};
+
+fn url(server: &PostgresServer, options: &str) -> String {
+    format!("postgres://postgres@localhost:{}/postgres?migrate=true{options}", server.address().port())
+}
+
+#[tokio::test]
+async fn locks_are_taken_over_tls() {
+    let certificates = Certificates::new(&["localhost"]);
+    let server = PostgresServer::with_tls(&certificates);
+    let ca = certificates.file("ca.pem");
+    let locks = connect(&url(&server, &format!("&sslmode=verify-full&ca={}", ca.display()))).await;
+    cycle(&locks, "k").await;
+    let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                     WHERE application_name = 'lock-core'";
+    assert_eq!(server.sql(encrypted), "t");
+    // Without it the connection is plain.
+    cycle(&connect(&url(&server, "")).await, "k").await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_trusted_is_refused() {
+    let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
+    let server = PostgresServer::with_tls(&certificates);
+    let ca = others.file("ca.pem");
+    let error = LockManager::connect(&url(&server, &format!("&sslmode=require&ca={}", ca.display()))).await;
+    let error = error.expect_err("another authority");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("TLS failed"), "{error}");
+    let elsewhere = Certificates::new(&["elsewhere.example"]);
+    let server = PostgresServer::with_tls(&elsewhere);
+    let ca = elsewhere.file("ca.pem");
+    let error =
+        LockManager::connect(&url(&server, &format!("&sslmode=verify-full&ca={}", ca.display()))).await;
+    assert!(error.expect_err("another name").to_string().contains("this host's name"));
+}

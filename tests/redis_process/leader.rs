@@ -1,0 +1,57 @@
+//! One leader at a time, whatever happens to the processes; and workers that are started again.
+
+use std::time::Duration;
+
+use lock_tests::RedisServer;
+
+use crate::leaders::named::{take_over, take_over_a_place};
+use crate::leaders::{Party, survive};
+
+const TTL: Duration = Duration::from_millis(900);
+
+/// Twenty leaders are killed.
+#[tokio::test]
+async fn a_leader_that_is_killed_is_followed_within_its_ttl_and_a_second() {
+    let server = RedisServer::start();
+    let took = survive(&server.url(), TTL, 5, 20).await;
+    let worst = took.iter().max().expect("twenty");
+    assert!(*worst < TTL + Duration::from_secs(1), "{took:?}");
+    // The leases were renewed, so the others had to wait.
+    assert!(took.iter().sum::<Duration>() > TTL / 3 * 20, "{took:?}");
+    assert!(server.keys().iter().all(|key| key.ends_with(":f")), "{:?}", server.keys());
+}
+
+/// It is followed while it is stopped, and learns of it before it goes on.
+#[tokio::test]
+async fn a_leader_that_is_stopped_does_not_lead_when_it_goes_on() {
+    let server = RedisServer::start();
+    let mut party = Party::start(&server.url(), TTL, 3, &[]).await;
+    let mut leader = party.leader_after(0).await;
+    for _ in 0..3 {
+        leader = party.pause_leader(&leader).await;
+    }
+    let outcome = party.end().await;
+    outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// The negative control: the same checks where each process leads by itself.
+#[tokio::test]
+async fn several_leaders_at_once_are_found_out() {
+    let mut party = Party::start("", TTL, 2, &["--alone"]).await;
+    party.all_lead().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let found = party.end().await.check().expect_err("two lead");
+    assert!(found.contains("held one key at once") || found.contains("refused"), "{found}");
+}
+
+#[tokio::test]
+async fn a_worker_of_the_same_name_is_waited_for_until_it_is_dead() {
+    let server = RedisServer::start();
+    take_over(&server.url()).await;
+}
+
+#[tokio::test]
+async fn a_place_in_the_queue_outlives_its_worker_and_costs_little() {
+    let server = RedisServer::start();
+    take_over_a_place(&server.url()).await;
+}

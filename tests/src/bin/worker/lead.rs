@@ -1,0 +1,118 @@
+//! A candidate for the lead, which writes to a fenced resource while it leads.
+//!
+//! The lines have times of `CLOCK_MONOTONIC` in ns:
+//!
+//! - `READY`
+//! - `L <token> <asked> <elected>`: it leads
+//! - `W <token> <accepted | refused>`: its first write of a term, and each that was refused while it held
+//! - `X <token> <ended>`: the body is gone; when the lead was last certain. Absent if the worker was killed before
+//! - `DONE`: the run has ended, because it resigned
+//!
+//! For a line `resign` it resigns, and is a candidate again. It ends when its input ends. With `--alone` each process
+//! has a store of its own, so that each of them leads.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lock_core::{LeaderElection, LockHandle, LockManager};
+use lock_tests::{Fenced, monotonic};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::Options;
+
+/// The pause between two writes.
+const PAUSE: Duration = Duration::from_millis(3);
+
+pub(crate) async fn lead(options: &Options) {
+    let locks = if options.has("--alone") { LockManager::in_memory() } else { options.manager().await };
+    let ttl = Duration::from_millis(options.number("--ttl"));
+    let election = locks.leader(options.text("--key")).ttl(ttl).label(options.text("--name").to_owned());
+    let resource = Fenced::connect(options.text("--resource")).await;
+    let mut lines = lines();
+    println!("READY");
+    loop {
+        // Not spawned: the bodies share what is not `Send`.
+        let run = run(&election, &resource);
+        let told = async {
+            let line = lines.recv().await;
+            election.resign().await;
+            line
+        };
+        let (ended, line) = tokio::join!(run, told);
+        assert!(ended.expect("the store takes locks").is_none(), "a body never ends");
+        println!("DONE");
+        if line.is_none() {
+            break;
+        }
+    }
+    let report = locks.shutdown(Duration::from_secs(2)).await;
+    assert!(report.revoked.is_empty(), "{report:?}");
+}
+
+/// Leads until it resigns.
+async fn run(election: &LeaderElection, resource: &Fenced) -> lock_core::Result<Option<()>> {
+    let asked = Rc::new(Cell::new(monotonic()));
+    let body = |lease: LockHandle| {
+        let (asked, resource) = (Rc::clone(&asked), resource.clone());
+        async move {
+            let token = lease.fencing_token().await.expect("it came with the grant").get();
+            let elected = monotonic();
+            println!("L {token} {} {}", asked.get().as_nanos(), elected.as_nanos());
+            let term = Held { token, lease, certain: Cell::new(elected), asked };
+            term.write_for_ever(&resource).await;
+        }
+    };
+    election.run(body).await
+}
+
+/// A term. Dropped with the body.
+struct Held {
+    token: u64,
+    lease: LockHandle,
+    /// When the lead was last certain.
+    certain: Cell<Duration>,
+    asked: Rc<Cell<Duration>>,
+}
+
+impl Held {
+    async fn write_for_ever(&self, resource: &Fenced) {
+        let mut first = true;
+        loop {
+            let accepted = resource.write(self.lease.key(), self.token).await;
+            let now = monotonic();
+            if self.lease.is_held() {
+                self.certain.set(now);
+                if first || !accepted {
+                    println!("W {} {}", self.token, if accepted { "accepted" } else { "refused" });
+                    first = false;
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let now = monotonic();
+        // Read after the time. What is not certain any more has ended when it last was.
+        let ended = if self.lease.is_held() { now } else { self.certain.get() };
+        println!("X {} {}", self.token, ended.as_nanos());
+        self.asked.set(now);
+    }
+}
+
+/// Reads the input on a thread of its own.
+fn lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

@@ -1,0 +1,291 @@
+//! ZooKeeper servers that a test owns.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::directory::Directory;
+use crate::port::Port;
+use crate::process::Process;
+use crate::wait::{Bound, PATIENCE};
+
+const INSTALL: &str = "ZooKeeper is not installed; run: apt-get install -y zookeeper";
+/// Where Debian puts it.
+const JAR: &str = "/usr/share/java/zookeeper.jar";
+/// The variable that names another class path.
+const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
+/// How long a server may take for the answer to a question about itself.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// ZooKeeper servers as child processes on free ports of 127.0.0.1: one alone, or an ensemble. Nothing is forced to
+/// disk, but what they have survives their restart.
+///
+/// All methods block the calling thread; a start takes about a second. Dropping the value kills the servers, also
+/// stopped ones, and removes their directories.
+#[derive(Debug)]
+pub struct ZooKeeperServers {
+    members: Vec<Member>,
+    properties: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Member {
+    // Dropped in this order: the process before the directory that it works in and the ports that it listens on.
+    process: Process,
+    directory: Directory,
+    client: Port,
+    _peers: [Port; 2],
+}
+
+/// The settings with which [`ZooKeeperServers`] are started.
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct ZooKeeperBuilder {
+    members: usize,
+    tick: Duration,
+    settings: String,
+    /// Properties of the Java machine.
+    properties: Vec<String>,
+}
+
+impl Default for ZooKeeperBuilder {
+    fn default() -> Self {
+        Self { members: 1, tick: Duration::from_millis(200), settings: String::new(), properties: Vec::new() }
+    }
+}
+
+impl ZooKeeperBuilder {
+    /// Sets the number of servers; 1 by default.
+    pub fn members(mut self, members: usize) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// Sets the tick, 200 ms by default: a session times out after 2 to 20 ticks.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Adds a line to the configuration file.
+    pub fn setting(mut self, line: &str) -> Self {
+        let _ = writeln!(self.settings, "{line}");
+        self
+    }
+
+    /// Sets a property of the Java machine: `name=value`.
+    pub fn property(mut self, property: &str) -> Self {
+        self.properties.push(format!("-D{property}"));
+        self
+    }
+
+    /// Starts the servers, and returns when they serve clients.
+    ///
+    /// # Panics
+    /// When ZooKeeper is not installed (the text says how to install it) or does not start.
+    #[must_use]
+    pub fn start(self) -> ZooKeeperServers {
+        let peers: Vec<[Port; 2]> = (0..self.members).map(|_| [Port::reserve(), Port::reserve()]).collect();
+        let mut ensemble = String::new();
+        if self.members > 1 {
+            for (number, [quorum, election]) in peers.iter().enumerate() {
+                let [quorum, election] = [quorum, election].map(|port| port.address().port());
+                let _ = writeln!(ensemble, "server.{}=127.0.0.1:{quorum}:{election}", number + 1);
+            }
+        }
+        let members = peers
+            .into_iter()
+            .enumerate()
+            .map(|(number, peers)| self.member(number + 1, &ensemble, peers))
+            .collect();
+        let servers = ZooKeeperServers { members, properties: self.properties };
+        (0..servers.members.len()).for_each(|member| servers.wait_ready(member));
+        servers
+    }
+
+    fn member(&self, id: usize, ensemble: &str, peers: [Port; 2]) -> Member {
+        let (directory, client) = (Directory::new(), Port::reserve());
+        let data = directory.path().join("data");
+        std::fs::create_dir(&data).expect("a directory for the data");
+        std::fs::write(data.join("myid"), format!("{id}\n")).expect("cannot write the id");
+        let config = format!(
+            "tickTime={}\ninitLimit=20\nsyncLimit=5\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{ensemble}{}",
+            self.tick.as_millis(),
+            data.display(),
+            client.address().port(),
+            self.settings,
+        );
+        std::fs::write(directory.path().join("zoo.cfg"), config).expect("cannot write the configuration");
+        let process = spawn(directory.path(), &self.properties);
+        Member { process, directory, client, _peers: peers }
+    }
+}
+
+impl ZooKeeperServers {
+    /// Starts one server.
+    ///
+    /// # Panics
+    /// As [`ZooKeeperBuilder::start`].
+    #[must_use]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Returns a builder.
+    pub fn builder() -> ZooKeeperBuilder {
+        ZooKeeperBuilder::default()
+    }
+
+    /// Returns `host:port,host:port`.
+    #[must_use]
+    pub fn hosts(&self) -> String {
+        let host = |member: &Member| member.client.address().to_string();
+        self.members.iter().map(host).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns `zookeeper://<hosts>/<path>`.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("zookeeper://{}/{path}", self.hosts())
+    }
+
+    /// Returns the address of one server.
+    #[must_use]
+    pub fn address(&self, member: usize) -> std::net::SocketAddr {
+        self.members[member].client.address()
+    }
+
+    /// Returns the leader; for one server alone, that one. `None` while there is none.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.members.len()).find(|member| {
+            self.ask(*member, "srvr")
+                .is_some_and(|answer| answer.contains("Mode: leader") || answer.contains("Mode: standalone"))
+        })
+    }
+
+    /// Kills a server with SIGKILL, and returns when it is gone.
+    pub fn kill9(&mut self, member: usize) {
+        self.members[member].process.kill9();
+    }
+
+    /// Starts a server again on the same port with the data that it had. Kills it first if it runs. Returns when the
+    /// process has started; see [`wait_ready`](Self::wait_ready).
+    pub fn restart(&mut self, member: usize) {
+        let member = &mut self.members[member];
+        member.process.kill9();
+        member.process = spawn(member.directory.path(), &self.properties);
+    }
+
+    /// Stops a server with SIGSTOP.
+    pub fn stop(&self, member: usize) {
+        self.members[member].process.stop();
+    }
+
+    /// Continues a server after [`stop`](Self::stop).
+    pub fn cont(&self, member: usize) {
+        self.members[member].process.cont();
+    }
+
+    /// Waits until a server serves clients.
+    ///
+    /// # Panics
+    /// When it does not, with its log.
+    pub fn wait_ready(&self, member: usize) {
+        let bound = Bound::new(PATIENCE);
+        while !self.ask(member, "srvr").is_some_and(|answer| answer.contains("Mode: ")) {
+            if bound.elapsed() >= PATIENCE {
+                let log = std::fs::read_to_string(self.members[member].directory.path().join("log"));
+                panic!("ZooKeeper does not start:\n{}", log.unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Returns how many ephemeral nodes there are below `path`, as the first server sees it.
+    #[must_use]
+    pub fn nodes(&self, path: &str) -> usize {
+        self.names(path).len()
+    }
+
+    /// Returns the names of the ephemeral nodes below `path`, as the first server sees it.
+    #[must_use]
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let beginning = format!("/{path}/");
+        let dump = self.ask(0, "dump").unwrap_or_default();
+        dump.lines().filter_map(|line| line.trim().strip_prefix(&beginning)).map(str::to_owned).collect()
+    }
+
+    /// Returns how many requests the first server has received.
+    ///
+    /// # Panics
+    /// When it does not say.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        let answer = self.ask(0, "srvr").unwrap_or_default();
+        let count = answer.lines().find_map(|line| line.strip_prefix("Received: ")?.parse().ok());
+        count.expect("the server tells how much it received")
+    }
+
+    /// Returns the watched paths of the first server, each with the number of its watches.
+    #[must_use]
+    pub fn watches_by_path(&self) -> Vec<(String, usize)> {
+        let mut paths: Vec<(String, usize)> = Vec::new();
+        // A path, and then a line for each session that watches it.
+        for line in self.ask(0, "wchp").unwrap_or_default().lines() {
+            match (line.strip_prefix('/'), paths.last_mut()) {
+                (Some(path), _) => paths.push((path.to_owned(), 0)),
+                (None, Some((_, watchers))) if line.trim().starts_with("0x") => *watchers += 1,
+                (None, _) => {}
+            }
+        }
+        paths
+    }
+
+    /// Returns how many watches there are at the first server.
+    #[must_use]
+    pub fn watches(&self) -> usize {
+        self.watches_by_path().iter().map(|(_, watchers)| watchers).sum()
+    }
+
+    /// Asks a server one of its four-letter words. `None` if it does not answer.
+    #[must_use]
+    pub fn ask(&self, member: usize, word: &str) -> Option<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address(member), ANSWER_WITHIN).ok()?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN)).ok()?;
+        stream.write_all(word.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+}
+
+fn spawn(directory: &Path, properties: &[String]) -> Process {
+    let jar = std::env::var(VARIABLE).unwrap_or_else(|_| {
+        assert!(Path::new(JAR).exists(), "{INSTALL}");
+        JAR.to_owned()
+    });
+    let log =
+        std::fs::File::options().create(true).append(true).open(directory.join("log")).expect("a log file");
+    let mut command = Command::new("java");
+    command
+        .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"])
+        .args(["-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true"])
+        .args(properties)
+        .args(["-cp", &format!("{}:{jar}", directory.display())])
+        .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+        .arg(directory.join("zoo.cfg"))
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a log file"))
+        .stderr(log);
+    match Process::spawn(&mut command, Some(directory)) {
+        Ok(process) => process,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => panic!("{INSTALL}"),
+        Err(error) => panic!("cannot start java: {error}"),
+    }
+}

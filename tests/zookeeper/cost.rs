@@ -1,0 +1,69 @@
+//! What a lock costs, in requests.
+
+use std::time::Duration;
+
+use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
+
+use crate::support::{LONG, SESSION, connect, ms, try_once, url};
+
+/// What the signs of life of one session cost at most within `time`: the library's, and the client's own.
+pub(crate) fn alive(time: Duration) -> u64 {
+    let rounds = time.as_millis() / (SESSION / 8).as_millis() + 2;
+    2 * u64::try_from(rounds).expect("a short time")
+}
+
+/// A free lock costs three requests: the node and a look at the others at once, and the release.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_free_lock_costs_three_requests() {
+    const CYCLES: u64 = 200;
+    let servers = ZooKeeperServers::start();
+    let locks = connect(&url(&servers)).await;
+    try_once(&locks, "k").await.expect("free").release().await.expect("an answer");
+    let (before, since) = (servers.requests(), Bound::new(LONG));
+    for _ in 0..CYCLES {
+        let guard = try_once(&locks, "k").await.expect("free");
+        // The node is the fencing token.
+        guard.fencing_token().await.expect("a token");
+        guard.release().await.expect("an answer");
+    }
+    let sent = servers.requests() - before;
+    let most = 3 * CYCLES + alive(since.elapsed());
+    assert!((3 * CYCLES..=most).contains(&sent), "{sent} requests, at most {most}");
+}
+
+/// A renewal costs nothing, however many locks there are. With the first one a lock is watched, which is one request.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_cost_nothing() {
+    const LOCKS: usize = 200;
+    let servers = ZooKeeperServers::start();
+    let locks = connect(&url(&servers)).await;
+    let mut guards = Vec::new();
+    for number in 0..LOCKS {
+        guards.push(try_once(&locks, &format!("k{number}")).await.expect("free"));
+    }
+    wait_until("all are watched", PATIENCE, async || servers.watches() == LOCKS).await;
+    let (before, since) = (servers.requests(), Bound::new(LONG));
+    tokio::time::sleep(SESSION * 3).await;
+    assert!(guards.iter().all(|guard| guard.is_held()), "kept over many leases");
+    let (sent, most) = (servers.requests() - before, alive(since.elapsed()));
+    assert!(sent <= most, "{sent} requests for {LOCKS} locks, at most {most}");
+}
+
+/// Who tries again and again for a key that is held only reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn tries_for_a_held_key_write_nothing() {
+    let servers = ZooKeeperServers::start();
+    let (locks, other) = (connect(&url(&servers)).await, connect(&url(&servers)).await);
+    let guard = try_once(&locks, "k").await.expect("free");
+    assert!(try_once(&other, "k").await.is_err(), "held");
+    let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");
+    let changes =
+        async || client.check_stat("/locks/k").await.expect("an answer").expect("it is there").pzxid;
+    let before = changes().await;
+    for _ in 0..20 {
+        assert!(try_once(&other, "k").await.is_err(), "held");
+        tokio::time::sleep(ms(1)).await;
+    }
+    assert_eq!(changes().await, before, "a try left its mark");
+    guard.release().await.expect("an answer");
+}

@@ -1,0 +1,54 @@
+//! Every kind, and what is refused.
+
+use lock_core::{LockErrorKind, Released};
+use lock_tests::{PATIENCE, ZooKeeperServers};
+
+use crate::support::{LONG, SESSION, connect, try_once, url};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_excludes_as_it_should() {
+    let servers = ZooKeeperServers::start();
+    let (locks, other) = (connect(&url(&servers)).await, connect(&url(&servers)).await);
+    let exclusive = locks.fair("k").ttl(LONG).acquire().await.expect("free");
+    assert!(other.read("k").ttl(LONG).try_acquire().await.expect("an answer").is_none());
+    assert_eq!(exclusive.release().await.expect("an answer"), Released::Released);
+
+    let reader = locks.read("k").ttl(LONG).acquire().await.expect("free");
+    let second = other.read("k").ttl(LONG).acquire().await.expect("beside a reader");
+    assert!(other.write("k").ttl(LONG).try_acquire().await.expect("an answer").is_none());
+    reader.release().await.expect("an answer");
+    second.release().await.expect("an answer");
+
+    let writer = locks.write("k").ttl(LONG).acquire().await.expect("free");
+    let writer = writer.downgrade().await.expect("a reader");
+    let second = other.read("k").ttl(LONG).acquire().await.expect("beside a reader");
+    assert!(other.write("k").ttl(LONG).try_acquire().await.expect("an answer").is_none());
+    writer.release().await.expect("an answer");
+    second.release().await.expect("an answer");
+
+    let permits = [
+        locks.semaphore("s", 2).ttl(LONG).acquire().await.expect("free"),
+        other.semaphore("s", 2).ttl(LONG).acquire().await.expect("free"),
+    ];
+    let waiting = tokio::spawn(other.semaphore("s", 2).ttl(LONG).wait(PATIENCE).acquire());
+    assert!(locks.semaphore("s", 2).ttl(LONG).try_acquire().await.expect("an answer").is_none());
+    let [first, second] = permits;
+    second.release().await.expect("an answer");
+    waiting.await.expect("no panic").expect("a permit").release().await.expect("an answer");
+    first.release().await.expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_does_not_have_is_refused() {
+    let servers = ZooKeeperServers::start();
+    let locks = connect(&url(&servers)).await;
+    let kind = |error: lock_core::LockError| (error.kind(), error.to_string());
+    let latch = locks.latch("a").ttl(LONG).set(1).await;
+    let (latch, text) = kind(latch.expect_err("no"));
+    assert_eq!(latch, LockErrorKind::Unsupported, "{text}");
+    let short = locks.lock("a").ttl(SESSION / 2).acquire().await.expect_err("shorter than a session");
+    assert_eq!(short.kind(), LockErrorKind::InvalidRequest);
+    assert!(short.to_string().contains("ttl is 1s: the zookeeper store holds 2s to"), "{short}");
+    let guard = try_once(&locks, "a").await.expect("nothing was taken");
+    guard.release().await.expect("an answer");
+}

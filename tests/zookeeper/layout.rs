@@ -1,0 +1,71 @@
+//! What is stored, who is woken, and what is left.
+
+use lock_core::strategy;
+use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
+use tokio::task::JoinSet;
+
+use crate::support::{LONG, connect, ms, patient_servers, patient_url, try_once, url};
+
+/// A release wakes one waiter of many: each watches the one before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_wakes_one_waiter() {
+    const WAITERS: usize = 200;
+    let servers = patient_servers();
+    let locks = connect(&patient_url(&servers)).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    let mut waiting = JoinSet::new();
+    for _ in 0..WAITERS {
+        waiting.spawn(locks.fair("k").ttl(LONG).wait(PATIENCE * 4).acquire());
+    }
+    wait_until("all wait", PATIENCE, async || servers.nodes("locks/k") == WAITERS + 1).await;
+    wait_until("all watch", PATIENCE, async || servers.watches() >= WAITERS).await;
+    let watches = servers.watches_by_path();
+    let most = watches.iter().map(|(_, watchers)| *watchers).max();
+    assert_eq!(most, Some(1), "watched by several: {watches:?}");
+    drop(guard);
+    for _ in 0..WAITERS {
+        let served = waiting.join_next().await.expect("a waiter").expect("no panic").expect("served");
+        served.release().await.expect("an answer");
+    }
+    wait_until("nothing is left", PATIENCE, async || servers.nodes("locks/k") == 0).await;
+    wait_until("no watch is left", PATIENCE, async || servers.watches() == 0).await;
+}
+
+/// A request that is given up leaves neither a node nor a watch.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_up_leaves_nothing() {
+    let servers = ZooKeeperServers::start();
+    let (locks, other) = (connect(&url(&servers)).await, connect(&url(&servers)).await);
+    let guard = try_once(&locks, "k").await.expect("free");
+    for after in [0, 1, 2, 5, 20, 100] {
+        let request = other.lock("k").ttl(LONG).wait(PATIENCE).acquire();
+        assert!(tokio::time::timeout(ms(after), request).await.is_err(), "granted beside a holder");
+        let tried = other.lock("k").ttl(LONG).strategy(strategy::fail_fast()).acquire().await;
+        assert!(tried.is_err());
+    }
+    // The holder watches its own node, once it has been renewed.
+    wait_until("only the holder is left", PATIENCE, async || {
+        servers.nodes("locks/k") == 1 && servers.watches() <= 1
+    })
+    .await;
+    guard.release().await.expect("an answer");
+}
+
+/// The directory of a key vanishes once nobody uses it, also while claims for it come and go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_vanishes_is_made_again() {
+    // Containers are looked for every 20 ms instead of every minute.
+    let servers = ZooKeeperServers::builder().property("znode.container.checkIntervalMs=20").start();
+    let locks = connect(&url(&servers)).await;
+    let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");
+    let exists = async || client.check_stat("/locks/k").await.expect("an answer").is_some();
+    for round in 0..60 {
+        let guard = try_once(&locks, "k").await.expect("free");
+        guard.release().await.expect("an answer");
+        tokio::time::sleep(ms(round)).await;
+    }
+    wait_until("the directory is gone", PATIENCE, async || !exists().await).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    assert!(exists().await);
+    guard.release().await.expect("an answer");
+}

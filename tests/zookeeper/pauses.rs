@@ -1,0 +1,97 @@
+//! A process that is stopped for longer than its session, and a server that is cut off from its leader.
+
+use lock_core::LossReason;
+use lock_tests::{Bound, Directory, PATIENCE, Worker, ZooKeeperServers};
+
+use crate::WORKER;
+use crate::support::{LONG, connect, ms, try_once, url};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
+    let servers = ZooKeeperServers::start();
+    let url = format!("{}&timeout=2s", url(&servers));
+    let locks = connect(&url).await;
+    for _ in 0..3 {
+        let directory = Directory::new();
+        // Once this file exists, the body would write to it in its next round.
+        let effect = directory.path().join("effect");
+        let file = effect.to_str().expect("a path of UTF-8");
+        let arguments = ["hold", "--url", &url, "--key", "k", "--ttl", "2000", "--effect", file];
+        let mut worker = Worker::start(WORKER, &arguments);
+        worker.expect("HELD").await;
+        worker.process().stop();
+        let guard = locks.lock("k").ttl(LONG).wait(PATIENCE).acquire().await.expect("the session ends");
+        std::fs::write(&effect, "").expect("a file");
+        worker.process().cont();
+        let reason = worker.expect("LOST").await;
+        assert!(reason.contains("Expired") || reason.contains("SessionEnded"), "{reason}");
+        assert_eq!(std::fs::read_to_string(&effect).expect("a file"), "", "it worked on without its lock");
+        worker.finish().await;
+        guard.check().expect("the late one took nothing away");
+        guard.release().await.expect("an answer");
+    }
+}
+
+/// A process that is killed frees its key when its session is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_is_killed_frees_its_key() {
+    let servers = ZooKeeperServers::start();
+    let url = url(&servers);
+    let locks = connect(&url).await;
+    let mut worker = Worker::start(
+        WORKER,
+        &["hold", "--url", &url, "--key", "k", "--ttl", "2000", "--effect", "/dev/null"],
+    );
+    worker.expect("HELD").await;
+    worker.process().kill9();
+    let since = Bound::new(PATIENCE);
+    let guard = locks.lock("k").ttl(LONG).wait(PATIENCE).acquire().await.expect("the session ends");
+    assert!(since.elapsed() < ms(5_000), "free after {:?}", since.elapsed());
+    guard.release().await.expect("an answer");
+}
+
+/// A server that is cut off from the leader goes on to answer reads, and the leader goes on to count. So an answer to a
+/// read must not prolong a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_its_leader_prolongs_no_lock() {
+    // The followers wait for their leader for longer than the session.
+    let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
+    let leader = servers.leader().expect("a leader");
+    let follower = servers.address((leader + 1) % 3);
+    let locks = connect(&format!("zookeeper://{follower}/locks?session_timeout=4s&timeout=2s")).await;
+    let reader = zookeeper_client::Client::connect(&follower.to_string()).await.expect("a client");
+    let guard = try_once(&locks, "k").await.expect("free");
+    servers.stop(leader);
+    let reads = async || reader.check_stat("/locks/k").await.is_ok_and(|stat| stat.is_some());
+    let reason = tokio::time::timeout(ms(3_200), async {
+        tokio::select! {
+            reason = guard.lost() => reason,
+            () = async { while reads().await { tokio::time::sleep(ms(50)).await } } => panic!("it answers no reads"),
+        }
+    });
+    assert_eq!(reason.await.expect("lost before the leader ends the session"), LossReason::Expired);
+    assert!(reads().await, "the follower still answers");
+    servers.cont(leader);
+}
+
+/// A leader that is cut off from the majority answers its own clients until it notices, and the others may have elected
+/// the next one by then. So what it answers alone must not prolong a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_its_majority_prolongs_no_lock() {
+    // The leader waits for its followers for longer than the session.
+    let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
+    let leader = servers.leader().expect("a leader");
+    let address = servers.address(leader);
+    let locks = connect(&format!("zookeeper://{address}/locks?session_timeout=4s&timeout=2s")).await;
+    let other = zookeeper_client::Client::connect(&address.to_string()).await.expect("a client");
+    let guard = try_once(&locks, "k").await.expect("free");
+    for follower in (0..3).filter(|member| *member != leader) {
+        servers.stop(follower);
+    }
+    let reason = tokio::time::timeout(ms(3_200), guard.lost()).await;
+    assert_eq!(reason.expect("lost before the others could end the session"), LossReason::Expired);
+    other.sync("/").await.expect("the leader still answers by itself");
+    for follower in (0..3).filter(|member| *member != leader) {
+        servers.cont(follower);
+    }
+}

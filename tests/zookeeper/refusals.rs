@@ -1,0 +1,108 @@
+//! Servers that are missing, and permissions.
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockErrorKind, LockManager};
+use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
+
+use crate::support::{LONG, connect, try_once, url};
+
+async fn refused(url: &str) -> LockError {
+    let within = Bound::new(PATIENCE);
+    let error = LockManager::connect(url).await.expect_err("refused");
+    assert!(within.elapsed() < Duration::from_secs(6), "{error} after {:?}", within.elapsed());
+    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    error
+}
+
+#[tokio::test]
+async fn a_server_that_is_missing_or_stopped_is_named() {
+    let servers = ZooKeeperServers::start();
+    servers.stop(0);
+    let error = refused(&format!("{}&connect_timeout=500ms", url(&servers))).await;
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    assert!(error.is_temporary() && error.to_string().contains("ZooKeeper at 127.0.0.1"), "{error}");
+    let gone = url(&servers);
+    drop(servers);
+    let error = refused(&gone).await;
+    assert!(error.is_temporary() && error.to_string().contains("cannot connect"), "{error}");
+}
+
+/// With a user, nobody else touches the locks; whoever has no permission is told so.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_of_a_user_are_closed_to_others() {
+    let servers = ZooKeeperServers::start();
+    let named = |user: &str| {
+        let hosts = servers.hosts();
+        format!("zookeeper://{user}{hosts}/closed?session_timeout=2s")
+    };
+    let locks = connect(&named("app:s3cret@")).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    for other in ["", "app:wrong@"] {
+        let error = refused(&named(other)).await;
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        assert!(!error.is_temporary() && error.to_string().contains("no permission"), "{error}");
+    }
+    let friend = connect(&named("app:s3cret@")).await;
+    assert_eq!(try_once(&friend, "k").await.expect_err("held").kind(), LockErrorKind::Contended);
+    guard.release().await.expect("an answer");
+    let guard = friend.lock("k").ttl(LONG).acquire().await.expect("free");
+    guard.release().await.expect("an answer");
+}
+
+/// A sign of life needs the permission to read the directory of the locks. Without it no lock would last, so that is said
+/// at the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_may_not_be_read_is_refused_at_the_start() {
+    let servers = ZooKeeperServers::start();
+    let admin = Client::connect(&servers.hosts()).await.expect("a client");
+    let unread =
+        [Acl::new(Permission::CREATE, AuthId::anyone()), Acl::new(Permission::DELETE, AuthId::anyone())];
+    admin
+        .create("/locks", b"", &CreateMode::Persistent.with_acls(Acls::new(&unread)))
+        .await
+        .expect("it is new");
+    let error = refused(&url(&servers)).await;
+    assert!(!error.is_temporary() && error.to_string().contains("no permission"), "{error}");
+}
+
+/// Another program may hold the key with a node that nobody else may read. It is waited for like any other, and whoever
+/// gives up leaves no node behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_nobody_may_read_is_waited_for() {
+    let servers = ZooKeeperServers::start();
+    let locks = connect(&url(&servers)).await;
+    works(&locks).await;
+    let other = Client::connect(&servers.hosts()).await.expect("a client");
+    let closed = [Acl::new(Permission::DELETE, AuthId::anyone())];
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::new(&closed));
+    other.create("/locks/k/lock-", b"secret", &options).await.expect("the directory is there");
+    let error = try_once(&locks, "k").await.expect_err("held");
+    assert_eq!(error.kind(), LockErrorKind::Contended, "{error}");
+    let waiting = tokio::spawn(locks.lock("k").ttl(LONG).wait(PATIENCE).acquire());
+    wait_until("it waits", PATIENCE, async || servers.nodes("locks/k") == 2).await;
+    drop(other);
+    let guard = waiting.await.expect("no panic").expect("free once the session of the other is over");
+    guard.release().await.expect("an answer");
+    assert_eq!(servers.nodes("locks/k"), 0);
+}
+
+/// The directory of the locks may be there already, below one in which this user may create nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_below_a_closed_one_is_used() {
+    let servers = ZooKeeperServers::start();
+    let admin = Client::connect(&servers.hosts()).await.expect("a client");
+    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let read = [Acl::new(Permission::READ, AuthId::anyone())];
+    admin.create("/closed", b"", &open).await.expect("it is new");
+    admin.create("/closed/locks", b"", &open).await.expect("it is new");
+    admin.set_acl("/closed", &read, None).await.expect("it may");
+    let locks = connect(&format!("{}?session_timeout=2s", servers.url("closed/locks"))).await;
+    works(&locks).await;
+}
+
+async fn works(locks: &LockManager) {
+    let guard = try_once(locks, "k").await.expect("free");
+    guard.release().await.expect("an answer");
+}

@@ -1,0 +1,179 @@
+//! The loss of a session, of its connection, and of the servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::zookeeper::ZooKeeper;
+use lock_core::{LockErrorKind, LockManager, LossReason, Released};
+use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
+
+use crate::support::{LONG, SESSION, connect, ms, try_once, url, works_again};
+
+/// All locks of a manager are lost with its session, its waiters are served all the same, and the next session works.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_session_loses_all_its_locks_at_once() {
+    let servers = ZooKeeperServers::start();
+    let store = ZooKeeper::connect(&url(&servers)).await.expect("a store");
+    let operator = store.operator();
+    let locks = LockManager::builder(store).build().expect("a manager");
+    let other = connect(&url(&servers)).await;
+    let guards = [try_once(&locks, "a").await.expect("free"), try_once(&locks, "b").await.expect("free")];
+    let blocked = try_once(&other, "c").await.expect("free");
+    let waiting = tokio::spawn(locks.lock("c").ttl(LONG).wait(PATIENCE).acquire());
+    let [process] = operator.processes()[..] else { panic!("one manager") };
+    operator.end_session(process).await.expect("it has a session");
+    for guard in &guards {
+        let reason = tokio::time::timeout(SESSION / 2, guard.lost()).await.expect("told before the deadline");
+        assert_eq!(reason, LossReason::SessionEnded);
+        assert!(!guard.is_held());
+    }
+    blocked.release().await.expect("an answer");
+    let served = waiting.await.expect("no panic").expect("served in the next session");
+    served.release().await.expect("an answer");
+    for key in ["a", "b"] {
+        let next = try_once(&other, key).await.expect("the session freed it");
+        next.release().await.expect("an answer");
+    }
+    for guard in guards {
+        let released = guard.release().await;
+        assert!(released.is_err() || released.is_ok_and(|released| released != Released::Released));
+    }
+    works_again(&locks, "a").await;
+}
+
+/// A restart that is shorter than the local deadline loses neither the lock nor the place of a waiter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_within_the_session_loses_nothing() {
+    let mut servers = ZooKeeperServers::builder().tick(ms(1_000)).start();
+    let url = format!("{}?session_timeout=10s&timeout=8s", servers.url("locks"));
+    let (locks, other) = (connect(&url).await, connect(&url).await);
+    let guard = try_once(&locks, "k").await.expect("free");
+    let waiting = tokio::spawn(other.lock("k").ttl(LONG).wait(PATIENCE).acquire());
+    wait_until("the other waits", PATIENCE, async || servers.nodes("locks/k") == 2).await;
+    servers.kill9(0);
+    servers.restart(0);
+    servers.wait_ready(0);
+    works_again(&locks, "another").await;
+    assert!(guard.is_held(), "the session lives");
+    assert!(!waiting.is_finished(), "granted beside a holder");
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    let served = waiting.await.expect("no panic").expect("it kept its place");
+    served.release().await.expect("an answer");
+}
+
+/// While the server is stopped, the lock is lost by its local deadline, half of the session timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_silent_costs_the_lock_in_time() {
+    let servers = ZooKeeperServers::start();
+    let locks = connect(&url(&servers)).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    let since = Bound::new(PATIENCE);
+    servers.stop(0);
+    let reason = tokio::time::timeout(SESSION, guard.lost()).await.expect("lost before the session ends");
+    assert!(since.elapsed() < SESSION * 3 / 4, "lost after {:?}", since.elapsed());
+    assert_eq!(reason, LossReason::Expired);
+    let error = locks.lock("l").ttl(SESSION).acquire().await.expect_err("nobody answers");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    servers.cont(0);
+    drop(guard);
+    works_again(&locks, "k").await;
+}
+
+/// A short pause of the server costs nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_pause_of_the_server_loses_nothing() {
+    let servers = ZooKeeperServers::start();
+    let url = format!("{}?session_timeout=4s", servers.url("locks"));
+    let locks = connect(&url).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    for _ in 0..3 {
+        servers.stop(0);
+        tokio::time::sleep(ms(300)).await;
+        servers.cont(0);
+        tokio::time::sleep(ms(700)).await;
+        assert!(guard.is_held());
+    }
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+}
+
+/// The session is driven on the library's own thread: a body that blocks every worker keeps its lock.
+#[tokio::test]
+async fn a_body_that_blocks_its_runtime_keeps_its_lock() {
+    let servers = ZooKeeperServers::start();
+    let (locks, other) = (connect(&url(&servers)).await, url(&servers));
+    let over = Arc::new(AtomicBool::new(false));
+    let guard = try_once(&locks, "k").await.expect("free");
+    let watcher = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async move {
+                let other = connect(&other).await;
+                while !over.load(Ordering::Acquire) {
+                    assert!(try_once(&other, "k").await.is_err(), "granted beside a holder");
+                    tokio::time::sleep(ms(20)).await;
+                }
+            });
+        }
+    });
+    std::thread::sleep(SESSION * 4);
+    assert!(guard.is_held());
+    over.store(true, Ordering::Release);
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    watcher.join().expect("nobody else had it");
+}
+
+/// An ensemble of three: the leader dies under load, and no lock is lost nor held twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_death_of_the_leader_loses_no_lock() {
+    let mut servers = ZooKeeperServers::builder().members(3).tick(ms(500)).start();
+    let url = format!("{}?session_timeout=8s&timeout=8s", servers.url("locks"));
+    let mut kept = 0;
+    for round in 0..3 {
+        let (locks, other) = (connect(&url).await, connect(&url).await);
+        let key = format!("k{round}");
+        let guard = try_once(&locks, &key).await.expect("free");
+        let token = guard.fencing_token().await.expect("a token");
+        let leader = servers.leader().expect("a leader");
+        servers.kill9(leader);
+        // Whoever gets it next does so after its holder knows that it has lost it, with a larger token.
+        let next = tokio::spawn(async move {
+            let guard = other.lock(&key).ttl(LONG).wait(PATIENCE * 2).acquire().await.expect("in the end");
+            (guard.fencing_token().await.expect("a token"), guard)
+        });
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        if guard.is_held() {
+            assert!(!next.is_finished(), "held twice");
+            kept += 1;
+        }
+        drop(guard);
+        let (larger, guard) = next.await.expect("no panic");
+        assert!(larger > token, "{larger} after {token}");
+        guard.release().await.expect("an answer");
+        servers.restart(leader);
+        servers.wait_ready(leader);
+    }
+    // An election takes about a second, and a lock is certain for four without contact.
+    assert!(kept > 0, "no lock outlived its leader");
+}
+
+/// Without a majority nothing is granted, and what is held is lost in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_nothing_is_granted() {
+    let mut servers = ZooKeeperServers::builder().members(3).start();
+    let url = format!("{}?session_timeout=4s&timeout=2s", servers.url("locks"));
+    let locks = connect(&url).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    servers.kill9(0);
+    servers.kill9(1);
+    tokio::time::timeout(ms(3_500), guard.lost()).await.expect("lost before the session ends");
+    let error = try_once(&locks, "l").await.expect_err("there is no majority");
+    assert!(error.is_temporary(), "{error}");
+    for member in [0, 1] {
+        servers.restart(member);
+    }
+    drop(guard);
+    works_again(&locks, "k").await;
+}

@@ -1,0 +1,91 @@
+//! The parts that the topics share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::zookeeper::ZooKeeper;
+use lock_core::backend::{Backend, Listener};
+use lock_core::owner::Owner;
+use lock_core::testkit::Claims;
+use lock_core::{LockError, LockGuard, LockManager, strategy};
+use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// The session timeout of these tests, and their shortest ttl.
+pub(crate) const SESSION: Duration = Duration::from_secs(2);
+/// A ttl that no test outlives.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Returns the URL of locks with sessions of [`SESSION`].
+pub(crate) fn url(servers: &ZooKeeperServers) -> String {
+    format!("{}?session_timeout=2s", servers.url("locks"))
+}
+
+/// Starts a server that allows sessions of [`patient_url`].
+pub(crate) fn patient_servers() -> ZooKeeperServers {
+    ZooKeeperServers::builder().tick(Duration::from_secs(1)).start()
+}
+
+/// Returns the URL of locks with sessions that also survive on a machine that is very busy, for tests in which none ends.
+pub(crate) fn patient_url(servers: &ZooKeeperServers) -> String {
+    format!("{}?session_timeout=10s", servers.url("locks"))
+}
+
+pub(crate) async fn connect(url: &str) -> LockManager {
+    LockManager::connect(url).await.expect("the servers take locks")
+}
+
+/// Tries once.
+pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
+    locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
+}
+
+/// Tries until the servers grant `key`, and releases it.
+pub(crate) async fn works_again(locks: &LockManager, key: &str) {
+    wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
+        Ok(guard) => guard.release().await.is_ok(),
+        Err(_) => false,
+    })
+    .await;
+}
+
+/// A manager that uses the store without the library, and hears of the ends of its sessions.
+#[derive(Debug)]
+pub(crate) struct Listening(watch::Sender<usize>);
+
+impl Listening {
+    pub(crate) fn attach(store: &ZooKeeper, claims: &Claims) -> Arc<Self> {
+        let listening = Arc::new(Self(watch::Sender::new(0)));
+        let listener: Arc<dyn Listener> = Arc::clone(&listening) as _;
+        store.attach(claims.owner().process(), Arc::downgrade(&listener), Some(&Handle::current()));
+        listening
+    }
+
+    /// Waits until a session with grants has ended.
+    pub(crate) async fn session_ended(&self) {
+        let mut ended = self.0.subscribe();
+        tokio::time::timeout(PATIENCE, ended.wait_for(|ended| *ended > 0))
+            .await
+            .expect("in time")
+            .expect("it lives");
+    }
+}
+
+impl Listener for Listening {
+    fn granted(&self, _owner: Owner, _waiters: usize) {}
+
+    fn contended(&self, _key: &str) {}
+
+    fn opened(&self, _key: &str) {}
+
+    fn reconnected(&self) {}
+
+    fn session_ended(&self, _owners: &[Owner]) {
+        self.0.send_modify(|ended| *ended += 1);
+    }
+}

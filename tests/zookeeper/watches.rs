@@ -1,0 +1,32 @@
+//! Many watches of one session.
+
+use lock_core::LockGuard;
+use lock_tests::{PATIENCE, Proxy, ZooKeeperServers, wait_until};
+
+use crate::support::{SESSION, connect, ms, try_once, works_again};
+
+/// A client asks for its watches again after each reconnect, and can do so for a limited length of paths only: beyond it,
+/// no reconnect would succeed. So not more than that are watched, and all locks outlive a lost connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_locks_outlive_a_lost_connection() {
+    const LOCKS: usize = 400;
+    let servers = ZooKeeperServers::start();
+    let proxy = Proxy::to(servers.address(0));
+    let locks =
+        connect(&format!("zookeeper://127.0.0.1:{}/locks?session_timeout=2s&timeout=2s", proxy.port())).await;
+    let mut guards: Vec<LockGuard> = Vec::new();
+    for number in 0..LOCKS {
+        let key = format!("{number:0>480}");
+        guards.push(try_once(&locks, &key).await.expect("free"));
+    }
+    wait_until("some are watched", PATIENCE, async || servers.watches() > 50).await;
+    // Every lock has been renewed, so whatever is to be watched is.
+    tokio::time::sleep(SESSION).await;
+    for _ in 0..3 {
+        proxy.cut();
+        works_again(&locks, "another").await;
+        tokio::time::sleep(ms(200)).await;
+    }
+    let held = guards.iter().filter(|guard| guard.is_held()).count();
+    assert_eq!(held, LOCKS, "lost with their connection");
+}
