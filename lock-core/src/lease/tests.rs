@@ -99,6 +99,8 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     let told = tokio::spawn(async move { handle.lost().await });
     tokio::task::yield_now().await;
     let lease = Arc::clone(guard.lease());
+    // With only one subscriber, another test that reaches a call site first disables it for all.
+    let _second = tracing::Dispatch::new(Panics);
     let log = || tracing::subscriber::with_default(Panics, || lease.lose(LossReason::Taken));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
     let told = tokio::time::timeout(Duration::from_millis(1), told).await.expect("at once");

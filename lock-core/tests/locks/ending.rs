@@ -227,6 +227,12 @@ async fn the_scope_of_a_manager_inside_a_lock_keeps_the_lock() {
 /// Counts the events of one level.
 struct Events(tracing::Level, Arc<AtomicUsize>);
 
+/// With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call site for
+/// all; of two, each is asked.
+fn second_log() -> tracing::Dispatch {
+    tracing::Dispatch::new(Events(tracing::Level::WARN, Arc::default()))
+}
+
 impl tracing::Subscriber for Events {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.is_event() && *metadata.level() == self.0
@@ -276,6 +282,7 @@ fn the_environment_names_the_store() {
     };
     let warnings = Arc::new(AtomicUsize::new(0));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _second = second_log();
     let made = tracing::subscriber::with_default(Events(tracing::Level::WARN, Arc::clone(&warnings)), || {
         runtime.block_on(LockManager::from_env())
     });
@@ -295,6 +302,7 @@ fn a_log_that_panics_ends_no_renewals() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let locks = LockManager::in_memory();
+    let _second = second_log();
     tracing::subscriber::with_default(Events(tracing::Level::ERROR, Arc::clone(&errors)), || {
         runtime.block_on(async {
             let kept = locks.lock("kept").ttl(millis(300)).acquire().await.unwrap();

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// The contents of one span or event.
 #[derive(Clone, Debug)]
@@ -55,6 +55,11 @@ pub(crate) struct Log(Arc<Mutex<Kept>>);
 impl Log {
     /// Records the spans and events of the calling thread.
     pub(crate) fn here() -> (Self, DefaultGuard) {
+        // With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call
+        // site for all.
+        static OTHERS: LazyLock<[Dispatch; 2]> =
+            LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Log::default())));
+        LazyLock::force(&OTHERS);
         let log = Self::default();
         (log.clone(), tracing::subscriber::set_default(log))
     }

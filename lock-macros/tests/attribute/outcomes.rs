@@ -211,6 +211,8 @@ impl Subscriber for ErrorLog {
 async fn a_failure_is_no_skip() {
     let probe = Probe::new();
     let log = ErrorLog::default();
+    // With only one subscriber, another test that reaches a call site first disables it for all.
+    let _second = tracing::Dispatch::new(ErrorLog::default());
     let _logged = tracing::subscriber::set_default(log.clone());
 
     let error = bad_key_told(&probe, "").await.unwrap_err();
