@@ -174,8 +174,8 @@ impl LockGuard {
             // An ended lease was released early. Others cannot share it.
             return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });
         }
-        let now = lease.after_report(now);
         let mut releasing = Releasing::new(lease);
+        let now = releasing.after_report(now);
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
             return Err(LockError::lost(releasing.key(), reason));
@@ -228,8 +228,8 @@ impl LockGuard {
         if !lease.leave() {
             return;
         }
-        let now = lease.after_report(now);
         let releasing = Releasing::new(lease);
+        let now = releasing.after_report(now);
         if !is_lost {
             releasing.begin(now);
         }

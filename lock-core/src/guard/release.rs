@@ -31,16 +31,26 @@ pub(super) struct Releasing {
 }
 
 impl Releasing {
-    /// For the last guard of `lease`, which has left it.
+    /// For the last guard of `lease`, which has left it. Reports the release.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
-        Self { lease, asked: false, answered: false, under_way: None, counted: None }
+        Self::reported(lease, false)
     }
 
     /// For a grant that goes to the store, whoever waits here. Dropping this value releases it in the background.
     pub(super) fn to_store(lease: Arc<Lease>) -> Self {
-        let mut releasing = Self::new(lease);
-        releasing.asked = true;
+        Self::reported(lease, true)
+    }
+
+    fn reported(lease: Arc<Lease>, asked: bool) -> Self {
+        let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
+        // After there is a value that releases the grant when it is dropped: a log may panic.
+        releasing.lease.record_released();
         releasing
+    }
+
+    /// Returns the time after the release was reported, which began at `now`.
+    pub(super) fn after_report(&self, now: Moment) -> Moment {
+        self.lease.after_report(now)
     }
 
     pub(super) fn key(&self) -> &Key {

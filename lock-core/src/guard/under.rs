@@ -90,8 +90,9 @@ impl LockHandle {
         if !lease.leave_alone() {
             return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });
         }
-        let now = lease.after_report(now);
-        Releasing::new(Arc::clone(lease)).release(now).await
+        let releasing = Releasing::new(Arc::clone(lease));
+        let now = releasing.after_report(now);
+        releasing.release(now).await
     }
 }
 

@@ -170,16 +170,14 @@ impl Lease {
         is_last
     }
 
-    /// Ends the use of a lease that nobody can enter any more. Its release is sent after that.
+    /// Ends the use of a lease that nobody can enter any more. Its release is sent after that, and
+    /// [reported](Self::record_released).
     pub(crate) fn end(&self) {
         // Before the release is sent: an answer to a renewal that is still under way finds that the lease has ended,
         // and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
-        let ended = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });
-        if ended.is_ok() {
-            self.record_released();
-        }
     }
 
     pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {

@@ -32,8 +32,11 @@ impl Lease {
         }
     }
 
-    /// Closes the record: the last guard is gone, and the lease has ended without a loss.
-    pub(super) fn record_released(&self) {
+    /// Closes the record, if the lease has ended without a loss: its last guard is gone.
+    pub(crate) fn record_released(&self) {
+        if !self.has_ended() {
+            return;
+        }
         let Some(subject) = self.recorder.close_released() else { return };
         subject.meter.hold_ended();
         let events = &self.engine.observer.events;

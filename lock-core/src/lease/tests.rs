@@ -1,6 +1,9 @@
 //! What guards, losses and deadlines do to a hold.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::backend::memory::Memory;
@@ -105,6 +108,34 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
     let told = tokio::time::timeout(Duration::from_millis(1), told).await.expect("at once");
     assert_eq!(told.expect("no panic"), LossReason::Taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_released_where_the_log_panics_at_that() {
+    // With only one subscriber, another test that reaches a call site first disables it for all.
+    let _second = tracing::Dispatch::new(Panics);
+    let locks = LockManager::in_memory();
+    let ways: [fn(LockGuard); 3] = [
+        drop,
+        |guard| {
+            let _ = pin!(guard.release()).poll(&mut Context::from_waker(Waker::noop()));
+        },
+        |guard| {
+            let _ = pin!(guard.handle().release_early()).poll(&mut Context::from_waker(Waker::noop()));
+        },
+    ];
+    for (at, way) in ways.into_iter().enumerate() {
+        let guard = locks.lock("k").acquire().await.expect("it is free");
+        let log = || tracing::subscriber::with_default(Panics, || way(guard));
+        assert!(
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err(),
+            "way {at} told the log"
+        );
+        let next = locks.lock("k").wait(Duration::from_millis(1)).acquire().await;
+        assert!(next.is_ok(), "way {at} keeps the key");
+    }
+    let report = locks.shutdown(Duration::from_millis(1)).await;
+    assert_eq!(report, crate::ShutdownReport::default(), "a guard is counted that is gone");
 }
 
 /// A store elsewhere, whose answers are dated by the clock of a machine that is suspended at times.
