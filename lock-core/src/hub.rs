@@ -8,6 +8,7 @@ use crate::backend::{DynBackend, Listener, NodeAnswer};
 use crate::background::Background;
 use crate::engine::Engine;
 use crate::error::{LossReason, Result};
+use crate::key::Key;
 use crate::lease::{Lease, Renewers};
 use crate::observe::{self, Observer, Settings};
 use crate::options::Profiles;
@@ -91,11 +92,16 @@ impl Listener for Hub {
     }
 
     fn contended(&self, key: &str) {
-        self.engine.local_queue.contended(key);
+        // The text of a key makes the same key again.
+        if let Ok(key) = Key::new(key) {
+            self.engine.local_queue.contended(&key);
+        }
     }
 
     fn opened(&self, key: &str) {
-        self.engine.latches.opened(key);
+        if let Ok(key) = Key::new(key) {
+            self.engine.latches.opened(&key);
+        }
     }
 
     fn lost(&self, owner: Owner, reason: LossReason) {
@@ -144,7 +150,6 @@ mod tests {
     use crate::backend::memory::Memory;
     use crate::backend::{Ask, Attempt, Backend, Claim, Released};
     use crate::error::LockErrorKind;
-    use crate::key::Key;
     use crate::kind::Kind;
     use crate::owner::OwnerRecord;
     use crate::request::LockRequest;

@@ -26,6 +26,30 @@ pub(crate) fn run(arguments: &[String]) {
                 let cycle = move |task| lock_key(Arc::clone(&locks), task);
                 repeat(tasks, each, cycle).await;
             }
+            "hot" => {
+                let locks = LockManager::in_memory();
+                repeat(tasks, each, move |_| {
+                    let locks = locks.clone();
+                    async move {
+                        let guard = locks.lock("k").acquire().await.expect("memory answers");
+                        tokio::task::yield_now().await;
+                        guard.release().await.expect("memory answers");
+                    }
+                })
+                .await;
+            }
+            "hot-mutex" => {
+                let mutex = Arc::new(tokio::sync::Mutex::new(()));
+                repeat(tasks, each, move |_| {
+                    let mutex = Arc::clone(&mutex);
+                    async move {
+                        let guard = mutex.lock().await;
+                        tokio::task::yield_now().await;
+                        drop(guard);
+                    }
+                })
+                .await;
+            }
             "redis" => {
                 let server = Server::start();
                 let locks = LockManager::connect(&server.url()).await.expect("connects");
@@ -37,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) {
                 let sha = load(&mut connection).await;
                 repeat(tasks, each, raw(connection, sha)).await;
             }
-            other => panic!("{other} is none of mutex, memory, redis, raw"),
+            other => panic!("{other} is none of mutex, memory, hot-mutex, hot, redis, raw"),
         }
     });
 }

@@ -63,7 +63,7 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
             Some(first) => first,
             // Boxed, like the loop, because every future between this one and the task would hold its state, and would
             // be moved with it.
-            None => Box::pin(first::ask_first(plan, ask, started).instrument(span.clone())).await?,
+            None => Box::pin(first::ask_first(plan, ask, started)).instrument(span.clone()).await?,
         },
     };
     let (acquire, answer) = match first {
@@ -77,5 +77,5 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
             (Acquire::new(plan, started, Some(span), claim), None)
         }
     };
-    Box::pin(acquire.run(answer).instrument(span.clone())).await
+    Box::pin(acquire.run(answer)).instrument(span.clone()).await
 }

@@ -8,6 +8,7 @@ use super::run::Acquire;
 use super::spans::hold_span;
 use super::state::{Holder, LastQuestion};
 use crate::backend::{Queue, Renewal};
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Hold;
 use crate::lease::{Lease, Schedule};
@@ -102,14 +103,15 @@ impl Acquire<'_> {
         self.has_queued |= self.waiter.take().is_some();
         let handoff = if self.in_order() {
             // It is renewed as a lease: a future that is dropped during that passes it on in its group.
-            self.engine.reported_lost(handoff.lease().claim.owner).is_none().then_some(handoff)
+            let now = self.engine.clock.now();
+            self.engine.reported_lost(handoff.lease().claim.owner).is_none().then_some((handoff, now))
         } else {
             let handoff = self.extended(handoff).await;
             // Once more: a shutdown may have begun while the renewal was under way.
             self.engine.check_open()?;
             handoff
         };
-        Ok(handoff.map(|handoff| self.handed_off(handoff, schedule)))
+        Ok(handoff.map(|(handoff, now)| self.handed_off(handoff, schedule, now)))
     }
 
     /// Asks the store for what the grant lacks: the lease that this holder asks for, and the fencing token.
@@ -159,9 +161,9 @@ impl Acquire<'_> {
     }
 
     /// Extends a hand-off with less than two thirds of the lease that its holder asks for, and every one that will not
-    /// be renewed: a holder must not get less than it asks for. Returns `None` where that fails, and the grant is
-    /// released.
-    async fn extended(&self, mut handoff: Handoff) -> Option<Handoff> {
+    /// be renewed: a holder must not get less than it asks for. Returns it with the time. Returns `None` where that fails,
+    /// and the grant is released.
+    async fn extended(&self, mut handoff: Handoff) -> Option<(Handoff, Moment)> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = handoff.lease();
         if self.engine.outlasts(lease.store_until, ttl, now)
@@ -173,7 +175,7 @@ impl Acquire<'_> {
         // Over a store that takes heartbeats, the notification that others wait may be lost.
         let known = !self.engine.capability.waiting.by_heartbeats() || now.since(lease.confirmed) < CONFIRM;
         if self.plan.options.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
-            return Some(handoff);
+            return Some((handoff, now));
         }
         // Before the await: a hand-off that is dropped there is released for as long as the store may have the longer
         // lease.
@@ -185,17 +187,19 @@ impl Acquire<'_> {
         };
         handoff.leased(sent, length);
         if waiters.is_some_and(|waiters| waiters > 0) {
-            self.engine.local_queue.contended(self.plan.key.as_str());
+            self.engine.local_queue.contended(&self.plan.key);
         }
-        let late = handoff.lease().deadline.is_past(self.engine.clock.now());
-        (!late).then_some(handoff)
+        let now = self.engine.clock.now();
+        let late = handoff.lease().deadline.is_past(now);
+        (!late).then_some((handoff, now))
     }
 
-    fn handed_off(&mut self, handoff: Handoff, schedule: &Schedule<Lease>) -> Arc<Lease> {
+    fn handed_off(&mut self, handoff: Handoff, schedule: &Schedule<Lease>, now: Moment) -> Arc<Lease> {
         self.record_attempts();
         let span = hold_span(self.plan);
         let (engine, handed) = (Arc::clone(self.engine), handoff.accept());
-        let lease = Lease::from_handoff(engine, schedule, *handed, self.plan.ttl, self.plan.options, span);
+        let (ttl, options) = (self.plan.ttl, self.plan.options);
+        let lease = Lease::from_handoff(engine, schedule, *handed, ttl, options, span, now);
         self.engine.lease_began();
         lease
     }

@@ -2,6 +2,7 @@
 
 use super::run::Acquire;
 use crate::backend::Held;
+use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind};
 use crate::strategy::{Contention, Decision};
 
@@ -11,30 +12,36 @@ const OWN_GUARD: &str = "it was taken in this process, by another task as a rule
                          `run` can it enter its own lock again";
 
 impl Acquire<'_> {
-    /// What is known where the key was found held.
-    pub(super) fn contention(&self, held: &Held) -> Contention {
-        self.known(held).with_rate(self.rate())
+    /// What is known at `now` where the key was found held.
+    pub(super) fn contention(&self, held: &Held, now: Moment) -> Contention {
+        self.known(held, now).with_rate(self.rate(now))
     }
 
-    /// What is known where that was not found: before the first question, and after a failure of the store.
-    pub(super) fn known(&self, held: &Held) -> Contention {
-        let local = match &self.waiter {
-            Some(waiter) => waiter.others(),
-            None => self.engine.local_queue.waiters(&self.plan.key),
-        };
+    /// What is known at `now` where that was not found: before the first question, and after a failure of the store.
+    pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
+        let waiters = if self.plan.strategy.uses_waiters() { Some(self.waiters(held)) } else { held.waiters };
         Contention::new()
             .with_attempts(self.attempts.max(1))
-            .with_waited(self.waited())
+            .with_waited(now.since(self.started))
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
-            .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
+            .with_waiters(waiters)
             .with_notified(self.is_notified() || self.is_in_group())
             .with_jitter(fastrand::f64())
     }
 
+    /// Returns how many others wait, as far as is known.
+    fn waiters(&self, held: &Held) -> usize {
+        let local = match &self.waiter {
+            Some(waiter) => waiter.others(),
+            None => self.engine.local_queue.waiters(&self.plan.key),
+        };
+        local.max(held.waiters.unwrap_or(0))
+    }
+
     /// Returns how many requests a second find the key held, this one included. It is counted once.
-    fn rate(&self) -> Option<f64> {
-        let count = || self.engine.rates.arrived(self.plan.key.as_str(), self.engine.clock.now());
+    fn rate(&self, now: Moment) -> Option<f64> {
+        let count = || self.engine.rates.arrived(self.plan.key.as_str(), now);
         self.plan.strategy.uses_rate().then(|| *self.rate.get_or_init(count))
     }
 
@@ -54,7 +61,7 @@ impl Acquire<'_> {
             _ if self.waiter.is_none() && self.attempts <= 1 => LockErrorKind::Contended,
             _ => LockErrorKind::TimedOut,
         };
-        let waiters = self.known(held).waiters;
+        let waiters = Some(self.waiters(held));
         self.record_attempts();
         let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine.identity);
         let error = LockError::new(kind, if own { OWN_GUARD } else { "" })

@@ -186,15 +186,17 @@ impl<'a> Acquire<'a> {
     /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is
     /// known.
     fn first(&mut self) -> Result<Wake> {
-        let waits =
-            || matches!(self.plan.strategy.decide(&self.known(&Held::default())), Decision::RetryAfter(_));
+        let now = if self.has_awaited { self.engine.clock.now() } else { self.started };
+        let waits = || {
+            matches!(self.plan.strategy.decide(&self.known(&Held::default(), now)), Decision::RetryAfter(_))
+        };
         Ok(match self.claim.claim.queue {
             // After a failure of the store, a claim that waits already keeps its place. `ask_again` says when it asks.
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if !waits() => Wake::Ask(Ask::Try),
             // The head of a group asks for all of it.
-            Queue::Fifo if self.plan.is_grouped() => match self.joins()? {
+            Queue::Fifo if self.plan.is_grouped() => match self.joins(now)? {
                 true => Wake::Ask(Ask::Enqueue { room: None }),
                 false => Wake::Again,
             },
@@ -250,7 +252,7 @@ impl<'a> Acquire<'a> {
         self.holder = if held.own { Holder::Here { free_at } } else { Holder::Elsewhere };
         if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
             // The store's notification may have come before there was a queue to receive it.
-            self.engine.local_queue.contended(self.plan.key.as_str());
+            self.engine.local_queue.contended(&self.plan.key);
         }
         Ok(())
     }
@@ -263,7 +265,8 @@ impl<'a> Acquire<'a> {
         if let Some(wake) = self.queue_news() {
             return Ok(Next::Go(wake));
         }
-        let pause = match self.plan.strategy.decide(&self.contention(held)) {
+        let now = self.engine.clock.now();
+        let pause = match self.plan.strategy.decide(&self.contention(held, now)) {
             Decision::RetryAfter(pause) => pause,
             enough => return Ok(Next::Enough(enough)),
         };
@@ -271,7 +274,7 @@ impl<'a> Acquire<'a> {
             return self.gather(pause).await.map(Next::Go);
         }
         // Only now: a request that does not wait never joins, and so takes no hand-off from one that does.
-        if self.joins()? {
+        if self.joins(now)? {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
         self.question.age();
@@ -280,7 +283,7 @@ impl<'a> Acquire<'a> {
         if self.is_notified() && !self.engine.capability.waiting.by_heartbeats() {
             return self.stay(pause, held).await;
         }
-        let wake = self.pause(pause).await?;
+        let wake = self.pause(pause, now).await?;
         if matches!(wake, Wake::Again) {
             // The pause is over, so the strategy is asked again, and the store is not.
             self.attempts = self.attempts.saturating_add(1);
@@ -329,7 +332,7 @@ impl<'a> Acquire<'a> {
         if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
             return Err(error.with_waited(self.waited()));
         }
-        match self.plan.strategy.decide(&self.known(&Held::default())) {
+        match self.plan.strategy.decide(&self.known(&Held::default(), self.engine.clock.now())) {
             Decision::RetryAfter(pause) => {
                 let now = self.engine.clock.now();
                 if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {

@@ -23,10 +23,10 @@ const CHECK_IN: Duration = Duration::from_secs(1);
 const AFTER_LEASE: Duration = Duration::from_millis(1);
 
 impl Acquire<'_> {
-    /// Joins the local queue. Returns whether the store must be asked at once.
+    /// Joins the local queue at `now`. Returns whether the store must be asked at once.
     ///
     /// It was asked before, but a holder of this process that has released since knew of nobody in the queue.
-    pub(super) fn joins(&mut self) -> Result<bool> {
+    pub(super) fn joins(&mut self, now: Moment) -> Result<bool> {
         let (grouped, barging) = (self.plan.is_grouped(), self.plan.options.kind.queue() == Queue::Barging);
         if self.waiter.is_some() || !(grouped || barging) || self.is_of_several() {
             return Ok(false);
@@ -35,7 +35,7 @@ impl Acquire<'_> {
             return Ok(self.joins_group());
         }
         let max = self.plan.max_waiters.filter(|_| !self.has_queued).unwrap_or(usize::MAX);
-        match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl) {
+        match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl, now) {
             Ok(waiter) => {
                 let asks = self.engine.capability.waiting.in_order() && waiter.take_ask();
                 self.waiter = Some(waiter);
@@ -88,14 +88,13 @@ impl Acquire<'_> {
 
     /// Returns when the store must be asked at the latest; `None` where the head of the local queue asks. `end` is the
     /// end of the strategy's pause.
-    fn due(&mut self, end: Moment) -> Option<Moment> {
-        let waiting = self.waiting();
+    fn due(&mut self, waiting: Waiting, end: Moment, now: Moment) -> Option<Moment> {
         if waiting == Waiting::BehindHead {
             // A waiter that becomes the head later must not count the time in which others asked for it.
             self.relies_since = None;
             return None;
         }
-        let floor = self.floor();
+        let floor = self.floor(now);
         let store = self.engine.capability.waiting;
         match (waiting, self.holder) {
             // First: a heartbeat that failed is still due, and the failing store would be asked in a tight loop.
@@ -107,33 +106,29 @@ impl Acquire<'_> {
             (_, Holder::Here { free_at }) if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
-            _ if store.watches() => Some(end.earlier(floor, self.engine.clock.now())),
+            _ if store.watches() => Some(end.earlier(floor, now)),
             _ => Some(end),
         }
     }
 
-    /// Returns whether this waiter asks the store. In a local queue only the head does.
-    fn asks(&self) -> bool {
-        self.waiting() != Waiting::BehindHead
-    }
-
     /// Returns when a waiter that the store notifies asks all the same, so that a lost notification costs a delay and
     /// not the wait.
-    fn floor(&mut self) -> Moment {
-        let since = *self.relies_since.get_or_insert(self.engine.clock.now());
+    fn floor(&mut self, now: Moment) -> Moment {
+        let since = *self.relies_since.get_or_insert(now);
         since.plus(watch::floor(self.engine.capability.placement))
     }
 
-    /// Returns whether the store has lost notifications since it was last asked, so that this waiter asks again.
-    fn has_missed(&self) -> bool {
-        self.asks() && self.asked_in != self.engine.reconnects()
+    /// Returns whether the store has lost notifications since it was last asked, so that this waiter asks again. In a
+    /// local queue only the head does.
+    fn has_missed(&self, waiting: Waiting) -> bool {
+        waiting != Waiting::BehindHead && self.asked_in != self.engine.reconnects()
     }
 
     /// Takes the pending notification of the store, or makes a new one. `None` where nothing is watched.
-    fn take_watch(&mut self) -> Option<Watch> {
+    fn take_watch(&mut self, waiting: Waiting) -> Option<Watch> {
         // Taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not ask.
         let kept = self.watch.take();
-        if !self.engine.capability.waiting.watches() || !self.asks() {
+        if !self.engine.capability.waiting.watches() || waiting == Waiting::BehindHead {
             return None;
         }
         let (owner, now) = (self.claim.claim.owner, self.engine.clock.now());
@@ -156,17 +151,17 @@ impl Acquire<'_> {
         let engine = self.engine;
         let ask = |wait: &Self| Ok(Next::Go(Wake::Ask(wait.question())));
         let mut end = engine.clock.now().plus(pause);
-        let mut watch = self.take_watch();
+        let mut watch = self.take_watch(Waiting::Queued);
         loop {
             let mut changed = std::pin::pin!(engine.changed.notified());
             // Registered before the two checks: a shutdown or a reconnect between them and the wait would be missed.
             changed.as_mut().enable();
             engine.check_open()?;
-            if self.has_missed() {
+            if self.has_missed(Waiting::Queued) {
                 return ask(self);
             }
             let now = engine.clock.now();
-            let wakes = end.earlier(self.floor(), now);
+            let wakes = end.earlier(self.floor(now), now);
             tokio::select! {
                 // `biased` keeps the simulation deterministic.
                 biased;
@@ -175,14 +170,14 @@ impl Acquire<'_> {
                 () = tokio::time::sleep(wakes.remaining(now)) => {}
             }
             let now = engine.clock.now();
-            if self.floor().is_past(now) {
+            if self.floor(now).is_past(now) {
                 return ask(self);
             }
             if !end.is_past(now) {
                 continue;
             }
             self.attempts = self.attempts.saturating_add(1);
-            pause = match self.plan.strategy.decide(&self.contention(held)) {
+            pause = match self.plan.strategy.decide(&self.contention(held, now)) {
                 Decision::RetryAfter(pause) => pause,
                 enough => return Ok(Next::Enough(enough)),
             };
@@ -190,10 +185,10 @@ impl Acquire<'_> {
         }
     }
 
-    /// Waits, at most for `pause`.
-    pub(super) async fn pause(&mut self, pause: Duration) -> Result<Wake> {
+    /// Waits, at most for `pause`. `began` is a clock that was just read.
+    pub(super) async fn pause(&mut self, pause: Duration, began: Moment) -> Result<Wake> {
         let polls = !self.engine.capability.waiting.in_order();
-        let began = self.engine.clock.now();
+        let mut now = began;
         loop {
             if let Some(wake) = self.queue_news() {
                 return Ok(wake);
@@ -205,16 +200,16 @@ impl Acquire<'_> {
                 _ => pause,
             };
             let end = began.plus(pause.min(longest));
-            let due = self.due(end);
-            let now = self.engine.clock.now();
+            let waiting = self.waiting();
+            let due = self.due(waiting, end, now);
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
             let wakes = due.filter(|_| asks).unwrap_or(end);
             if let Some(waiter) = &self.waiter {
                 // By this the others tell a long pause from a future that nobody polls.
                 waiter.checks_in_by(wakes);
             }
-            match self.event(wakes.remaining(now)).await? {
-                Event::News => {}
+            match self.event(waiting, wakes.remaining(now)).await? {
+                Event::News => now = self.engine.clock.now(),
                 Event::Served(waiters) => return Ok(Wake::Notified(waiters)),
                 Event::Changed => return Ok(Wake::Ask(self.question())),
                 Event::Time => {
@@ -228,17 +223,17 @@ impl Acquire<'_> {
         }
     }
 
-    /// Completes with the first event, and after `sleep` at the latest.
-    async fn event(&mut self, sleep: Duration) -> Result<Event> {
+    /// Completes with the first event, and after `sleep` at the latest. Whoever becomes the head meanwhile is notified.
+    async fn event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
         let mut changed = std::pin::pin!(engine.changed.notified());
         // Registered before the two checks, as in `stay`.
         changed.as_mut().enable();
         engine.check_open()?;
-        if self.has_missed() {
+        if self.has_missed(waiting) {
             return Ok(Event::Changed);
         }
-        let mut watch = self.take_watch();
+        let mut watch = self.take_watch(waiting);
         let (waiter, claim) = (&self.waiter, &self.claim);
         let left = async {
             match waiter {

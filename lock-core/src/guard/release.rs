@@ -57,17 +57,19 @@ impl Releasing {
         &self.lease.claim.key
     }
 
-    /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here.
-    fn handed_off(&self) -> bool {
+    /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here. `now` is
+    /// a clock that was just read, if it was.
+    fn handed_off(&self, now: Option<Moment>) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim.key, lease.claim.owner);
-        let handoff = |ttl| lease.as_handoff(ttl);
+        let now = || now.unwrap_or_else(|| lease.now());
         let stays = match lease.options.kind {
             kind if !kind.hands_off() => false,
             kind if kind.queue() == Queue::Fifo => {
+                let handoff = |ttl| lease.as_handoff(ttl, now());
                 engine.local_queue.hand_off_in_group(key, owner, handoff, || lease.succession())
             }
-            _ => engine.local_queue.hand_off(key, linger, handoff),
+            _ => engine.local_queue.hand_off(key, linger, now, |ttl, now| lease.as_handoff(ttl, now)),
         };
         // A shutdown that began since may have looked for lingering grants before this one was there.
         if stays && linger.is_some() && engine.check_open().is_err() {
@@ -87,7 +89,7 @@ impl Releasing {
     /// Releases at `now` what need not be waited for: to a waiter of this process, or to a store in it. Otherwise the
     /// [answer](Self::answer) must be waited for.
     pub(super) fn release_now(&mut self, now: Moment) -> Option<Result<Released>> {
-        if self.handed_off() {
+        if self.handed_off(Some(now)) {
             self.answered = true;
             return Some(Ok(Released::Released));
         }
@@ -168,7 +170,7 @@ impl Drop for Releasing {
         let engine = &lease.engine;
         // Never handed off once the store was asked: it may have granted the key to another process, and both would
         // hold it.
-        if !self.answered && (self.asked || !self.handed_off()) {
+        if !self.answered && (self.asked || !self.handed_off(None)) {
             let under_way = self.under_way.take().inspect(ReleaseUnderWay::starts_over);
             lease.release_in_background(under_way);
         }

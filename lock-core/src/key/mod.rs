@@ -52,6 +52,7 @@ mod builder;
 mod clash;
 mod digest;
 mod encode;
+mod hash;
 mod name;
 mod namespace;
 mod template;
@@ -61,6 +62,7 @@ mod tests;
 pub use builder::KeyBuilder;
 #[doc(hidden)]
 pub use clash::Values;
+pub(crate) use hash::KeyMap;
 pub use name::{IntoKey, Key};
 pub use namespace::validate_namespace;
 pub use template::KeyTemplate;

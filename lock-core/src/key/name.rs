@@ -1,9 +1,10 @@
 //! The rendered name of what is locked.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::digest;
+use super::{digest, hash};
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// The rendered name of what is locked, such as `order:42`.
@@ -20,8 +21,11 @@ use crate::error::{LockError, LockErrorKind, Result};
 /// assert_eq!(key.in_namespace("shop").as_str(), "shop:order:42");
 /// # Ok::<(), lock_core::LockError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(Arc<str>);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    text: Arc<str>,
+    hash: u64,
+}
 
 impl Key {
     /// The greatest length of a key in bytes, namespace included.
@@ -58,24 +62,41 @@ impl Key {
             ));
         }
         if digest::is_mistakable(text) {
-            return Ok(Self(digest::shorten(text).into()));
+            return Ok(Self::of(&digest::shorten(text)));
         }
         Ok(Self::fit(text))
     }
 
     fn fit(text: &str) -> Self {
-        if digest::is_too_long(text) { Self(digest::shorten(text).into()) } else { Self(text.into()) }
+        if digest::is_too_long(text) { Self::of(&digest::shorten(text)) } else { Self::of(text) }
+    }
+
+    fn of(text: &str) -> Self {
+        Self { text: text.into(), hash: hash::of(text) }
     }
 
     /// Returns the shared text.
     pub(super) fn text(&self) -> Arc<str> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.text)
     }
 
     /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// Returns which of `shards` the key belongs to. By other bits than those with which a [`KeyMap`](super::KeyMap) finds
+    /// it in a shard.
+    pub(crate) fn shard(&self, shards: usize) -> usize {
+        #[allow(clippy::cast_possible_truncation, reason = "the upper bits are cut off before")]
+        let half = (self.hash >> 32) as u32 as usize;
+        half % shards
+    }
+
+    /// Returns its hash, which differs from process to process.
+    pub(crate) fn hash_value(&self) -> u64 {
+        self.hash
     }
 
     /// As [`in_namespace`](Self::in_namespace), for a key that is not used any more without.
@@ -99,20 +120,21 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(&self.text)
     }
 }
 
-/// A key hashes and compares like its text, so text can look up a map of keys.
-impl std::borrow::Borrow<str> for Key {
-    fn borrow(&self) -> &str {
-        &self.0
+/// By the hash that is made with the key: a key is looked up many times. It differs from process to process, so nobody can
+/// choose keys that collide.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
     }
 }
 
 impl AsRef<str> for Key {
     fn as_ref(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 

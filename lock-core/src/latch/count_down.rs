@@ -113,7 +113,7 @@ impl CountDownLatch {
         match retry(&self.hub.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { by_us, .. }) => {
                 // The store did not know of the waiters of this process that came before the latch was set.
-                self.hub.engine.latches.opened(key.as_str());
+                self.hub.engine.latches.opened(key);
                 Ok(by_us)
             }
             Ok(LatchState::Unset) => Err(not_set(LockErrorKind::Lost).with_latch(key)),
@@ -141,7 +141,7 @@ impl CountDownLatch {
             Ok(LatchState::Set { left, .. }) => {
                 // The waiters of this process do not depend on the notification of the store, which may be lost.
                 if left == 0 {
-                    self.hub.engine.latches.opened(key.as_str());
+                    self.hub.engine.latches.opened(key);
                 }
                 Ok(left)
             }

@@ -18,7 +18,7 @@ use crate::options::LeaseOptions;
 use crate::pending::{PendingClaim, QueueEntry};
 
 impl Lease {
-    /// A lease for a grant that was handed off, which asks for `ttl` from its next renewal on.
+    /// A lease from `now` on for a grant that was handed off, which asks for `ttl` from its next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
@@ -26,8 +26,8 @@ impl Lease {
         ttl: Duration,
         options: LeaseOptions,
         span: tracing::Span,
+        now: Moment,
     ) -> Arc<Self> {
-        let now = engine.clock.now();
         let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
         if ends_by_itself(&engine, &options) {
             // The holder before it may have counted the whole lease of the session.
@@ -58,12 +58,12 @@ impl Lease {
     /// of the lease must not be longer, or a crash of the next holder would keep others out for longer than it said.
     /// Where all grants live in a session, every crash costs what is left of that.
     ///
-    /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off.
-    pub(crate) fn as_handoff(&self, ttl: Option<Duration>) -> Option<Handoff> {
+    /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off. `now` is a
+    /// clock that was just read.
+    pub(crate) fn as_handoff(&self, ttl: Option<Duration>, now: Moment) -> Option<Handoff> {
         // The waiters of a group all asked for the same lease. Where a holder extended it, the next one has more:
         // behind a release to the store, the others would lose their places.
         let in_order = self.options.kind.queue() == Queue::Fifo;
-        let now = self.now();
         if !self.goes_on(now)
             || ttl.is_some_and(|ttl| !in_order && self.engine.outlasts(self.store_until(), ttl, now))
         {

@@ -188,7 +188,7 @@ impl Renewer {
             Renewal::Renewed { sent, lease: length, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     // The store's notification may have been lost.
-                    lease.engine.local_queue.contended(lease.claim.key.as_str());
+                    lease.engine.local_queue.contended(&lease.claim.key);
                 }
                 lease.renewed(sent, length);
                 self.schedule.watch_renewed(lease, sent, length);

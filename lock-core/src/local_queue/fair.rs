@@ -9,6 +9,7 @@ use super::handoff::Handoff;
 use super::key_queue::{Effects, Passed, Reclaimed};
 use super::places::Placed;
 use super::queues::LocalQueue;
+use super::shards::SHARDS;
 use super::waiter_node::WaiterNode;
 use crate::backend::Held;
 use crate::clock::Moment;
@@ -27,7 +28,7 @@ impl LocalQueue {
             return None;
         }
         let (now, mut effects) = (self.clock.now(), Effects::default());
-        let mut shard = self.grouped.shards[self.shard_of(key.as_str())].lock();
+        let mut shard = self.grouped.shards[key.shard(SHARDS)].lock();
         let groups = shard.get_mut(key)?;
         let answer = change(groups, now, &mut effects);
         if groups.is_empty() {
@@ -54,7 +55,7 @@ impl LocalQueue {
     /// Changes the groups of `key`, made if there are none.
     fn change_groups(&self, key: &Key, change: impl FnOnce(&mut Groups, Moment, &mut Effects)) {
         let (now, mut effects) = (self.clock.now(), Effects::default());
-        let mut shard = self.grouped.shards[self.shard_of(key.as_str())].lock();
+        let mut shard = self.grouped.shards[key.shard(SHARDS)].lock();
         let groups = shard.entry(key.clone()).or_insert_with(|| {
             self.grouped.count.fetch_add(1, Ordering::AcqRel);
             Groups::default()

@@ -20,7 +20,7 @@ async fn those_who_share_a_verified_grant_have_the_place_of_its_successor() {
         let fourth = join();
         assert!(asks(&local_queue, &fourth));
         let release = || {
-            let handoff = |ttl| lease.as_handoff(ttl);
+            let handoff = |ttl| lease.as_handoff(ttl, lease.now());
             local_queue.hand_off_in_group(&key(), owner, handoff, || lease.succession())
         };
         lease.note_verified();

@@ -252,7 +252,12 @@ async fn a_grant_that_runs_out_while_it_is_kept_costs_nobody_the_turn() {
         first.granted(owner, false);
         let (mut second, third) = (join(), join());
         assert!(asks(&local_queue, &second));
-        let kept = local_queue.hand_off_in_group(&key(), owner, |ttl| guard.lease().as_handoff(ttl), || None);
+        let kept = local_queue.hand_off_in_group(
+            &key(),
+            owner,
+            |ttl| guard.lease().as_handoff(ttl, guard.lease().now()),
+            || None,
+        );
         assert!(kept, "for the answer that is under way");
         tokio::time::advance(Duration::from_millis(350)).await;
         if reclaimed {

@@ -1,20 +1,19 @@
 //! The groups of all fair locks, by key.
 
 use std::array;
-use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 #[cfg(test)]
 use std::sync::atomic::Ordering;
 
 use super::groups::Groups;
 use super::shards::SHARDS;
-use crate::key::Key;
+use crate::key::KeyMap;
 use crate::sync::Mutex;
 
 /// The groups, by key.
 #[derive(Debug)]
 pub(super) struct GroupedKeys {
-    pub(super) shards: [Mutex<HashMap<Key, Groups>>; SHARDS],
+    pub(super) shards: [Mutex<KeyMap<Groups>>; SHARDS],
     /// The number of keys with groups. While it is zero, nothing need be looked up.
     pub(super) count: AtomicUsize,
 }

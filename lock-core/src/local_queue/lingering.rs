@@ -20,8 +20,7 @@ use crate::owner::Owner;
 impl LocalQueue {
     /// Returns whether a grant of `key` lingers.
     pub(crate) fn lingers(&self, key: &Key) -> bool {
-        !self.lingering.is_empty()
-            && self.with(key.as_str(), |queue| queue.lingering().is_some()).unwrap_or(false)
+        !self.lingering.is_empty() && self.with(key, |queue| queue.lingering().is_some()).unwrap_or(false)
     }
 
     /// Takes the grant of `key` that lingers, if there is one. The caller is its holder now, and tells the queue when
@@ -30,7 +29,7 @@ impl LocalQueue {
         if self.lingering.is_empty() {
             return None;
         }
-        self.with(key.as_str(), |queue| {
+        self.with(key, |queue| {
             let taken = queue.take_lingering()?;
             self.lingering.ended();
             queue.hold(taken.lease().claim.owner);
@@ -66,7 +65,7 @@ impl LocalQueue {
                 break;
             }
             let over = |lingering: &Lingering| instant(lingering.until) <= instant(now);
-            let again = self.with(key.as_str(), |queue| {
+            let again = self.with(&key, |queue| {
                 if queue.listed() != Some(due) {
                     return None;
                 }
@@ -99,7 +98,7 @@ impl LocalQueue {
     pub(crate) fn lose_lingering(&self, key: &Key, owner: Owner) {
         if !self.lingering.is_empty() {
             let is_lost = |lingering: &Lingering| lingering.owner() == owner;
-            drop(self.with(key.as_str(), |queue| self.take_if(queue, is_lost)));
+            drop(self.with(key, |queue| self.take_if(queue, is_lost)));
         }
     }
 
@@ -113,8 +112,7 @@ impl LocalQueue {
     /// Takes the grants for which `ends` says so. Dropping them gives them back, which takes the locks of the queues.
     fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
         let keys = self.lingering.keys.lock();
-        let take =
-            |(_, key): &(i64, Key)| self.with(key.as_str(), |queue| self.take_if(queue, &ends)).flatten();
+        let take = |(_, key): &(i64, Key)| self.with(key, |queue| self.take_if(queue, &ends)).flatten();
         keys.iter().filter_map(take).collect()
     }
 
@@ -142,12 +140,12 @@ impl<'a> Expected<'a> {
     /// Notes that the store granted the key to `owner`, and whether others wait there.
     pub(crate) fn granted(&self, owner: Owner, contended: bool) {
         let now = self.local_queue.clock.now();
-        self.local_queue.with(self.key.as_str(), |queue| queue.granted_here(owner, contended, now));
+        self.local_queue.with(&self.key, |queue| queue.granted_here(owner, contended, now));
     }
 }
 
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
-        self.local_queue.with(self.key.as_str(), KeyQueue::no_more_expected);
+        self.local_queue.with(&self.key, KeyQueue::no_more_expected);
     }
 }

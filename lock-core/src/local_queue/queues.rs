@@ -1,7 +1,5 @@
 //! The queues of all keys.
 
-use std::collections::HashMap;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -18,18 +16,17 @@ use super::shards::SHARDS;
 use super::waiter_node::WaiterNode;
 use crate::backend::{Capability, Claim, Queue};
 use crate::clock::{Clock, Moment};
-use crate::key::Key;
+use crate::key::{Key, KeyMap};
 use crate::owner::Owner;
 use crate::pending::{FreedKeys, PendingClaim};
 use crate::sync::Mutex;
 
-type Shard = HashMap<Key, KeyQueue>;
+type Shard = KeyMap<KeyQueue>;
 
 /// The waiters of one manager, by key.
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
-    hasher: std::hash::RandomState,
     /// The number of queues. While it is zero, nothing need be looked up: a key that nobody waits for costs a load.
     queues: AtomicUsize,
     /// The waiters of fair locks.
@@ -48,7 +45,6 @@ impl LocalQueue {
     pub(crate) fn new(store: &Capability) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            hasher: std::hash::RandomState::new(),
             queues: AtomicUsize::new(0),
             grouped: GroupedKeys::default(),
             recently_held: RecentlyHeld::default(),
@@ -60,18 +56,12 @@ impl LocalQueue {
         }
     }
 
-    pub(super) fn shard_of(&self, key: &str) -> usize {
-        #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the shard")]
-        let index = self.hasher.hash_one(key) as usize % SHARDS;
-        index
-    }
-
-    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
-        self.shards[self.shard_of(key)].lock()
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        self.shards[key.shard(SHARDS)].lock()
     }
 
     /// Changes the queue of `key`, if there is one, and removes it when nobody needs it any more.
-    pub(super) fn with<T>(&self, key: &str, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
         if self.queues.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -88,26 +78,32 @@ impl LocalQueue {
 
     /// Returns how many tasks of this process wait for `key`.
     pub(crate) fn waiters(&self, key: &Key) -> usize {
-        self.with(key.as_str(), |queue| queue.waiting()).unwrap_or(0) + self.waiters_in_groups(key)
+        self.with(key, |queue| queue.waiting()).unwrap_or(0) + self.waiters_in_groups(key)
     }
 
     /// Returns whether somebody of this process waits for `key`, or has it in a way that the queue knows of.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
-        self.with(key.as_str(), |queue| queue.is_busy()).unwrap_or(false)
+        self.with(key, |queue| queue.is_busy()).unwrap_or(false)
     }
 
     /// Notes that the store is asked for a grant of `key` that may linger.
     pub(super) fn expect(&self, key: &Key) {
-        self.queue(&mut self.shard(key.as_str()), key).expect();
+        self.queue(&mut self.shard(key), key).expect();
     }
 
-    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or
-    /// more.
-    pub(super) fn join(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<WaiterNode>, usize> {
-        let (now, mut effects) = (self.clock.now(), Effects::default());
-        let mut shard = self.shard(key.as_str());
+    /// Joins the queue of `key` at `now`, behind those who wait already. `Err` says how many they are, if they are `max`
+    /// or more.
+    pub(super) fn join(
+        &self,
+        key: &Key,
+        max: usize,
+        ttl: Duration,
+        now: Moment,
+    ) -> Result<Arc<WaiterNode>, usize> {
+        let mut effects = Effects::default();
+        let mut shard = self.shard(key);
         let (mut waiting, mut alone) = (0, None);
-        if let Some(queue) = shard.get_mut(key.as_str()) {
+        if let Some(queue) = shard.get_mut(key) {
             // A head that nobody polls must not keep a newcomer from asking.
             queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
@@ -131,7 +127,7 @@ impl LocalQueue {
             return self.rejoin_group(key, node, queued);
         }
         let now = self.clock.now();
-        let lingered = self.queue(&mut self.shard(key.as_str()), key).rejoin(node, now);
+        let lingered = self.queue(&mut self.shard(key), key).rejoin(node, now);
         self.gave_lingering(lingered);
     }
 
@@ -155,28 +151,29 @@ impl LocalQueue {
     /// waits. Returns `false` where it belongs to the store: nobody waits and it does not linger, others wait
     /// elsewhere, or there is no `handoff` to give.
     ///
-    /// `handoff` makes it for a waiter that asks for a lease of this length, or for one that is not there yet. It runs
-    /// under the lock of the queue, and must not use it.
+    /// `now` reads the clock, where somebody may wait. `handoff` makes it for a waiter that asks for a lease of this
+    /// length, or for one that is not there yet. It runs under the lock of the queue, and must not use it.
     pub(crate) fn hand_off(
         &self,
         key: &Key,
         linger: Option<Duration>,
-        handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
+        now: impl FnOnce() -> Moment,
+        handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
     ) -> bool {
         // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
         // holder.
         if self.queues.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let (now, mut effects) = (self.clock.now(), Effects::default());
-        let passed = self.with(key.as_str(), |queue| {
+        let (now, mut effects) = (now(), Effects::default());
+        let passed = self.with(key, |queue| {
             if !self.tells_holder {
                 // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
             }
             // Before the hand-off, which a waiter that nobody polls would keep for 250 ms.
             queue.skip_stalled(now, &mut effects);
-            let passed = queue.pass(linger, handoff, now);
+            let passed = queue.pass(linger, |ttl| handoff(ttl, now), now);
             if matches!(passed, Passed::Lingers(..)) {
                 self.lingering.began();
             }
@@ -213,7 +210,7 @@ impl LocalQueue {
         if fifo {
             self.hand_off_in_group(&key, owner, |_| handoff.take(), || None);
         } else {
-            self.hand_off(&key, None, |_| handoff.take());
+            self.hand_off(&key, None, || self.clock.now(), |_, _| handoff.take());
         }
     }
 
@@ -225,14 +222,14 @@ impl LocalQueue {
         }
         let now = self.clock.now();
         // The signal is raised as after a hand-off: a head that is not polled would keep the question to itself.
-        if let Some(head) = self.with(key.as_str(), |queue| queue.freed(owner, now)).flatten() {
+        if let Some(head) = self.with(key, |queue| queue.freed(owner, now)).flatten() {
             head.notify();
             self.signal.raise();
         }
     }
 
     /// Notes that somebody waits elsewhere for `key`, which this process holds.
-    pub(crate) fn contended(&self, key: &str) {
+    pub(crate) fn contended(&self, key: &Key) {
         let now = self.clock.now();
         // Without a queue the news is dropped. Whoever joins later learns from the answer of the store that others
         // wait.
@@ -254,7 +251,7 @@ impl LocalQueue {
     /// Returns whether somebody is known to wait elsewhere.
     #[cfg(test)]
     pub(super) fn is_contended(&self, key: &Key) -> bool {
-        self.with(key.as_str(), |queue| queue.is_contended()).unwrap_or(false)
+        self.with(key, |queue| queue.is_contended()).unwrap_or(false)
     }
 
     /// Skips the heads before this waiter whose futures are not being polled.
@@ -263,7 +260,7 @@ impl LocalQueue {
             return self.skip_stalled_in_groups(key, node);
         }
         let mut effects = Effects::default();
-        self.with(key.as_str(), |queue| queue.skip_stalled(now, &mut effects));
+        self.with(key, |queue| queue.skip_stalled(now, &mut effects));
         self.carry_out(effects);
     }
 
@@ -319,7 +316,7 @@ impl LocalQueue {
         let now = self.clock.now();
         let contended = contended || !self.tells_holder;
         // What is dropped here may ask the store, and must not do so under the lock.
-        drop(self.with(key.as_str(), |queue| queue.granted(node, owner, contended, now)));
+        drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 
     /// Removes a waiter, and leaves its entry in the store's queue to the next one. Returns an entry of a group that
@@ -334,7 +331,7 @@ impl LocalQueue {
             return self.leave_group(key, node, entry);
         }
         let (now, mut entry) = (self.clock.now(), Some(entry));
-        let effects = self.with(key.as_str(), |queue| queue.leave(node, entry.take().flatten(), now));
+        let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
         // Still here if the key has no queue any more. Dropping it releases it.
         drop(entry);
@@ -345,17 +342,17 @@ impl LocalQueue {
         if node.is_grouped() {
             return self.is_head_of_group(key, node);
         }
-        self.with(key.as_str(), |queue| queue.is_head(node)).unwrap_or(false)
+        self.with(key, |queue| queue.is_head(node)).unwrap_or(false)
     }
 
     /// Returns whether `key` was held when it was last tried.
     pub(crate) fn was_held(&self, key: &Key) -> bool {
-        self.recently_held.has(self.hasher.hash_one(key.as_str()))
+        self.recently_held.has(key.hash_value())
     }
 
     /// Remembers whether `key` was held.
     pub(crate) fn record_held(&self, key: &Key, held: bool) {
-        self.recently_held.set(self.hasher.hash_one(key.as_str()), held);
+        self.recently_held.set(key.hash_value(), held);
     }
 
     #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) fn owner(number: usize) -> Owner {
 }
 
 fn join(local_queue: &LocalQueue) -> Waiter<'_> {
-    Waiter::join(local_queue, &key(), 9, TTL).expect("there is room")
+    Waiter::join(local_queue, &key(), 9, TTL, local_queue.clock.now()).expect("there is room")
 }
 
 async fn is_asked(waiter: &Waiter<'_>) -> bool {
@@ -40,11 +40,13 @@ async fn is_asked(waiter: &Waiter<'_>) -> bool {
 #[test]
 fn a_full_queue_is_not_joined() {
     let local_queue = local_queue();
-    let first = Waiter::join(&local_queue, &key(), 1, TTL).expect("there is room");
-    assert_eq!(Waiter::join(&local_queue, &key(), 1, TTL).err(), Some(1));
-    assert_eq!(Waiter::join(&local_queue, &key(), 0, TTL).err(), Some(1));
+    let first = Waiter::join(&local_queue, &key(), 1, TTL, local_queue.clock.now()).expect("there is room");
+    assert_eq!(Waiter::join(&local_queue, &key(), 1, TTL, local_queue.clock.now()).err(), Some(1));
+    assert_eq!(Waiter::join(&local_queue, &key(), 0, TTL, local_queue.clock.now()).err(), Some(1));
     drop(first);
-    assert!(Waiter::join(&local_queue, &key(), 1, TTL).is_ok() && local_queue.is_empty());
+    assert!(
+        Waiter::join(&local_queue, &key(), 1, TTL, local_queue.clock.now()).is_ok() && local_queue.is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +98,7 @@ async fn the_release_of_another_owner_says_nothing_of_the_holder() {
     holder.granted(owner(1), false);
     drop(holder);
     let waiter = join(&local_queue);
-    local_queue.contended("order:1");
+    local_queue.contended(&key());
     local_queue.freed(&key(), owner(2));
     assert!(local_queue.is_contended(&key()), "somebody still waits elsewhere");
     assert!(!is_asked(&waiter).await, "the key is still held");
@@ -110,9 +112,12 @@ async fn a_notification_after_a_release_counts_for_the_next_grant() {
     let (mut holder, mut next) = (join(&local_queue), join(&local_queue));
     holder.granted(owner(1), true);
     drop(holder);
-    assert!(!local_queue.hand_off(&key(), None, |_| None), "it goes to the store");
+    assert!(
+        !local_queue.hand_off(&key(), None, || local_queue.clock.now(), |_, _| None),
+        "it goes to the store"
+    );
     assert!(!local_queue.is_contended(&key()), "that is over");
-    local_queue.contended("order:1");
+    local_queue.contended(&key());
     local_queue.freed(&key(), owner(1));
     next.granted(owner(2), false);
     assert!(local_queue.is_contended(&key()), "it was told before its answer was looked at");
@@ -127,7 +132,7 @@ async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
         let _second = join(&local_queue);
         first.granted(owner(1), others);
         assert_eq!(local_queue.is_contended(&key()), contended);
-        local_queue.contended("order:1");
+        local_queue.contended(&key());
         assert!(local_queue.is_contended(&key()));
     }
 }
@@ -137,7 +142,7 @@ fn the_notification_of_a_waiter_may_overtake_a_grant_that_may_linger() {
     let local_queue = local_queue();
     let expected = Expected::new(&local_queue, &key());
     assert!(!local_queue.is_busy(&key()), "others ask the store as ever");
-    local_queue.contended("order:1");
+    local_queue.contended(&key());
     expected.granted(owner(1), false);
     drop(expected);
     assert!(local_queue.is_busy(&key()) && local_queue.is_contended(&key()));

@@ -23,15 +23,16 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or
-    /// more.
+    /// Joins the queue of `key` at `now`, behind those who wait already. `Err` says how many they are, if they are `max`
+    /// or more.
     pub(crate) fn join(
         local_queue: &'a LocalQueue,
         key: &Key,
         max: usize,
         ttl: Duration,
+        now: Moment,
     ) -> Result<Self, usize> {
-        let node = local_queue.join(key, max, ttl)?;
+        let node = local_queue.join(key, max, ttl, now)?;
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 

@@ -1,17 +1,16 @@
 //! Delivers the opening of a latch to those who wait for it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::key::Key;
+use crate::key::{Key, KeyMap};
 use crate::sync::Mutex;
 
 /// The latches that somebody of one manager waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Latches(Mutex<HashMap<Key, Waiting>>);
+pub(crate) struct Latches(Mutex<KeyMap<Waiting>>);
 
 /// The waiters of one latch.
 #[derive(Debug, Default)]
@@ -22,7 +21,7 @@ struct Waiting {
 
 impl Latches {
     /// Notifies everybody who waits for the latch `key`: it is open, or may be.
-    pub(crate) fn opened(&self, key: &str) {
+    pub(crate) fn opened(&self, key: &Key) {
         // The lock is given back before anybody is woken: a waker may drop a `LatchWaiter`, which takes it.
         let opened = self.waiting().get(key).map(|waiting| Arc::clone(&waiting.opened));
         if let Some(opened) = opened {
@@ -44,7 +43,7 @@ impl Latches {
         LatchWaiter { latches: self, key, opened: Arc::clone(&waiting.opened) }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+    fn waiting(&self) -> MutexGuard<'_, KeyMap<Waiting>> {
         self.0.lock()
     }
 }
@@ -97,8 +96,8 @@ mod tests {
         for opened in [first.as_mut(), second.as_mut(), third.as_mut()] {
             assert!(!opened.enable());
         }
-        latches.opened("c");
-        latches.opened("a");
+        latches.opened(&key("c"));
+        latches.opened(&a);
         assert!(first.as_mut().enable() && second.as_mut().enable(), "both wait for it");
         assert!(!third.as_mut().enable(), "it waits for another");
         latches.wake_all();

@@ -15,8 +15,6 @@
 //! Nobody is kept for longer than [`PATIENCE`] after the release began: the same time for which the caller of a body
 //! waits for its release by default.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -26,7 +24,7 @@ use tokio::sync::Notify;
 
 use crate::backend::{Claim, MoreKeys};
 use crate::clock::Moment;
-use crate::key::Key;
+use crate::key::{Key, KeyMap};
 use crate::sync::Mutex;
 
 /// For how long a release keeps the next acquisition of its key waiting, from its beginning.
@@ -139,19 +137,14 @@ impl Earlier {
 /// The releases of one manager that are under way, by key.
 #[derive(Debug)]
 pub(crate) struct ReleasesUnderWay {
-    shards: [Mutex<HashMap<Key, Vec<Arc<Earlier>>>>; SHARDS],
-    hasher: RandomState,
+    shards: [Mutex<KeyMap<Vec<Arc<Earlier>>>>; SHARDS],
     /// The number of keys in all shards: while it is zero, an acquisition looks nothing up.
     keys: AtomicUsize,
 }
 
 impl Default for ReleasesUnderWay {
     fn default() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            hasher: RandomState::new(),
-            keys: AtomicUsize::new(0),
-        }
+        Self { shards: std::array::from_fn(|_| Mutex::default()), keys: AtomicUsize::new(0) }
     }
 }
 
@@ -198,10 +191,8 @@ impl ReleasesUnderWay {
         }
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Vec<Arc<Earlier>>>> {
-        #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the shard")]
-        let index = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[index].lock()
+    fn shard(&self, key: &Key) -> MutexGuard<'_, KeyMap<Vec<Arc<Earlier>>>> {
+        self.shards[key.shard(SHARDS)].lock()
     }
 }
 

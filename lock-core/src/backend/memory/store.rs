@@ -1,6 +1,5 @@
 //! The store: shards of entries.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -8,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use super::entry::Entry;
 use super::events::Listeners;
 use crate::clock::Moment;
-use crate::key::Key;
+use crate::key::{Key, KeyMap};
 use crate::sync::Mutex;
 
 const SHARDS: usize = 32;
@@ -37,7 +36,7 @@ struct Store {
 }
 
 pub(super) struct Shard {
-    pub(super) entries: HashMap<Key, Entry>,
+    pub(super) entries: KeyMap<Entry>,
     /// The number of entries at which expired ones are swept again.
     sweep_at: usize,
 }
@@ -46,7 +45,7 @@ impl Memory {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        let shard = |_| Mutex::new(Shard { entries: HashMap::new(), sweep_at: SWEEP_FROM });
+        let shard = |_| Mutex::new(Shard { entries: KeyMap::default(), sweep_at: SWEEP_FROM });
         let shards = std::array::from_fn(shard);
         Self(Arc::new(Store { shards, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
     }
@@ -88,9 +87,7 @@ impl Memory {
 
     /// Returns the number of the shard of `key`.
     pub(super) fn shard_index(&self, key: &Key) -> usize {
-        // The map hashes the whole key. Whoever chooses keys that all fall into one shard only makes its lock busy.
-        let end = key.as_str().as_bytes().iter().rev().take(8);
-        end.fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte))) % SHARDS
+        key.shard(SHARDS)
     }
 
     pub(super) fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
