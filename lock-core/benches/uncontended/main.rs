@@ -15,8 +15,8 @@
 //! With `durability`, on a primary with a replica: `durability=replicas(1)` in the URL, compared with the same URL
 //! without it.
 //!
-//! With `count`, exactly so many cycles of one kind (`mutex`, `memory`, `raw`, `redis`) on one thread, and nothing
-//! else: for a tool that counts instructions. The README says how.
+//! With `count`, exactly so many cycles of one kind (`mutex`, `memory`, `raw`, `redis`; `hot-mutex` and `hot` with one key
+//! for all tasks) on one thread, and nothing else: for a tool that counts instructions. The README says how.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod chart;

@@ -28,6 +28,8 @@ pub(super) enum First<'a> {
     Answered(Box<Answered<'a>>),
     /// The loop begins with the question.
     NotAsked,
+    /// The key is held or waited for here, so the loop begins with the wait.
+    Busy,
 }
 
 /// An answer that is left to the loop.
@@ -43,20 +45,24 @@ pub(super) struct Answered<'a> {
 }
 
 impl Plan {
-    /// Returns the first question, if it is asked before anything is waited for.
+    /// Returns whether the first question is asked before anything is waited for.
+    pub(super) fn asks_first(&self) -> bool {
+        self.options.kind.queue() == Queue::Barging && self.more.is_empty()
+    }
+
+    /// Returns the first question; `None` where the answer is known.
     pub(super) fn first_question(&self) -> Option<Ask> {
-        let one = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let waits = || {
-            let waiters = self.engine().local_queue.waiters(&self.key);
+            let waiters = || self.engine().local_queue.waiters(&self.key);
             let contention = Contention::new()
                 .with_attempts(1)
                 .with_waited(Duration::ZERO)
                 .with_wait_limit(self.wait)
-                .with_waiters(Some(waiters))
+                .with_waiters(self.strategy.uses_waiters().then(waiters))
                 .with_jitter(fastrand::f64());
             matches!(self.strategy.decide(&contention), Decision::RetryAfter(_))
         };
-        if one { self.barging_question(waits) } else { None }
+        self.barging_question(waits)
     }
 
     /// Returns the cheapest question of a barging claim that can end in a grant. `None` where the answer is known.

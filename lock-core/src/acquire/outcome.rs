@@ -2,11 +2,12 @@
 
 use tracing::{Instrument, Span};
 
-use super::first::{self, First};
+use super::first::{self, Answered, First};
 use super::plan::Plan;
 use super::recorder::AcquireRecorder;
 use super::run::Acquire;
 use super::spans::acquire_span;
+use crate::backend::{Ask, BoxFuture};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
@@ -57,25 +58,56 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
     // A grant that lingers is taken, or given back, before the store is asked, and one that will linger is expected.
     let lingers =
         plan.options.linger.is_some() || plan.keys().any(|key| plan.engine().local_queue.lingers(key));
-    let first = match if lingers { None } else { plan.first_question() } {
-        None => First::NotAsked,
-        Some(ask) => match span.in_scope(|| first::at_once(plan, ask, started))? {
+    let first = if lingers || !plan.asks_first() {
+        First::NotAsked
+    } else if let Some(ask) = plan.first_question() {
+        match span.in_scope(|| first::at_once(plan, ask, started))? {
             Some(first) => first,
-            // Boxed, like the loop, because every future between this one and the task would hold its state, and would
-            // be moved with it.
-            None => Box::pin(first::ask_first(plan, ask, started)).instrument(span.clone()).await?,
-        },
+            None => asking(plan, ask, started).instrument(span.clone()).await?,
+        }
+    } else {
+        First::Busy
     };
-    let (acquire, answer) = match first {
+    let looping = match first {
         First::Granted(hold) => {
             span.record("lock.attempts", 1);
             return Ok(hold);
         }
-        First::Answered(answered) => Acquire::after(plan, started, span, *answered),
-        First::NotAsked => {
-            let claim = PendingClaim::new(&plan.engine().cleanup, plan.claim(started));
-            (Acquire::new(plan, started, Some(span), claim), None)
-        }
+        First::Answered(answered) => after(plan, started, span, *answered),
+        First::NotAsked => looping(plan, started, span, false),
+        First::Busy => looping(plan, started, span, true),
     };
-    Box::pin(acquire.run(answer)).instrument(span.clone()).await
+    looping.instrument(span.clone()).await
+}
+
+// Boxed, because every future between these and the task would hold their state, and would be moved with it. In functions
+// of their own, because a future has room for whatever is moved within it.
+
+/// Asks the first question.
+fn asking(plan: &Plan, ask: Ask, started: Moment) -> BoxFuture<'_, Result<First<'_>>> {
+    Box::pin(first::ask_first(plan, ask, started))
+}
+
+/// Runs the loop from the start. `is_busy`: the key is held or waited for here, so it begins with the wait.
+fn looping<'a>(
+    plan: &'a Plan,
+    started: Moment,
+    span: &'a Span,
+    is_busy: bool,
+) -> BoxFuture<'a, Result<Hold>> {
+    let claim = PendingClaim::new(&plan.engine().cleanup, plan.claim(started));
+    let mut acquire = Acquire::new(plan, started, Some(span), claim);
+    acquire.is_busy = is_busy;
+    Box::pin(acquire.run(None))
+}
+
+/// Runs the loop from the answer to the first question on.
+fn after<'a>(
+    plan: &'a Plan,
+    started: Moment,
+    span: &'a Span,
+    answered: Answered<'a>,
+) -> BoxFuture<'a, Result<Hold>> {
+    let (acquire, answer) = Acquire::after(plan, started, span, answered);
+    Box::pin(acquire.run(answer))
 }

@@ -40,8 +40,9 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause of a claim with a queue entry, which it must keep alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The answer to the first question, if it was asked before the loop, and the releases that it was asked behind.
-pub(super) type FirstAnswer = Option<(Ask, Result<Answer>, Vec<Arc<Earlier>>)>;
+/// The answer to the first question, if it was asked before the loop, and the releases that it was asked behind. Boxed,
+/// because the future of the loop has room for it several times.
+pub(super) type FirstAnswer = Option<Box<(Ask, Result<Answer>, Vec<Arc<Earlier>>)>>;
 
 /// One acquisition under way.
 pub(super) struct Acquire<'a> {
@@ -52,6 +53,8 @@ pub(super) struct Acquire<'a> {
     pub(super) attempts: u32,
     /// Whether it may have been suspended since the process was checked.
     pub(super) has_awaited: bool,
+    /// The key was held or waited for in this process when it began.
+    pub(super) is_busy: bool,
     /// The last question to the store.
     pub(super) question: LastQuestion,
     /// Whether it was in the local queue before. Nobody who comes back is turned down.
@@ -93,6 +96,7 @@ impl<'a> Acquire<'a> {
             started,
             attempts: 0,
             has_awaited: false,
+            is_busy: false,
             question: LastQuestion::None,
             has_queued: false,
             ask_again: None,
@@ -122,71 +126,81 @@ impl<'a> Acquire<'a> {
         let mut acquire = Self::new(plan, started, Some(span), claim);
         (acquire.attempts, acquire.asked_in, acquire.has_awaited) = (1, asked_in, true);
         acquire.question = LastQuestion::Fresh;
-        (acquire, Some((ask, answer, earlier)))
+        (acquire, Some(Box::new((ask, answer, earlier))))
     }
 
     /// Runs until there is a hold, or none any more. `first` is the answer to the first question, if it was asked
     /// already.
-    pub(super) async fn run(mut self, mut first: FirstAnswer) -> Result<Hold> {
-        // Before the first byte is sent: without a renewer nothing could be held.
-        let schedule = self.plan.hub.renewers.here()?;
-        let (mut held, mut last) = (Held::default(), None);
-        // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers
-        // since.
-        let lingering = if first.is_none() { self.lingering().await } else { None };
-        let mut wake = match (lingering, &first) {
-            (Some(handoff), _) => Wake::Handoff(handoff),
-            (None, Some((ask, ..))) => Wake::Ask(*ask),
-            (None, None) => self.first()?,
-        };
-        loop {
-            let won = match wake {
-                Wake::Ask(ask) => match self.ask(ask, first.take()).await {
-                    Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
-                    Ok(Answer::Held(news)) => {
-                        held = news;
-                        if let Some(again) = self.frees_orphan(&held).await {
-                            wake = again;
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "the future of an async function has room for an argument twice, and is moved with both"
+    )]
+    pub(super) fn run(
+        mut self,
+        mut first: FirstAnswer,
+    ) -> impl Future<Output = Result<Hold>> + Send + use<'a> {
+        async move {
+            // Before the first byte is sent: without a renewer nothing could be held.
+            let schedule = self.plan.hub.renewers.here()?;
+            let (mut held, mut last) = (Held::default(), None);
+            // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers
+            // since.
+            let lingering = if first.is_none() { self.lingering().await } else { None };
+            let mut wake = match (lingering, &first) {
+                (Some(handoff), _) => Wake::Handoff(handoff),
+                (None, Some(first)) => Wake::Ask(first.0),
+                (None, None) if self.is_busy => Wake::Again,
+                (None, None) => self.first()?,
+            };
+            loop {
+                let won = match wake {
+                    Wake::Ask(ask) => match self.ask(ask, first.take()).await {
+                        Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
+                        Ok(Answer::Held(news)) => {
+                            held = news;
+                            if let Some(again) = self.frees_orphan(&held).await {
+                                wake = again;
+                                continue;
+                            }
+                            None
+                        }
+                        Err(error) => {
+                            self.store_failed(error).await?;
+                            wake = self.first()?;
                             continue;
                         }
-                        None
-                    }
-                    Err(error) => {
-                        self.store_failed(error).await?;
-                        wake = self.first()?;
-                        continue;
-                    }
-                },
-                Wake::Notified(waiters) => self.served(waiters),
-                Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
-                Wake::Again => None,
-            };
-            if let Some(won) = won
-                && let Some(hold) = self.take(won, &schedule).await?
-            {
-                return Ok(hold);
+                    },
+                    Wake::Notified(waiters) => self.served(waiters),
+                    Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
+                    Wake::Again => None,
+                };
+                if let Some(won) = won
+                    && let Some(hold) = self.take(won, &schedule).await?
+                {
+                    return Ok(hold);
+                }
+                // That was the last try, after the strategy had enough.
+                if let Some(decision) = last {
+                    return Err(self.end(decision, &held).await);
+                }
+                wake = match self.next(&held).await? {
+                    Next::Go(wake) => wake,
+                    Next::Enough(decision) => match self.last_wake() {
+                        Some(wake) => {
+                            last = Some(decision);
+                            wake
+                        }
+                        None => return Err(self.end(decision, &held).await),
+                    },
+                };
             }
-            // That was the last try, after the strategy had enough.
-            if let Some(decision) = last {
-                return Err(self.end(decision, &held).await);
-            }
-            wake = match self.next(&held).await? {
-                Next::Go(wake) => wake,
-                Next::Enough(decision) => match self.last_wake() {
-                    Some(wake) => {
-                        last = Some(decision);
-                        wake
-                    }
-                    None => return Err(self.end(decision, &held).await),
-                },
-            };
         }
     }
 
     /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is
     /// known.
     fn first(&mut self) -> Result<Wake> {
-        let now = if self.has_awaited { self.engine.clock.now() } else { self.started };
+        let now = self.now();
         let waits = || {
             matches!(self.plan.strategy.decide(&self.known(&Held::default(), now)), Decision::RetryAfter(_))
         };
@@ -207,7 +221,8 @@ impl<'a> Acquire<'a> {
 
     /// Asks the store, unless it has answered `first`.
     async fn ask(&mut self, ask: Ask, first: FirstAnswer) -> Result<Answer> {
-        if let Some((_, answer, earlier)) = first {
+        if let Some(first) = first {
+            let (_, answer, earlier) = *first;
             let answer = self.unless_in_doubt(ask, answer, &earlier).await;
             return self.hears(ask, answer);
         }
@@ -259,13 +274,13 @@ impl<'a> Acquire<'a> {
 
     /// Asks the strategy, and waits as it says.
     async fn next(&mut self, held: &Held) -> Result<Next> {
+        let now = self.now();
         self.has_awaited = true;
         self.engine.check_open()?;
         // Before the strategy, which would turn away a waiter that has the grant already.
         if let Some(wake) = self.queue_news() {
             return Ok(Next::Go(wake));
         }
-        let now = self.engine.clock.now();
         let pause = match self.plan.strategy.decide(&self.contention(held, now)) {
             Decision::RetryAfter(pause) => pause,
             enough => return Ok(Next::Enough(enough)),
@@ -321,6 +336,11 @@ impl<'a> Acquire<'a> {
 
     fn leaves_its_entry_to_another(&self) -> bool {
         self.waiter.as_ref().is_some_and(|waiter| waiter.is_head() && waiter.others() > 0)
+    }
+
+    /// Returns the time. The clock was just read when the acquisition began.
+    fn now(&self) -> Moment {
+        if self.has_awaited { self.engine.clock.now() } else { self.started }
     }
 
     pub(super) fn waited(&self) -> Duration {

@@ -188,11 +188,12 @@ impl Acquire<'_> {
     /// Waits, at most for `pause`. `began` is a clock that was just read.
     pub(super) async fn pause(&mut self, pause: Duration, began: Moment) -> Result<Wake> {
         let polls = !self.engine.capability.waiting.in_order();
-        let mut now = began;
+        let mut just_read = Some(began);
         loop {
             if let Some(wake) = self.queue_news() {
                 return Ok(wake);
             }
+            let now = just_read.take().unwrap_or_else(|| self.engine.clock.now());
             // Others may join in the middle of the pause, and notify.
             let longest = match &self.waiter {
                 Some(_) if !polls => CHECK_IN,
@@ -209,7 +210,7 @@ impl Acquire<'_> {
                 waiter.checks_in_by(wakes);
             }
             match self.event(waiting, wakes.remaining(now)).await? {
-                Event::News => now = self.engine.clock.now(),
+                Event::News => {}
                 Event::Served(waiters) => return Ok(Wake::Notified(waiters)),
                 Event::Changed => return Ok(Wake::Ask(self.question())),
                 Event::Time => {

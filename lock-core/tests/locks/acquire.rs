@@ -228,3 +228,11 @@ async fn a_release_by_another_manager_is_heard_in_the_first_pause() {
     drop(waiting.await.unwrap().unwrap());
     assert!(freed.elapsed() < millis(5), "{:?}", freed.elapsed());
 }
+
+/// Every future that awaits it is at least as large, and so is a task for each request.
+#[tokio::test(start_paused = true)]
+async fn the_future_of_an_acquisition_is_small() {
+    let locks = LockManager::in_memory();
+    let acquire = locks.lock("k").acquire();
+    assert!(size_of_val(&acquire) <= 512, "{} bytes", size_of_val(&acquire));
+}
