@@ -36,3 +36,43 @@ impl Hasher for HashOfKey {
         self.0 = STATE.hash_one((self.0, bytes));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::key::KeyBuilder;
+
+    /// A store says only the text of a key.
+    #[test]
+    fn a_key_that_is_made_again_of_its_text_is_found() {
+        let long = "k".repeat(2 * Key::MAX_LEN);
+        let made = [
+            Key::new("order:42"),
+            Key::new(&long),
+            Key::new(&long).map(|key| key.in_namespace("shop")),
+            KeyBuilder::new().literal("order:").value(&"a:b").finish(),
+        ];
+        for key in made.map(|key| key.expect("a key")) {
+            let mut map = KeyMap::default();
+            map.insert(key.clone(), 1);
+            let again = Key::new(key.as_str()).expect("a key");
+            assert_eq!((map.get(&again), again.shard(32)), (Some(&1), key.shard(32)), "{key}");
+        }
+    }
+
+    /// Otherwise all keys of one shard would collide in its map.
+    #[test]
+    fn the_keys_of_one_shard_differ_in_the_bits_of_its_map() {
+        let keys = (0..10_000).map(|i| Key::new(&format!("order:{i}")).expect("a key"));
+        let of_one_shard: Vec<_> = keys.filter(|key| key.shard(32) == 0).collect();
+        let buckets: HashSet<_> = of_one_shard.iter().map(|key| key.hash_value() % 256).collect();
+        assert!(
+            of_one_shard.len() > 200 && buckets.len() > 100,
+            "{} of {}",
+            buckets.len(),
+            of_one_shard.len()
+        );
+    }
+}
