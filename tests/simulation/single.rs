@@ -323,14 +323,19 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
     Outcome { seed, verdict, counts: journal.counts(), hash: journal.hash(), text: journal.text() }
 }
 
-/// The number of seeds in a run of all tests.
-const SEEDS: u64 = 12;
+/// The number of worlds that run at least, and at most where those did not show enough. What a world shows differs a
+/// thousandfold: a session of a loser uses the resource a few times or a few thousand times before it knows.
+const SEEDS: (u64, u64) = (12, 60);
 
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 fn whoever_has_the_lock_has_the_largest_token_though_the_store_forgets() {
     let (mut uses, mut beside, mut lingers) = (0, 0, 0);
-    for seed in 1..=SEEDS {
+    let is_shown = |uses, beside, lingers| uses > 10_000 && beside > 1_000 && lingers > 10;
+    for seed in 1..=SEEDS.1 {
+        if seed > SEEDS.0 && is_shown(uses, beside, lingers) {
+            break;
+        }
         let outcome = run(seed, false);
         println!("seed {seed}: {:?}", outcome.counts);
         assert!(outcome.verdict.is_good(), "seed {seed}: {:#?}", outcome.verdict.wrong);
@@ -338,8 +343,10 @@ fn whoever_has_the_lock_has_the_largest_token_though_the_store_forgets() {
         (uses, beside) = (uses + count("uses"), beside + count("uses beside the holder"));
         lingers += count("grants that linger");
     }
-    assert!(uses > 10_000 && beside > 1_000, "{uses} uses, {beside} beside the holder: this shows little");
-    assert!(lingers > 10, "{lingers} grants that linger: this shows little");
+    assert!(
+        is_shown(uses, beside, lingers),
+        "{uses} uses, {beside} beside the holder, {lingers} grants that linger: this shows little"
+    );
 }
 
 #[test]
