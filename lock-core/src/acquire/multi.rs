@@ -20,7 +20,7 @@ use crate::options::{LeaseOptions, Release, Resolved};
 use crate::pending::PendingClaim;
 
 /// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
-fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<Hold>> {
+fn boxed<'a>(acquire: &'a mut Acquire<'_>) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(acquire.run(None))
 }
 
@@ -100,7 +100,7 @@ impl Acquire<'_> {
             let mut acquire = Acquire::new(&part, self.started, None, claim);
             acquire.attempts = self.attempts;
             acquire.has_awaited = true;
-            let hold = boxed(acquire).await.map_err(|error| error.with_key(key))?;
+            let hold = boxed(&mut acquire).await.map_err(|error| error.with_key(key))?;
             let same = hold.lease().claim.owner == owner;
             self.partial_grants.push(hold);
             if !same {

@@ -95,10 +95,12 @@ fn looping<'a>(
     span: &'a Span,
     is_busy: bool,
 ) -> BoxFuture<'a, Result<Hold>> {
-    let claim = PendingClaim::new(&plan.engine().cleanup, plan.claim(started));
-    let mut acquire = Acquire::new(plan, started, Some(span), claim);
-    acquire.is_busy = is_busy;
-    Box::pin(acquire.run(None))
+    Box::pin(async move {
+        let claim = PendingClaim::new(&plan.engine().cleanup, plan.claim(started));
+        let mut acquire = Acquire::new(plan, started, Some(span), claim);
+        acquire.is_busy = is_busy;
+        acquire.run(None).await
+    })
 }
 
 /// Runs the loop from the answer to the first question on.
@@ -108,6 +110,8 @@ fn after<'a>(
     span: &'a Span,
     answered: Answered<'a>,
 ) -> BoxFuture<'a, Result<Hold>> {
-    let (acquire, answer) = Acquire::after(plan, started, span, answered);
-    Box::pin(acquire.run(answer))
+    Box::pin(async move {
+        let (mut acquire, answer) = Acquire::after(plan, started, span, answered);
+        acquire.run(answer).await
+    })
 }

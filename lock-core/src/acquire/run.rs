@@ -131,69 +131,60 @@ impl<'a> Acquire<'a> {
 
     /// Runs until there is a hold, or none any more. `first` is the answer to the first question, if it was asked
     /// already.
-    #[allow(
-        clippy::manual_async_fn,
-        reason = "the future of an async function has room for an argument twice, and is moved with both"
-    )]
-    pub(super) fn run(
-        mut self,
-        mut first: FirstAnswer,
-    ) -> impl Future<Output = Result<Hold>> + Send + use<'a> {
-        async move {
-            // Before the first byte is sent: without a renewer nothing could be held.
-            let schedule = self.plan.hub.renewers.here()?;
-            let (mut held, mut last) = (Held::default(), None);
-            // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers
-            // since.
-            let lingering = if first.is_none() { self.lingering().await } else { None };
-            let mut wake = match (lingering, &first) {
-                (Some(handoff), _) => Wake::Handoff(handoff),
-                (None, Some(first)) => Wake::Ask(first.0),
-                (None, None) if self.is_busy => Wake::Again,
-                (None, None) => self.first()?,
-            };
-            loop {
-                let won = match wake {
-                    Wake::Ask(ask) => match self.ask(ask, first.take()).await {
-                        Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
-                        Ok(Answer::Held(news)) => {
-                            held = news;
-                            if let Some(again) = self.frees_orphan(&held).await {
-                                wake = again;
-                                continue;
-                            }
-                            None
-                        }
-                        Err(error) => {
-                            self.store_failed(error).await?;
-                            wake = self.first()?;
+    pub(super) async fn run(&mut self, mut first: FirstAnswer) -> Result<Hold> {
+        // Before the first byte is sent: without a renewer nothing could be held.
+        let schedule = self.plan.hub.renewers.here()?;
+        let (mut held, mut last) = (Held::default(), None);
+        // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers
+        // since.
+        let lingering = if first.is_none() { self.lingering().await } else { None };
+        let mut wake = match (lingering, &first) {
+            (Some(handoff), _) => Wake::Handoff(handoff),
+            (None, Some(first)) => Wake::Ask(first.0),
+            (None, None) if self.is_busy => Wake::Again,
+            (None, None) => self.first()?,
+        };
+        loop {
+            let won = match wake {
+                Wake::Ask(ask) => match self.ask(ask, first.take()).await {
+                    Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
+                    Ok(Answer::Held(news)) => {
+                        held = news;
+                        if let Some(again) = self.frees_orphan(&held).await {
+                            wake = again;
                             continue;
                         }
-                    },
-                    Wake::Notified(waiters) => self.served(waiters),
-                    Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
-                    Wake::Again => None,
-                };
-                if let Some(won) = won
-                    && let Some(hold) = self.take(won, &schedule).await?
-                {
-                    return Ok(hold);
-                }
-                // That was the last try, after the strategy had enough.
-                if let Some(decision) = last {
-                    return Err(self.end(decision, &held).await);
-                }
-                wake = match self.next(&held).await? {
-                    Next::Go(wake) => wake,
-                    Next::Enough(decision) => match self.last_wake() {
-                        Some(wake) => {
-                            last = Some(decision);
-                            wake
-                        }
-                        None => return Err(self.end(decision, &held).await),
-                    },
-                };
+                        None
+                    }
+                    Err(error) => {
+                        self.store_failed(error).await?;
+                        wake = self.first()?;
+                        continue;
+                    }
+                },
+                Wake::Notified(waiters) => self.served(waiters),
+                Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
+                Wake::Again => None,
+            };
+            if let Some(won) = won
+                && let Some(hold) = self.take(won, &schedule).await?
+            {
+                return Ok(hold);
             }
+            // That was the last try, after the strategy had enough.
+            if let Some(decision) = last {
+                return Err(self.end(decision, &held).await);
+            }
+            wake = match self.next(&held).await? {
+                Next::Go(wake) => wake,
+                Next::Enough(decision) => match self.last_wake() {
+                    Some(wake) => {
+                        last = Some(decision);
+                        wake
+                    }
+                    None => return Err(self.end(decision, &held).await),
+                },
+            };
         }
     }
 
