@@ -44,7 +44,8 @@ pub(crate) struct Engine {
     held: AtomicUsize,
     /// The number of acquisitions in progress.
     acquiring: AtomicUsize,
-    /// Notified when a grant ends, when the manager closes, and when the store has lost notifications.
+    /// Notified when the manager closes, while it does so when a grant ends, and when the store has lost notifications.
+    /// The local queue notifies those who wait in it.
     pub(crate) changed: Notify,
     closing: AtomicBool,
     /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
@@ -164,7 +165,13 @@ impl Engine {
         self.closing.store(true, Ordering::SeqCst);
         // After the flag: a waiter that is notified, and a release that is repeated, read it and give up.
         self.cleanup.hurry();
+        self.wake_waiters();
+    }
+
+    /// Wakes every waiter, so that it looks whether it may go on.
+    fn wake_waiters(&self) {
         self.changed.notify_waiters();
+        self.local_queue.wake_all();
     }
 
     /// Returns how often the store has lost notifications so far. Read it before asking the store: a waiter whose
@@ -177,7 +184,7 @@ impl Engine {
     pub(crate) fn reconnected(&self) {
         // Counted first: a waiter compares the count once it is notified.
         self.reconnects.fetch_add(1, Ordering::AcqRel);
-        self.changed.notify_waiters();
+        self.wake_waiters();
         self.latches.wake_all();
     }
 

@@ -23,6 +23,14 @@ pub(super) enum Answer {
     Held(Held),
 }
 
+/// What came of a question to the store.
+pub(super) enum Asked {
+    Granted(Granted),
+    Held,
+    /// The loop goes on with this: the store failed, or the holder was an orphan that is gone now.
+    Go(Wake),
+}
+
 /// A grant that a waiter may turn into a guard.
 pub(super) enum Won {
     /// The store has granted the claim.

@@ -28,8 +28,15 @@ pub(super) enum First<'a> {
     Answered(Box<Answered<'a>>),
     /// The loop begins with the question.
     NotAsked,
-    /// The key is held or waited for here, so the loop begins with the wait.
-    Busy,
+    /// The key is held or waited for here, so the loop begins with the wait. The strategy's first pause.
+    Busy(Duration),
+}
+
+/// How an acquisition of a barging claim begins.
+pub(super) enum Begin {
+    Ask(Ask),
+    /// With a pause of the strategy, because the answer is known.
+    Wait(Duration),
 }
 
 /// An answer that is left to the loop.
@@ -50,9 +57,9 @@ impl Plan {
         self.options.kind.queue() == Queue::Barging && self.more.is_empty()
     }
 
-    /// Returns the first question; `None` where the answer is known.
-    pub(super) fn first_question(&self) -> Option<Ask> {
-        let waits = || {
+    /// Returns how the acquisition begins.
+    pub(super) fn begin(&self) -> Begin {
+        let decide = || {
             let waiters = || self.engine().local_queue.waiters(&self.key);
             let contention = Contention::new()
                 .with_attempts(1)
@@ -60,26 +67,29 @@ impl Plan {
                 .with_wait_limit(self.wait)
                 .with_waiters(self.strategy.uses_waiters().then(waiters))
                 .with_jitter(fastrand::f64());
-            matches!(self.strategy.decide(&contention), Decision::RetryAfter(_))
+            self.strategy.decide(&contention)
         };
-        self.barging_question(waits)
+        self.begin_barging(decide)
     }
 
-    /// Returns the cheapest question of a barging claim that can end in a grant. `None` where the answer is known.
-    pub(super) fn barging_question(&self, waits: impl FnOnce() -> bool) -> Option<Ask> {
+    /// Returns the cheapest question of a barging claim that can end in a grant, unless the answer is known. `decide`
+    /// asks the strategy.
+    pub(super) fn begin_barging(&self, decide: impl FnOnce() -> Decision) -> Begin {
         let (store, local_queue) = (&self.engine().capability.waiting, &self.engine().local_queue);
         let is_busy = local_queue.is_busy(&self.key);
-        match () {
+        if !store.by_heartbeats() && !is_busy {
             // Where a question costs nothing, the strategy need not be asked first.
-            () if !store.by_heartbeats() && !is_busy => Some(Ask::Try),
-            () if !waits() => Some(Ask::Try),
+            return Begin::Ask(Ask::Try);
+        }
+        let Decision::RetryAfter(pause) = decide() else { return Begin::Ask(Ask::Try) };
+        match () {
             // It waits for nobody, so it must ask to know anything.
-            () if self.max_waiters == Some(0) => Some(Ask::Probe),
+            () if self.max_waiters == Some(0) => Begin::Ask(Ask::Probe),
             // The key is held or waited for in this process, so the request joins the local queue without a question. A
             // newcomer that asked could overtake those who wait.
-            () if is_busy => None,
-            () if store.in_order() && local_queue.was_held(&self.key) => None,
-            () => Some(Ask::Probe),
+            () if is_busy => Begin::Wait(pause),
+            () if store.in_order() && local_queue.was_held(&self.key) => Begin::Wait(pause),
+            () => Begin::Ask(Ask::Probe),
         }
     }
 }

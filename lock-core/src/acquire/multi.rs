@@ -69,7 +69,11 @@ impl Acquire<'_> {
     }
 
     /// Acquires the keys one after another. Then the store is asked for all.
-    pub(super) async fn gather(&mut self, pause: Duration) -> Result<Wake> {
+    pub(super) fn gather(&mut self, pause: Duration) -> BoxFuture<'_, Result<Wake>> {
+        Box::pin(self.gathering(pause))
+    }
+
+    async fn gathering(&mut self, pause: Duration) -> Result<Wake> {
         if self.partial_grants.len() == self.plan.keys().count() {
             // All were there, and yet the store refuses: one was lost meanwhile. It begins again, after a pause.
             self.partial_grants.clear();

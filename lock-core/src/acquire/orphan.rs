@@ -18,8 +18,8 @@ use crate::owner::{Liveness, OwnerRecord};
 impl Acquire<'_> {
     /// Frees the key where its holder is an earlier run of the same named owner, which is dead. Returns what to do next
     /// if the key was freed.
-    pub(super) async fn frees_orphan(&mut self, held: &Held) -> Option<Wake> {
-        let holder = namesake(self.plan, held)?;
+    pub(super) async fn frees_orphan(&mut self) -> Option<Wake> {
+        let holder = namesake(self.plan, &self.held)?;
         let found = holder.liveness();
         if found != Liveness::Dead {
             if !std::mem::replace(&mut self.told_of_namesake, true) {

@@ -74,7 +74,8 @@ impl Acquire<'_> {
                 hold.release_to_store();
             }
             if !error.is_lost() {
-                self.store_failed(error).await?;
+                // Boxed: the future of every waiter has room for this one.
+                Box::pin(self.store_failed(error)).await?;
             }
             return Ok(None);
         }

@@ -13,8 +13,8 @@ const OWN_GUARD: &str = "it was taken in this process, by another task as a rule
 
 impl Acquire<'_> {
     /// What is known at `now` where the key was found held.
-    pub(super) fn contention(&self, held: &Held, now: Moment) -> Contention {
-        self.known(held, now).with_rate(self.rate(now))
+    pub(super) fn contention(&self, now: Moment) -> Contention {
+        self.known(&self.held, now).with_rate(self.rate(now))
     }
 
     /// What is known at `now` where that was not found: before the first question, and after a failure of the store.

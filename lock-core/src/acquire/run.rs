@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use super::event::{Answer, Next, Wake, Won};
-use super::first::Answered;
+use super::event::{Answer, Asked, Next, Wake, Won};
+use super::first::{Answered, Begin};
 use super::partial_grants::PartialGrants;
 use super::plan::Plan;
 use super::recorder::store_fails;
 use super::state::{Holder, LastQuestion, Waiting};
 use super::watch::Watch;
-use crate::backend::{Ask, Held, Queue};
+use crate::backend::{Ask, BoxFuture, Held, Queue};
 use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -53,8 +53,8 @@ pub(super) struct Acquire<'a> {
     pub(super) attempts: u32,
     /// Whether it may have been suspended since the process was checked.
     pub(super) has_awaited: bool,
-    /// The key was held or waited for in this process when it began.
-    pub(super) is_busy: bool,
+    /// The strategy's first pause, where the key was held or waited for in this process when it began.
+    pub(super) first_pause: Option<Duration>,
     /// The last question to the store.
     pub(super) question: LastQuestion,
     /// Whether it was in the local queue before. Nobody who comes back is turned down.
@@ -68,6 +68,8 @@ pub(super) struct Acquire<'a> {
     pub(super) asked_in: u64,
     /// The pending notification of a store that is watched.
     pub(super) watch: Option<Watch>,
+    /// What the store said last of the key, if that is held.
+    pub(super) held: Held,
     pub(super) holder: Holder,
     /// How many requests a second find the key held: see `refusal.rs`.
     pub(super) rate: OnceLock<f64>,
@@ -96,13 +98,14 @@ impl<'a> Acquire<'a> {
             started,
             attempts: 0,
             has_awaited: false,
-            is_busy: false,
+            first_pause: None,
             question: LastQuestion::None,
             has_queued: false,
             ask_again: None,
             relies_since: None,
             asked_in: engine.reconnects(),
             watch: None,
+            held: Held::default(),
             holder: Holder::Elsewhere,
             rate: OnceLock::new(),
             warned: None,
@@ -121,9 +124,9 @@ impl<'a> Acquire<'a> {
         started: Moment,
         span: &'a Span,
         answered: Answered<'a>,
-    ) -> (Self, FirstAnswer) {
+    ) -> (Box<Self>, FirstAnswer) {
         let Answered { claim, ask, asked_in, answer, earlier, .. } = answered;
-        let mut acquire = Self::new(plan, started, Some(span), claim);
+        let mut acquire = Box::new(Self::new(plan, started, Some(span), claim));
         (acquire.attempts, acquire.asked_in, acquire.has_awaited) = (1, asked_in, true);
         acquire.question = LastQuestion::Fresh;
         (acquire, Some(Box::new((ask, answer, earlier))))
@@ -134,31 +137,23 @@ impl<'a> Acquire<'a> {
     pub(super) async fn run(&mut self, mut first: FirstAnswer) -> Result<Hold> {
         // Before the first byte is sent: without a renewer nothing could be held.
         let schedule = self.plan.hub.renewers.here()?;
-        let (mut held, mut last) = (Held::default(), None);
+        let mut last = None;
         // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers
         // since.
         let lingering = if first.is_none() { self.lingering().await } else { None };
         let mut wake = match (lingering, &first) {
             (Some(handoff), _) => Wake::Handoff(handoff),
             (None, Some(first)) => Wake::Ask(first.0),
-            (None, None) if self.is_busy => Wake::Again,
+            (None, None) if self.first_pause.is_some() => Wake::Again,
             (None, None) => self.first()?,
         };
         loop {
             let won = match wake {
-                Wake::Ask(ask) => match self.ask(ask, first.take()).await {
-                    Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
-                    Ok(Answer::Held(news)) => {
-                        held = news;
-                        if let Some(again) = self.frees_orphan(&held).await {
-                            wake = again;
-                            continue;
-                        }
-                        None
-                    }
-                    Err(error) => {
-                        self.store_failed(error).await?;
-                        wake = self.first()?;
+                Wake::Ask(ask) => match self.asked(ask, first.take()).await? {
+                    Asked::Granted(granted) => Some(Won::Store(granted)),
+                    Asked::Held => None,
+                    Asked::Go(again) => {
+                        wake = again;
                         continue;
                     }
                 },
@@ -173,40 +168,59 @@ impl<'a> Acquire<'a> {
             }
             // That was the last try, after the strategy had enough.
             if let Some(decision) = last {
-                return Err(self.end(decision, &held).await);
+                return Err(self.end(decision).await);
             }
-            wake = match self.next(&held).await? {
+            wake = match self.next().await? {
                 Next::Go(wake) => wake,
                 Next::Enough(decision) => match self.last_wake() {
                     Some(wake) => {
                         last = Some(decision);
                         wake
                     }
-                    None => return Err(self.end(decision, &held).await),
+                    None => return Err(self.end(decision).await),
                 },
             };
         }
+    }
+
+    /// Asks the store, and notes what it says of a key that is held. Boxed, because it is larger than all that waits:
+    /// most of those who wait ask nothing.
+    fn asked(&mut self, ask: Ask, first: FirstAnswer) -> BoxFuture<'_, Result<Asked>> {
+        Box::pin(async move {
+            match self.ask(ask, first).await {
+                Ok(Answer::Granted(granted)) => Ok(Asked::Granted(granted)),
+                Ok(Answer::Held(news)) => {
+                    self.held = news;
+                    Ok(self.frees_orphan().await.map_or(Asked::Held, Asked::Go))
+                }
+                Err(error) => {
+                    self.store_failed(error).await?;
+                    Ok(Asked::Go(self.first()?))
+                }
+            }
+        })
     }
 
     /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is
     /// known.
     fn first(&mut self) -> Result<Wake> {
         let now = self.now();
-        let waits = || {
-            matches!(self.plan.strategy.decide(&self.known(&Held::default(), now)), Decision::RetryAfter(_))
-        };
+        let decide = || self.plan.strategy.decide(&self.known(&Held::default(), now));
         Ok(match self.claim.claim.queue {
             // After a failure of the store, a claim that waits already keeps its place. `ask_again` says when it asks.
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
-            Queue::Fifo if !waits() => Wake::Ask(Ask::Try),
+            Queue::Fifo if !matches!(decide(), Decision::RetryAfter(_)) => Wake::Ask(Ask::Try),
             // The head of a group asks for all of it.
             Queue::Fifo if self.plan.is_grouped() => match self.joins(now)? {
                 true => Wake::Ask(Ask::Enqueue { room: None }),
                 false => Wake::Again,
             },
             Queue::Fifo => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
-            Queue::Barging => self.plan.barging_question(waits).map_or(Wake::Again, Wake::Ask),
+            Queue::Barging => match self.plan.begin_barging(decide) {
+                Begin::Ask(ask) => Wake::Ask(ask),
+                Begin::Wait(_) => Wake::Again,
+            },
         })
     }
 
@@ -264,15 +278,21 @@ impl<'a> Acquire<'a> {
     }
 
     /// Asks the strategy, and waits as it says.
-    async fn next(&mut self, held: &Held) -> Result<Next> {
+    async fn next(&mut self) -> Result<Next> {
         let now = self.now();
+        // It was asked a moment ago, but not told of the rate, which only those count who find the key held.
+        let said = self.first_pause.take().filter(|_| !self.has_awaited && !self.plan.strategy.uses_rate());
         self.has_awaited = true;
         self.engine.check_open()?;
         // Before the strategy, which would turn away a waiter that has the grant already.
         if let Some(wake) = self.queue_news() {
             return Ok(Next::Go(wake));
         }
-        let pause = match self.plan.strategy.decide(&self.contention(held, now)) {
+        let decision = match said {
+            Some(pause) => Decision::RetryAfter(pause),
+            None => self.plan.strategy.decide(&self.contention(now)),
+        };
+        let pause = match decision {
             Decision::RetryAfter(pause) => pause,
             enough => return Ok(Next::Enough(enough)),
         };
@@ -287,7 +307,7 @@ impl<'a> Acquire<'a> {
         // Heartbeats keep an entry alive, so `pause` sends them. Without them there is nothing to do until the store
         // notifies.
         if self.is_notified() && !self.engine.capability.waiting.by_heartbeats() {
-            return self.stay(pause, held).await;
+            return self.stay(pause).await;
         }
         let wake = self.pause(pause, now).await?;
         if matches!(wake, Wake::Again) {
@@ -312,10 +332,10 @@ impl<'a> Acquire<'a> {
 
     /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the
     /// key when it has the error, and an entry that is still there would then be granted the key for nobody.
-    async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
+    async fn end(&mut self, decision: Decision) -> LockError {
         // The head alone asks for a group.
         let of_group = self.held_by();
-        let error = self.give_up(decision, of_group.as_ref().unwrap_or(held));
+        let error = self.give_up(decision, of_group.as_ref().unwrap_or(&self.held));
         // Before the entry is released: who is told meanwhile to stand directly behind it would have no place.
         self.leave_group();
         // An entry that others wait behind goes to the next head when this value is dropped.

@@ -6,7 +6,7 @@ use super::event::{Next, Wake};
 use super::run::Acquire;
 use super::state::{Holder, Waiting};
 use super::watch::{self, Watch};
-use crate::backend::{Ask, Held, Queue};
+use crate::backend::{Ask, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
@@ -56,15 +56,13 @@ impl Acquire<'_> {
         if let Some(handoff) = waiter.check_in(queued) {
             return Some(Wake::Handoff(handoff));
         }
-        if let Some(entry) = waiter.take_entry()
-            && !self.claim.adopt(entry)
-        {
-            // The other entry was rolled back, so the store is asked for one of its own.
-            return Some(Wake::Ask(self.question()));
-        }
-        // Taken in any case: a question that stays with the waiter looks as if nobody polled it, and it would be
-        // skipped. With an entry, the store notifies.
-        (waiter.take_ask() && !self.claim.is_queued()).then(|| Wake::Ask(self.question()))
+        // The question is taken in any case: one that stays with the waiter looks as if nobody polled it, and it would be
+        // skipped.
+        let (entry, must_ask) = waiter.take_left();
+        // An entry that is not adopted was rolled back, so the store is asked for one of its own. With an entry, the store
+        // notifies.
+        let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
+        (!adopted || must_ask && !self.claim.is_queued()).then(|| Wake::Ask(self.question()))
     }
 
     /// Returns what the store is asked while the claim waits.
@@ -147,7 +145,7 @@ impl Acquire<'_> {
     /// Waits in the queue of a store that is watched. The store is asked nothing until it notifies, or the floor is
     /// reached: the strategy's pauses pass within one wait. With thousands of waiters, the store would otherwise be
     /// busy with those that cannot be served yet.
-    pub(super) async fn stay(&mut self, mut pause: Duration, held: &Held) -> Result<Next> {
+    pub(super) async fn stay(&mut self, mut pause: Duration) -> Result<Next> {
         let engine = self.engine;
         let ask = |wait: &Self| Ok(Next::Go(Wake::Ask(wait.question())));
         let mut end = engine.clock.now().plus(pause);
@@ -177,7 +175,7 @@ impl Acquire<'_> {
                 continue;
             }
             self.attempts = self.attempts.saturating_add(1);
-            pause = match self.plan.strategy.decide(&self.contention(held, now)) {
+            pause = match self.plan.strategy.decide(&self.contention(now)) {
                 Decision::RetryAfter(pause) => pause,
                 enough => return Ok(Next::Enough(enough)),
             };
@@ -187,24 +185,14 @@ impl Acquire<'_> {
 
     /// Waits, at most for `pause`. `began` is a clock that was just read.
     pub(super) async fn pause(&mut self, pause: Duration, began: Moment) -> Result<Wake> {
-        let polls = !self.engine.capability.waiting.in_order();
         let mut just_read = Some(began);
         loop {
             if let Some(wake) = self.queue_news() {
                 return Ok(wake);
             }
             let now = just_read.take().unwrap_or_else(|| self.engine.clock.now());
-            // Others may join in the middle of the pause, and notify.
-            let longest = match &self.waiter {
-                Some(_) if !polls => CHECK_IN,
-                Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
-                _ => pause,
-            };
-            let end = began.plus(pause.min(longest));
             let waiting = self.waiting();
-            let due = self.due(waiting, end, now);
-            let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
-            let wakes = due.filter(|_| asks).unwrap_or(end);
+            let (wakes, asks) = self.wakes(waiting, pause, began, now);
             if let Some(waiter) = &self.waiter {
                 // By this the others tell a long pause from a future that nobody polls.
                 waiter.checks_in_by(wakes);
@@ -224,21 +212,46 @@ impl Acquire<'_> {
         }
     }
 
+    /// Returns until when it waits at `now`, and whether it asks the store then. `began`: when the strategy's `pause`
+    /// began.
+    fn wakes(&mut self, waiting: Waiting, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
+        // Others may join in the middle of the pause, and notify.
+        let longest = match &self.waiter {
+            Some(_) if self.engine.capability.waiting.in_order() => CHECK_IN,
+            Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
+            _ => pause,
+        };
+        let end = began.plus(pause.min(longest));
+        let due = self.due(waiting, end, now).filter(|due| due.remaining(now) <= end.remaining(now));
+        (due.unwrap_or(end), due.is_some())
+    }
+
     /// Completes with the first event, and after `sleep` at the latest. Whoever becomes the head meanwhile is notified.
     async fn event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
-        let mut changed = std::pin::pin!(engine.changed.notified());
+        // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that
+        // all keys share.
+        let is_told = self.waiter.as_ref().is_some_and(|waiter| !waiter.is_grouped());
+        let mut changed = std::pin::pin!((!is_told).then(|| engine.changed.notified()));
         // Registered before the two checks, as in `stay`.
-        changed.as_mut().enable();
+        if let Some(changed) = changed.as_mut().as_pin_mut() {
+            changed.enable();
+        }
         engine.check_open()?;
         if self.has_missed(waiting) {
             return Ok(Event::Changed);
         }
-        let mut watch = self.take_watch(waiting);
-        let (waiter, claim) = (&self.waiter, &self.claim);
+        self.watch = self.take_watch(waiting);
+        let (waiter, claim, watch) = (&self.waiter, &self.claim, &mut self.watch);
         let left = async {
             match waiter {
                 Some(waiter) => waiter.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = async {
+            match changed.as_pin_mut() {
+                Some(changed) => changed.await,
                 None => std::future::pending().await,
             }
         };
@@ -247,15 +260,17 @@ impl Acquire<'_> {
             biased;
             () = left => Event::News,
             waiters = claim.notified() => Event::Served(waiters),
-            // A watch that has completed is not kept.
-            () = notified(&mut watch) => return Ok(Event::Changed),
+            () = notified(watch) => Event::Changed,
             () = changed => {
                 engine.check_open()?;
                 Event::News
             }
             () = tokio::time::sleep(sleep) => Event::Time,
         };
-        self.watch = watch;
+        if matches!(event, Event::Changed) {
+            // A watch that has completed is not kept.
+            self.watch = None;
+        }
         Ok(event)
     }
 }

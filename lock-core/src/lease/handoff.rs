@@ -15,7 +15,7 @@ use crate::expiry;
 use crate::local_queue::{Handoff, HandoffLease};
 use crate::notifications::Notifications;
 use crate::options::LeaseOptions;
-use crate::pending::{PendingClaim, QueueEntry};
+use crate::pending::{LeftEntry, PendingClaim, QueueEntry};
 
 impl Lease {
     /// A lease from `now` on for a grant that was handed off, which asks for `ttl` from its next renewal on.
@@ -115,7 +115,7 @@ impl Lease {
     /// the manager closes, and where no transaction may have verified it: then it is handed off.
     ///
     /// For those who share the place of this grant. Without it, they would stand at the end of the queue.
-    pub(crate) fn succession(&self) -> Option<PendingClaim> {
+    pub(crate) fn succession(&self) -> Option<LeftEntry> {
         let (engine, now) = (&self.engine, self.now());
         if !self.verified.load(Ordering::Relaxed) || !self.goes_on(now) {
             return None;
@@ -124,7 +124,7 @@ impl Lease {
         self.claim.name_successor(next);
         let lease = engine.capability.waiter_lease(&self.claim);
         let subscription = Notifications::subscribe(&engine.notifications, next);
-        Some(PendingClaim::succeeding(
+        let entry = PendingClaim::succeeding(
             &engine.cleanup,
             &self.claim,
             next,
@@ -138,7 +138,8 @@ impl Lease {
                 unanswered: Duration::ZERO,
                 subscription: Some(subscription),
             },
-        ))
+        );
+        Some(Box::new(entry))
     }
 
     /// Ends the lease without a release: another lease has the grant now.

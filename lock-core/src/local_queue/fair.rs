@@ -15,7 +15,7 @@ use crate::backend::Held;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 impl LocalQueue {
     /// Changes the groups of `key`, if there are any, and carries out what that leaves to be done.
@@ -113,8 +113,8 @@ impl LocalQueue {
         &self,
         key: &Key,
         node: &Arc<WaiterNode>,
-        entry: Option<PendingClaim>,
-    ) -> Option<PendingClaim> {
+        entry: Option<LeftEntry>,
+    ) -> Option<LeftEntry> {
         let mut entry = Some(entry);
         let left = self.with_groups(key, |groups, now, effects| {
             groups.leave(node, entry.take().flatten(), now, effects)
@@ -137,7 +137,7 @@ impl LocalQueue {
         key: &Key,
         owner: Owner,
         handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
-        succession: impl FnOnce() -> Option<PendingClaim>,
+        succession: impl FnOnce() -> Option<LeftEntry>,
     ) -> bool {
         let pass = |groups: &mut Groups, now, effects: &mut Effects| {
             groups.pass(owner, handoff, succession, now, effects)

@@ -10,7 +10,7 @@ use super::places::Place;
 use super::waiter_node::WaiterNode;
 use crate::backend::Held;
 use crate::clock::Moment;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 /// Waiters that share a place.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Group {
     }
 
     /// Leaves the entry in the store's queue to the head. Returns it where nobody waits.
-    pub(super) fn leave_entry(&self, entry: PendingClaim, effects: &mut Effects) -> Option<PendingClaim> {
+    pub(super) fn leave_entry(&self, entry: LeftEntry, effects: &mut Effects) -> Option<LeftEntry> {
         let Some(head) = self.head() else { return Some(entry) };
         // Of an entry that is replaced nobody knows, so it is released; outside of the lock of the groups.
         effects.unused.extend(head.state().entry.replace(entry));

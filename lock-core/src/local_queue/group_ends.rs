@@ -5,7 +5,7 @@ use super::key_queue::Effects;
 use super::places::Place;
 use crate::clock::Moment;
 use crate::owner::Owner;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 impl Groups {
     /// The grant of a group is released to the store, whoever waits in it.
@@ -27,7 +27,7 @@ impl Groups {
         &mut self,
         number: u64,
         ended: Owner,
-        entry: PendingClaim,
+        entry: LeftEntry,
         now: Moment,
         effects: &mut Effects,
     ) {

@@ -26,7 +26,7 @@ async fn those_who_share_a_verified_grant_have_the_place_of_its_successor() {
         lease.note_verified();
         assert!(!release(), "it goes to the store");
         let next = lease.claim.successor().expect("its release names one");
-        let entry = second.take_entry().expect("the head has its entry");
+        let entry = second.take_left().0.expect("the head has its entry");
         assert_eq!(entry.claim.owner, next);
         assert!(entry.is_queued() && !second.is_head(), "nobody asks after it before the answer");
         assert!(!asks(&local_queue, &join()), "nor does a newcomer ask");
@@ -34,7 +34,7 @@ async fn those_who_share_a_verified_grant_have_the_place_of_its_successor() {
         local_queue.check_groups(&key());
         let holder = if leaves {
             assert!(second.leave_with(Some(entry)).is_none(), "it goes to the next");
-            let entry = third.take_entry().expect("the entry");
+            let entry = third.take_left().0.expect("the entry");
             assert_eq!(entry.claim.owner, next);
             drop(entry);
             third

@@ -11,7 +11,7 @@ use super::waiter_node::{ANSWER, NodeState, WaiterNode};
 use crate::backend::Held;
 use crate::clock::Moment;
 use crate::owner::Owner;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 /// How many times as long as a hand-off a grant is kept. An answer takes less, and a future that nobody polls must not
 /// keep others waiting.
@@ -51,10 +51,10 @@ impl Groups {
     pub(super) fn leave(
         &mut self,
         node: &Arc<WaiterNode>,
-        entry: Option<PendingClaim>,
+        entry: Option<LeftEntry>,
         now: Moment,
         effects: &mut Effects,
-    ) -> Option<PendingClaim> {
+    ) -> Option<LeftEntry> {
         let mut entry = entry.or_else(|| node.state().entry.take());
         node.state().gone = true;
         let Some(number) = self.group_of(node) else { return entry };
@@ -75,7 +75,7 @@ impl Groups {
         &mut self,
         owner: Owner,
         handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
-        succession: impl FnOnce() -> Option<PendingClaim>,
+        succession: impl FnOnce() -> Option<LeftEntry>,
         now: Moment,
         effects: &mut Effects,
     ) -> Passed {

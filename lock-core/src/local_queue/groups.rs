@@ -22,7 +22,7 @@ use super::key_queue::{Effects, Given};
 use super::places::{Place, Placed, Places};
 use super::waiter_node::WaiterNode;
 use crate::clock::Moment;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 /// The groups of one key.
 #[derive(Debug, Default)]
@@ -245,10 +245,10 @@ impl Groups {
     pub(super) fn succeed(
         &mut self,
         number: u64,
-        entry: Option<PendingClaim>,
+        entry: Option<LeftEntry>,
         now: Moment,
         effects: &mut Effects,
-    ) -> Option<PendingClaim> {
+    ) -> Option<LeftEntry> {
         let Some(group) = self.groups.get(&number) else { return entry };
         let mut left = entry;
         match (group.place, left.take()) {

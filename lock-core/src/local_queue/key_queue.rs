@@ -10,7 +10,7 @@ use super::quantum::Quantum;
 use super::waiter_node::{NodeState, WaiterNode};
 use crate::clock::Moment;
 use crate::owner::Owner;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 /// What a change leaves to be done outside of the lock of the queue: both may run code of the application.
 #[derive(Debug, Default)]
@@ -18,9 +18,15 @@ pub(super) struct Effects {
     /// Who is notified: the head, and those who were skipped, in case they are polled after all.
     pub(super) notify: Vec<Arc<WaiterNode>>,
     /// Queue entries that nobody has any more.
-    pub(super) unused: Vec<PendingClaim>,
+    pub(super) unused: Vec<LeftEntry>,
     /// Grants that nobody takes.
     pub(super) ended: Vec<Handoff>,
+}
+
+impl Effects {
+    pub(super) fn is_empty(&self) -> bool {
+        self.notify.is_empty() && self.unused.is_empty() && self.ended.is_empty()
+    }
 }
 
 /// What was taken back from waiters that do not look.
@@ -126,6 +132,10 @@ impl KeyQueue {
         self.nodes.front().cloned()
     }
 
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Arc<WaiterNode>> {
+        self.nodes.iter().cloned()
+    }
+
     /// Adds a waiter at the end. The first one asks the store, unless the key is held through the queue: then it is
     /// notified when that changes. Returns whether it got the grant that lingered, and so is not in the queue.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
@@ -162,12 +172,7 @@ impl KeyQueue {
     }
 
     /// Removes a waiter. What it had goes to the next one.
-    pub(super) fn leave(
-        &mut self,
-        node: &Arc<WaiterNode>,
-        entry: Option<PendingClaim>,
-        now: Moment,
-    ) -> Effects {
+    pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, entry: Option<LeftEntry>, now: Moment) -> Effects {
         // All under the lock of the queue: a hand-off is given to the first of `nodes`, so from here on to another.
         let was_head = self.is_head(node);
         let entry = entry.or_else(|| node.state().entry.take());
@@ -185,7 +190,7 @@ impl KeyQueue {
     }
 
     /// Gives the new head what the one before it had: the question, and the entry in the store's queue.
-    fn succeed(&mut self, entry: Option<PendingClaim>, now: Moment, effects: &mut Effects) {
+    fn succeed(&mut self, entry: Option<LeftEntry>, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.front() else { return effects.unused.extend(entry) };
         let mut state = head.state();
         // The entry that is replaced is released, which may run code of the application. So that waits until the lock
@@ -229,7 +234,7 @@ impl KeyQueue {
         owner: Owner,
         contended: bool,
         now: Moment,
-    ) -> Option<PendingClaim> {
+    ) -> Option<LeftEntry> {
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         self.granted_here(owner, contended, now);
         node.state().entry.take()

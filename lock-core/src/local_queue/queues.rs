@@ -18,7 +18,7 @@ use crate::backend::{Capability, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::key::{Key, KeyMap};
 use crate::owner::Owner;
-use crate::pending::{FreedKeys, PendingClaim};
+use crate::pending::{FreedKeys, LeftEntry};
 use crate::sync::Mutex;
 
 type Shard = KeyMap<KeyQueue>;
@@ -241,6 +241,17 @@ impl LocalQueue {
         drop(lingering);
     }
 
+    /// Wakes every waiter that is not in a group. Those who were skipped have been notified, and look when they are
+    /// polled.
+    pub(crate) fn wake_all(&self) {
+        // Each lock is taken, whatever the number of queues says: who joins after that sees why all are woken.
+        for shard in &self.shards {
+            let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
+            // Outside of the lock: a waker may run code of the application.
+            waiting.into_iter().for_each(|node| node.notify());
+        }
+    }
+
     /// Counts every key as wanted elsewhere.
     pub(super) fn contend_all(&self, now: Moment) {
         for shard in &self.shards {
@@ -266,7 +277,15 @@ impl LocalQueue {
 
     /// Carries out what a change has left to be done, outside of the lock: a waker and the release of a queue entry may
     /// run code of the application.
+    #[inline]
     pub(super) fn carry_out(&self, effects: Effects) {
+        // As a rule nothing is left.
+        if !effects.is_empty() {
+            self.carry_out_all(effects);
+        }
+    }
+
+    fn carry_out_all(&self, effects: Effects) {
         if !effects.notify.is_empty() {
             self.signal.raise();
         }
@@ -325,8 +344,8 @@ impl LocalQueue {
         &self,
         key: &Key,
         node: &Arc<WaiterNode>,
-        entry: Option<PendingClaim>,
-    ) -> Option<PendingClaim> {
+        entry: Option<LeftEntry>,
+    ) -> Option<LeftEntry> {
         if node.is_grouped() {
             return self.leave_group(key, node, entry);
         }

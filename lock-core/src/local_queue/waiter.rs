@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::futures::Notified;
+
 use super::handoff::Handoff;
 use super::places::Placed;
 use super::queues::LocalQueue;
@@ -11,7 +13,7 @@ use crate::backend::Held;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 
 /// A waiter in the queue of one key. Dropping it leaves the queue, and passes on what the waiter was given.
 pub(crate) struct Waiter<'a> {
@@ -86,11 +88,6 @@ impl<'a> Waiter<'a> {
         handoff
     }
 
-    /// Takes the entry in the store's queue that a head before it left.
-    pub(crate) fn take_entry(&self) -> Option<PendingClaim> {
-        self.node.state().entry.take()
-    }
-
     /// Notes that somebody polls this waiter, which looks again by `then`.
     pub(crate) fn checks_in_by(&self, then: Moment) {
         self.node.state().check_in_by = then;
@@ -111,17 +108,27 @@ impl<'a> Waiter<'a> {
     /// Takes the hand-off, if it was given one. A waiter that was skipped because nobody polled it joins again.
     /// `queued`: its claim is in the store's queue, as this owner.
     pub(crate) fn check_in(&mut self, queued: Option<Owner>) -> Option<Handoff> {
-        // Before it is asked whether it was skipped: the two are set together when a hand-off is reclaimed.
-        let handoff = self.take_handoff();
-        if handoff.is_none() && self.node.state().skipped {
+        let mut state = self.node.state();
+        // In one step: the hand-off and the note that it was skipped are set together when a hand-off is reclaimed.
+        let (handoff, skipped) = (state.handoff.take(), state.skipped);
+        drop(state);
+        self.served |= handoff.is_some();
+        if handoff.is_none() && skipped {
             self.local_queue.rejoin(&self.key, &self.node, queued);
         }
         handoff
     }
 
+    /// Takes what else it was left: the entry in the store's queue of a head before it, and whether it must ask the
+    /// store.
+    pub(crate) fn take_left(&self) -> (Option<LeftEntry>, bool) {
+        let mut state = self.node.state();
+        (state.entry.take(), std::mem::take(&mut state.must_ask))
+    }
+
     /// Completes when there is something to look at. Cancel safe.
-    pub(crate) async fn notified(&self) {
-        self.node.notified().await;
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.node.notified()
     }
 
     /// Skips the waiters before this one whose futures are not being polled.
@@ -146,11 +153,11 @@ impl<'a> Waiter<'a> {
 
     /// Leaves the queue, and leaves an entry in the store's queue to the next waiter. Returns the entry of a group that
     /// nobody shares.
-    pub(crate) fn leave_with(mut self, entry: Option<PendingClaim>) -> Option<PendingClaim> {
+    pub(crate) fn leave_with(mut self, entry: Option<LeftEntry>) -> Option<LeftEntry> {
         self.leave(entry)
     }
 
-    fn leave(&mut self, entry: Option<PendingClaim>) -> Option<PendingClaim> {
+    fn leave(&mut self, entry: Option<LeftEntry>) -> Option<LeftEntry> {
         if self.served {
             return entry;
         }

@@ -5,10 +5,11 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
 use crate::clock::Moment;
-use crate::pending::PendingClaim;
+use crate::pending::LeftEntry;
 use crate::sync::Mutex;
 
 /// A waiter's part of a queue, shared between the queue and the waiter.
@@ -35,7 +36,7 @@ pub(super) struct NodeState {
     /// The grant of the holder before it.
     pub(super) handoff: Option<Handoff>,
     /// The entry in the store's queue that the head before it has left.
-    pub(super) entry: Option<PendingClaim>,
+    pub(super) entry: Option<LeftEntry>,
     /// When its waiter looks again, at the latest.
     pub(super) check_in_by: Moment,
     /// Its waiter awaits an answer of the store, and looks after that.
@@ -106,8 +107,8 @@ impl WaiterNode {
         self.changed.notify_one();
     }
 
-    pub(super) async fn notified(&self) {
-        self.changed.notified().await;
+    pub(super) fn notified(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 }
 

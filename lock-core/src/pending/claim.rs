@@ -25,6 +25,9 @@ enum Sent {
     Queued,
 }
 
+/// A claim with its entry in the store's queue that one waiter leaves to the next. Boxed, because few do.
+pub(crate) type LeftEntry = Box<PendingClaim>;
+
 /// A claim that rolls back when it is dropped.
 ///
 /// It is made before the first byte is sent. So a future that is dropped at any await point leaves nothing behind: what
@@ -166,7 +169,7 @@ impl PendingClaim {
     }
 
     /// Takes the claim with its entry out, for the next waiter of the local queue.
-    pub(crate) fn take_entry(&mut self) -> Option<Self> {
+    pub(crate) fn take_entry(&mut self) -> Option<LeftEntry> {
         let entry = self.entry.take()?;
         let left = Self {
             cleanup: Arc::clone(&self.cleanup),
@@ -177,12 +180,12 @@ impl PendingClaim {
         };
         // Exactly one of the two values rolls the owner back.
         self.state = Sent::Nothing;
-        Some(left)
+        Some(Box::new(left))
     }
 
     /// Takes over the claim and the entry of another waiter. The grant will be for what this waiter asks for. Returns
     /// `false` where it could last longer than that: then the entry of the other is rolled back.
-    pub(crate) fn adopt(&mut self, mut left: Self) -> bool {
+    pub(crate) fn adopt(&mut self, mut left: LeftEntry) -> bool {
         // A heartbeat of the other waiter may arrive after the grant, and would extend it to the ttl of that waiter.
         if left.entry.as_ref().is_some_and(|entry| entry.unanswered > self.claim.ttl) {
             return false;
@@ -191,7 +194,7 @@ impl PendingClaim {
         // `QueueEntry::lease`.
         left.claim.ttl = self.claim.ttl;
         left.claim.fencing = self.claim.fencing;
-        *self = left;
+        *self = *left;
         true
     }
 

@@ -9,7 +9,7 @@ mod cleanup;
 mod granted;
 mod under_way;
 
-pub(crate) use claim::{PendingClaim, QueueEntry};
+pub(crate) use claim::{LeftEntry, PendingClaim, QueueEntry};
 pub(crate) use cleanup::{Certainty, Cleanup, Counted, FreedKeys};
 pub(crate) use granted::Granted;
 pub(crate) use under_way::{Earlier, Refusal, ReleaseUnderWay};
