@@ -133,3 +133,21 @@ impl Drop for Shared<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::error::LossReason;
+    use crate::manager::LockManager;
+
+    /// The store reports the loss, and the list of leases is read before the read lock is in it.
+    #[tokio::test(start_paused = true)]
+    async fn a_loss_that_was_reported_to_the_write_lock_alone_reaches_the_read_lock() {
+        let locks = LockManager::in_memory();
+        let writer = locks.write("k").acquire().await.expect("it is free");
+        let (engine, owner) = (writer.lease().engine.clone(), writer.lease().claim.owner);
+        engine.note_lost(&[owner], LossReason::Taken);
+        assert!(writer.is_held(), "its lease was not told");
+        let reader = writer.downgrade().await.expect("memory answers");
+        assert_eq!(reader.check().expect_err("lost").loss_reason(), Some(LossReason::Taken));
+    }
+}

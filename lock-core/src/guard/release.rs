@@ -181,3 +181,45 @@ impl Drop for Releasing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::guard::LockGuard;
+    use crate::manager::LockManager;
+
+    /// Ends the use of the lease that only `guard` holds, and returns it.
+    fn left(guard: LockGuard) -> Arc<Lease> {
+        let (_hub, hold) = guard.into_parts();
+        let lease = hold.take().expect("it is held");
+        assert!(lease.leave(), "nobody shares it");
+        lease
+    }
+
+    /// The store in this process keeps the key from the time that it is told. What is left of `min_hold` must be of the
+    /// same time, or the key is free too early or too late.
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_min_hold_does_not_move_with_the_time_of_the_release() {
+        const PART: Duration = Duration::from_millis(500);
+        let ways: [fn(Releasing, Moment); 2] = [
+            |releasing, now| {
+                let _ = pin!(releasing.release(now)).poll(&mut Context::from_waker(Waker::noop()));
+            },
+            |releasing, now| releasing.begin(now),
+        ];
+        for (at, way) in ways.into_iter().enumerate() {
+            let locks = LockManager::in_memory();
+            let request = locks.lock("k").min_hold(4 * PART);
+            let lease = left(request.acquire().await.expect("it is free"));
+            tokio::time::advance(PART).await;
+            let now = lease.now();
+            // Whoever releases is kept from it after reading the clock.
+            tokio::time::advance(PART).await;
+            way(Releasing::new(lease), now);
+            let kept = locks.inspect("k").await.expect("memory answers").expect("it is kept");
+            assert_eq!(kept.holders[0].remaining, Some(2 * PART), "way {at}");
+        }
+    }
+}

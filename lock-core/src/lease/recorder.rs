@@ -172,7 +172,8 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::runtime::Handle;
-    use tracing::Span;
+    use tracing::subscriber::{Interest, with_default};
+    use tracing::{Metadata, Span};
 
     use super::*;
     use crate::backend::Grant;
@@ -184,11 +185,46 @@ mod tests {
 
     /// A hold like that of `guard` that has not come to its caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
+        another_in(guard, Span::none())
+    }
+
+    /// The same, in this span.
+    fn another_in(guard: &LockGuard, span: Span) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
         let granted = Granted { grant, arrived: lease.since };
         let schedule = Schedule::new(Handle::current().id());
-        Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &granted, Span::none())
+        Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &granted, span)
+    }
+
+    /// A log that wants only this.
+    #[derive(Clone, Copy)]
+    enum Wants {
+        Nothing,
+        Events,
+        Spans,
+    }
+
+    impl tracing::Subscriber for Wants {
+        // Whoever else has a subscriber, this one is asked each time.
+        fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+            Interest::sometimes()
+        }
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            match self {
+                Self::Nothing => false,
+                Self::Events => !metadata.is_span(),
+                Self::Spans => metadata.is_span(),
+            }
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
     }
 
     fn start() -> HoldStart {
@@ -218,5 +254,28 @@ mod tests {
         assert!(matches!(events.next().await, Some(LockEvent::Released { .. })), "that of the guard");
         let more = tokio::time::timeout(Duration::from_millis(1), events.next()).await;
         assert!(more.is_err(), "{more:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_is_read_again_where_somebody_was_told() {
+        // With only one subscriber, another test that reaches a call site first disables it for all.
+        let _second = tracing::Dispatch::new(Wants::Nothing);
+        let locks = LockManager::in_memory();
+        let guard = locks.lock("k").acquire().await.expect("it is free");
+        let untraced = another(&guard);
+        let traced = another_in(&guard, with_default(Wants::Spans, || tracing::info_span!("hold")));
+        assert!(!traced.span.is_disabled());
+        let before = untraced.now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let now = untraced.now();
+        let after = |log, lease: &Lease| with_default(log, || lease.after_report(before));
+
+        assert_eq!(after(Wants::Nothing, &untraced), before, "nobody was told");
+        assert_eq!(after(Wants::Events, &untraced), now, "the log was told");
+        assert_eq!(after(Wants::Nothing, &traced), now, "the span was told");
+        let events = locks.events();
+        assert_eq!(after(Wants::Nothing, &untraced), now, "a subscriber of events was told");
+        drop(events);
+        assert_eq!(after(Wants::Nothing, &untraced), before, "nobody is left");
     }
 }

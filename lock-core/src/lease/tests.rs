@@ -30,6 +30,21 @@ async fn both_halves_of_the_deadline_count_and_neither_moves_back() {
     assert_eq!(lease.deadline().parts(), (mono + 5, boot + 7));
 }
 
+/// Whatever the clock says by now: the caller has read it, and the store counts from what the caller read.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
+    let (min, part) = (Duration::from_secs(2), Duration::from_millis(500));
+    let request = LockManager::in_memory().lock("k").min_hold(min);
+    let guard = request.acquire().await.expect("it is free");
+    let lease = guard.lease();
+    tokio::time::advance(part).await;
+    let left = |time| lease.keep_for(lease.since.plus(time));
+    assert_eq!(left(Duration::ZERO), Some(min), "earlier than now");
+    assert_eq!(left(part), Some(min - part), "now");
+    assert_eq!(left(3 * part), Some(min - 3 * part), "later than now");
+    assert_eq!((left(min), left(min + part)), (None, None), "nothing is left of it");
+}
+
 /// The next holder has the same owner, and knows nothing of the longer lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_handed_off_is_not_extended() {

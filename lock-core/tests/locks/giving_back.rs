@@ -1,10 +1,12 @@
 //! Releases: what is released, how often, and by which owner.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Grant, Held};
 use lock_core::clock::Clock;
-use lock_core::{LockErrorKind, LockManager, Released, strategy};
+use lock_core::{LockErrorKind, LockManager, Release, Released, strategy};
 use tokio::time::Instant;
 
 use crate::scripted::{Scripted, no_answer};
@@ -221,6 +223,54 @@ async fn min_hold_counts_from_the_grant_however_the_lock_ends() {
     tokio::time::sleep(millis(100)).await;
     guard.release().await.unwrap();
     assert_eq!(store.releases()[0].1, None, "nothing is left of it");
+}
+
+/// A log that takes this long to write a line.
+struct SlowLog(Duration);
+
+impl tracing::Subscriber for SlowLog {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("lock_core")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        // The clock moves when this is polled for the first time.
+        let _ = pin!(tokio::time::advance(self.0)).poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The release is reported before it is sent. What is left of `min_hold` is that after the report.
+#[tokio::test(start_paused = true)]
+async fn min_hold_counts_from_the_grant_also_where_the_log_is_slow() {
+    // With only one subscriber, another test that reaches a call site first disables it for all.
+    let _second = tracing::Dispatch::new(SlowLog(Duration::ZERO));
+    for way in ["release", "early", "background"] {
+        let (locks, store) = slow();
+        let request = locks.lock("k").min_hold(millis(2_000));
+        let guard = request.release(Release::Background).acquire().await.unwrap();
+        tokio::time::sleep(millis(500)).await;
+        let log = tracing::subscriber::set_default(SlowLog(millis(1_000)));
+        match way {
+            "release" => drop(guard.release().await),
+            "early" => drop(guard.handle().release_early().await),
+            _ => guard.release_within(Duration::ZERO).await,
+        }
+        drop(log);
+        let kept = store.releases()[0].1.expect("it is kept");
+        assert!(kept <= millis(500) && kept >= millis(490), "{way}: {kept:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
