@@ -1,7 +1,8 @@
 //! The common path: a free key, and a release that nobody waits for.
 
-use lock_core::{LockErrorKind, Released};
+use lock_core::{LockErrorKind, LockRequest, Released};
 use lock_tests::{PgBouncer, PostgresServer};
+use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, manager, ms, try_once, works_again};
 
@@ -14,6 +15,25 @@ pub(crate) async fn calls(server: &PostgresServer) -> impl Fn(&str) -> u64 {
         let line = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.map_or(0, |calls| calls.parse().expect("a number"))
     }
+}
+
+/// Lets so many tasks take the lock and release it, so many times each.
+pub(crate) async fn take_turns(
+    tasks: u64,
+    turns: u64,
+    request: impl Fn() -> LockRequest + Clone + Send + 'static,
+) {
+    let mut running = JoinSet::new();
+    for _ in 0..tasks {
+        let request = request.clone();
+        running.spawn(async move {
+            for _ in 0..turns {
+                let guard = request().acquire().await.expect("its turn comes");
+                guard.release().await.expect("an answer");
+            }
+        });
+    }
+    running.join_all().await;
 }
 
 /// Two statements a cycle, and neither is the long way, except where the row of the key has to be made.

@@ -1,33 +1,10 @@
 //! The groups of a fair lock: waiters of one process that stand directly behind each other share a place and a grant.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use lock_tests::{PATIENCE, PgBouncer, PostgresServer};
 
-use lock_core::{LockManager, LockRequest, LossReason, strategy};
-use lock_tests::{PATIENCE, PgBouncer, PostgresServer, wait_until};
-use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
-
-use crate::common::calls;
-use crate::support::{LONG, connect, cycle, empty, manager, ms, within};
-
-/// The tasks that got the key, in order, each with its token.
-#[derive(Clone, Debug, Default)]
-struct Grants(Arc<Mutex<Vec<(usize, u64)>>>);
-
-impl Grants {
-    fn list(&self) -> MutexGuard<'_, Vec<(usize, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn order(&self) -> Vec<usize> {
-        self.list().iter().map(|(task, _)| *task).collect()
-    }
-
-    fn check_tokens(&self) {
-        let list = self.list();
-        assert!(list.windows(2).all(|pair| pair[0].1 < pair[1].1), "tokens grow: {list:?}");
-    }
-}
+use crate::common::{calls, take_turns};
+use crate::in_line::{Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order};
+use crate::support::{connect, cycle, empty, manager};
 
 /// Has the server count the requests that share a place, which write nothing: a sequence has no transactions.
 pub(crate) fn count_shared(server: &PostgresServer) {
@@ -52,36 +29,10 @@ fn places(server: &PostgresServer) -> usize {
     server.sql("SELECT count(*) FROM lock_core.waiters").parse().expect("a number")
 }
 
-fn fair(locks: &LockManager) -> LockRequest {
-    locks.fair("k").ttl(LONG).strategy(strategy::wait())
-}
-
-/// Lets a task wait for the key, and release it at once.
-async fn turn(
-    server: &PostgresServer,
-    number: usize,
-    request: LockRequest,
-    grants: &Grants,
-) -> JoinHandle<()> {
-    let (before, grants) = (placed(server), grants.clone());
-    let request = request.fencing(true);
-    let task = tokio::spawn(async move {
-        let guard = request.acquire().await.expect("granted");
-        let token = guard.fencing_token().await.expect("it came with the grant").get();
-        grants.list().push((number, token));
-        guard.release().await.expect("an answer");
-    });
-    wait_until("it has a place", PATIENCE, async || placed(server) > before).await;
-    task
-}
-
-/// Waits, as one task after another, each with its place before the next one begins.
-async fn line(server: &PostgresServer, order: &[&LockManager], grants: &Grants) -> Vec<JoinHandle<()>> {
-    let mut tasks = Vec::new();
-    for (number, locks) in order.iter().enumerate() {
-        tasks.push(turn(server, number, fair(locks), grants).await);
+impl Places for PostgresServer {
+    fn placed(&self) -> u64 {
+        placed(self)
     }
-    tasks
 }
 
 /// The places are taken one by one, so their order is known, and the grants must have the same.
@@ -99,19 +50,12 @@ async fn grants_are_in_the_order_of_the_places() {
         let holder = if holder_is_first { &one } else { &three };
         let held = fair(holder).acquire().await.expect("it is free");
         let grants = Grants::default();
-        let order = [&one, &one, &two, &one, &one, &one, &two, &two, &three, &one, &two, &one, &one];
-        let tasks = line(&server, &order, &grants).await;
-        // A place for each time that the process changes. Those behind the holder of their own process need none.
-        let expected = 8 - usize::from(holder_is_first);
+        let tasks = line(&server, &mixed(&one, &two, &three), &grants).await;
+        let expected = usize::try_from(places_of_mixed(holder_is_first)).expect("few");
         assert_eq!(places(&server), expected);
         let listed = one.locks().await.expect("an answer");
         assert_eq!(listed.locks[0].waiting, expected, "a group has one place");
-        held.release().await.expect("an answer");
-        for task in tasks {
-            within(PATIENCE, "a turn", task).await.expect("no panic");
-        }
-        assert_eq!(grants.order(), (0..order.len()).collect::<Vec<_>>());
-        grants.check_tokens();
+        served_in_order(held, tasks, &grants).await;
         empty(&server, PATIENCE).await;
     }
 }
@@ -122,34 +66,9 @@ async fn a_group_that_loses_its_grant_queues_again() {
     let server = PostgresServer::start();
     let [one, two] = [manager(&server).await, manager(&server).await];
     count_shared(&server);
-    let request = |locks: &LockManager| fair(locks).ttl(ms(600));
-    let first = request(&one).acquire().await.expect("it is free");
-    let (working, holders) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
-    let mut tasks = JoinSet::new();
-    for locks in [&one, &one, &one, &two] {
-        let (before, request, working, holders) =
-            (placed(&server), request(locks), Arc::clone(&working), Arc::clone(&holders));
-        tasks.spawn(async move {
-            let guard = request.acquire().await.expect("granted");
-            let count = |by: i32| {
-                let mut working = working.lock().expect("no panic");
-                *working += by;
-                assert!((0..=1).contains(&*working), "{working} at once");
-            };
-            count(1);
-            holders.notify_one();
-            tokio::task::yield_now().await;
-            count(-1);
-            guard.release().await.expect("an answer");
-        });
-        wait_until("it has a place", PATIENCE, async || placed(&server) > before).await;
-    }
     // A server without its data.
-    server.sql("DELETE FROM lock_core.holders");
-    assert_eq!(within(PATIENCE, "the loss", first.lost()).await, LossReason::Taken);
-    within(PATIENCE, "another grant", holders.notified()).await;
-    drop(first);
-    within(PATIENCE, "all turns", tasks.join_all()).await;
+    let forgets = || drop(server.sql("DELETE FROM lock_core.holders"));
+    lost_as_one(&server, &one, &two, forgets).await;
     empty(&server, PATIENCE).await;
 }
 
@@ -163,19 +82,11 @@ async fn a_turn_in_a_group_costs_few_statements() {
         let server = PostgresServer::with(&["track_functions=all"]);
         let locks = manager(&server).await;
         cycle(&locks, "k").await;
-        let mut tasks = JoinSet::new();
-        for _ in 0..TASKS {
-            let locks = locks.clone();
-            tasks.spawn(async move {
-                for _ in 0..TURNS {
-                    let request = fair(&locks);
-                    let request = if shared { request } else { request.max_waiters(1_000) };
-                    let guard = request.acquire().await.expect("its turn comes");
-                    guard.release().await.expect("an answer");
-                }
-            });
-        }
-        tasks.join_all().await;
+        take_turns(TASKS, TURNS, move || {
+            let request = fair(&locks);
+            if shared { request } else { request.max_waiters(1_000) }
+        })
+        .await;
         let calls = calls(&server).await;
         let of = |names: &[&str]| names.iter().map(|name| calls(name)).sum::<u64>();
         let requests = of(&["stands_behind"]).max(of(&["enqueue"]));

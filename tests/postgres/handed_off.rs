@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use lock_core::{LockManager, LockRequest, Released, strategy};
 use lock_tests::{Bound, PATIENCE, PostgresServer, wait_until};
-use tokio::task::JoinSet;
 
-use crate::common::calls;
+use crate::common::{calls, take_turns};
+use crate::in_line::fair;
 use crate::support::{LONG, connect, cycle, manager, ms, try_once};
 use crate::verify::application;
 
 /// A request with a place of its own, because it counts those who wait. Without that, the waiters of a process share one.
 fn alone(locks: &LockManager) -> LockRequest {
-    locks.fair("k").ttl(LONG).max_waiters(1_000).strategy(strategy::wait())
+    fair(locks).max_waiters(1_000)
 }
 
 /// A cycle of a lock that others wait for is two statements, and neither is the long way.
@@ -23,18 +23,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     let server = PostgresServer::with(&["track_functions=all"]);
     let locks = manager(&server).await;
     cycle(&locks, "k").await;
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        let locks = locks.clone();
-        tasks.spawn(async move {
-            for _ in 0..CYCLES {
-                let request = alone(&locks);
-                let guard = request.acquire().await.expect("its turn comes");
-                guard.release().await.expect("an answer");
-            }
-        });
-    }
-    tasks.join_all().await;
+    take_turns(TASKS, CYCLES, move || alone(&locks)).await;
     let calls = calls(&server).await;
     assert_eq!(["enqueue", "hand_off"].map(&calls), [TASKS * CYCLES, TASKS * CYCLES]);
     // The first cycle made the row. The holder is told of the first waiter only.

@@ -6,19 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use lock_core::backend::postgres::tokio_postgres::Client;
-use lock_core::{LockGuard, LockManager, LockRequest, strategy};
+use lock_core::{LockGuard, LockRequest};
 use lock_tests::{PATIENCE, PostgresServer, wait_until};
 use tokio::task::JoinSet;
 
 use crate::groups::{count_shared, placed};
-use crate::support::{LONG, empty, manager, ms, within};
+use crate::in_line::fair;
+use crate::support::{empty, manager, ms, within};
 use crate::verify::application;
 
 type Order = Arc<Mutex<Vec<usize>>>;
-
-fn fair(locks: &LockManager) -> LockRequest {
-    locks.fair("k").ttl(LONG).strategy(strategy::wait())
-}
 
 fn places(server: &PostgresServer) -> usize {
     server.sql("SELECT count(*) FROM lock_core.waiters").parse().expect("a number")

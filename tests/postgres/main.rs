@@ -22,6 +22,8 @@ mod handed_off;
 mod herd;
 mod history;
 mod import;
+#[path = "../in_line/mod.rs"]
+mod in_line;
 mod in_order;
 mod leader;
 #[path = "../leaders/mod.rs"]

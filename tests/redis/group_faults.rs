@@ -1,17 +1,14 @@
 //! Faults in the groups of a fair lock: who is not polled, gives up or gets no answer keeps nobody waiting, and moves
 //! nobody's place.
 
-use lock_core::{LockManager, strategy};
+use lock_core::strategy;
 use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until};
 use tokio::task::JoinHandle;
 
-use crate::groups::{Grants, asked};
+use crate::groups::asked;
+use crate::in_line::{Grants, fair};
 use crate::store::queue;
 use crate::support::{LONG, connect, manager, ms, within};
-
-fn fair(locks: &LockManager) -> lock_core::LockRequest {
-    locks.fair("k").ttl(LONG).strategy(strategy::wait())
-}
 
 /// Waits for the key, notes that, and releases it.
 async fn one_turn(request: lock_core::LockRequest, number: usize, grants: Grants) {

@@ -3,7 +3,8 @@
 use lock_core::strategy;
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
 
-use crate::groups::{Grants, asked, line, turn};
+use crate::groups::asked;
+use crate::in_line::{Grants, line, turn};
 use crate::store::queue;
 use crate::support::{LONG, connect, manager, ms, within};
 

@@ -1,74 +1,24 @@
 //! The groups of a fair lock: waiters of one process that stand directly behind each other share a place and a grant.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use lock_core::backend::Released;
-use lock_core::{LockError, LockErrorKind, LockManager, LockRequest, LossReason, strategy};
+use lock_core::{LockError, LockErrorKind, strategy};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
-use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
 
+use crate::in_line::{
+    Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order, turn,
+};
 use crate::store::{Process, holds, queue};
 use crate::support::{LONG, calls, manager, ms, within};
-
-/// The tasks that got the key, in order, each with its token.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Grants(Arc<Mutex<Vec<(usize, u64)>>>);
-
-impl Grants {
-    fn list(&self) -> MutexGuard<'_, Vec<(usize, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn note(&self, task: usize, token: u64) {
-        self.list().push((task, token));
-    }
-
-    pub(crate) fn order(&self) -> Vec<usize> {
-        self.list().iter().map(|(task, _)| *task).collect()
-    }
-
-    pub(crate) fn check_tokens(&self) {
-        let list = self.list();
-        assert!(list.windows(2).all(|pair| pair[0].1 < pair[1].1), "tokens grow: {list:?}");
-    }
-}
 
 /// Returns how many requests found the key held and asked for a place. Each reads the end of the queue once.
 pub(crate) fn asked(server: &RedisServer) -> u64 {
     calls(server, "zrevrange")
 }
 
-/// Lets a task wait for the key, and release it at once.
-pub(crate) async fn turn(
-    server: &RedisServer,
-    number: usize,
-    request: LockRequest,
-    grants: &Grants,
-) -> JoinHandle<()> {
-    let (before, grants) = (asked(server), grants.clone());
-    let request = request.fencing(true).strategy(strategy::wait());
-    let task = tokio::spawn(async move {
-        let guard = request.acquire().await.expect("granted");
-        let token = guard.fencing_token().await.expect("it came with the grant").get();
-        grants.note(number, token);
-        guard.release().await.expect("an answer");
-    });
-    wait_until("it has a place", PATIENCE, async || asked(server) > before).await;
-    task
-}
-
-/// Waits, as one task after another, each with its place before the next one begins.
-pub(crate) async fn line(
-    server: &RedisServer,
-    order: &[&LockManager],
-    grants: &Grants,
-) -> Vec<JoinHandle<()>> {
-    let mut tasks = Vec::new();
-    for (number, locks) in order.iter().enumerate() {
-        tasks.push(turn(server, number, locks.fair("k").ttl(LONG), grants).await);
+impl Places for RedisServer {
+    fn placed(&self) -> u64 {
+        asked(self)
     }
-    tasks
 }
 
 #[tokio::test]
@@ -108,20 +58,13 @@ async fn grants_are_in_the_order_of_the_places() {
         let server = RedisServer::start();
         let [one, two, three] = [manager(&server).await, manager(&server).await, manager(&server).await];
         let holder = if holder_is_first { &one } else { &three };
-        let held = holder.fair("k").ttl(LONG).acquire().await.expect("it is free");
+        let held = fair(holder).acquire().await.expect("it is free");
         let grants = Grants::default();
-        let order = [&one, &one, &two, &one, &one, &one, &two, &two, &three, &one, &two, &one, &one];
-        let tasks = line(&server, &order, &grants).await;
-        // A place for each time that the process changes. Those behind the holder of their own process need none.
-        let places = 8 - i64::from(holder_is_first);
+        let tasks = line(&server, &mixed(&one, &two, &three), &grants).await;
+        let places = i64::from(places_of_mixed(holder_is_first));
         assert_eq!(queue(&server, "k"), (places, places));
         let before = calls(&server, "evalsha");
-        held.release().await.expect("an answer");
-        for task in tasks {
-            within(PATIENCE, "a turn", task).await.expect("no panic");
-        }
-        assert_eq!(grants.order(), (0..order.len()).collect::<Vec<_>>());
-        grants.check_tokens();
+        served_in_order(held, tasks, &grants).await;
         let commands = calls(&server, "evalsha") - before;
         // A release and a token for each place; a few more tokens, where a number is not confirmed yet.
         assert!(commands <= 2 * u64::try_from(places).expect("few") + 8, "{commands} commands");
@@ -160,35 +103,9 @@ async fn who_gives_up_is_passed_over_and_moves_nobody() {
 async fn a_group_that_loses_its_grant_queues_again() {
     let server = RedisServer::start();
     let [one, two] = [manager(&server).await, manager(&server).await];
-    let ttl = ms(600);
-    let request = |locks: &LockManager| locks.fair("k").ttl(ttl).strategy(strategy::wait());
-    let first = request(&one).acquire().await.expect("it is free");
-    let (working, holders) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
-    let mut tasks = JoinSet::new();
-    for locks in [&one, &one, &one, &two] {
-        let (before, request, working, holders) =
-            (asked(&server), request(locks), Arc::clone(&working), Arc::clone(&holders));
-        tasks.spawn(async move {
-            let guard = request.acquire().await.expect("granted");
-            let count = |by: i32| {
-                let mut working = working.lock().expect("no panic");
-                *working += by;
-                assert!((0..=1).contains(&*working), "{working} at once");
-            };
-            count(1);
-            holders.notify_one();
-            tokio::task::yield_now().await;
-            count(-1);
-            guard.release().await.expect("an answer");
-        });
-        wait_until("it has a place", PATIENCE, async || asked(&server) > before).await;
-    }
     // An operator, or a server without its data.
-    server.command(&["DEL", "k"]);
-    assert_eq!(within(PATIENCE, "the loss", first.lost()).await, LossReason::Taken);
-    within(PATIENCE, "another grant", holders.notified()).await;
-    drop(first);
-    within(PATIENCE, "all turns", tasks.join_all()).await;
+    let forgets = || drop(server.command(&["DEL", "k"]));
+    lost_as_one(&server, &one, &two, forgets).await;
     wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
 }
 

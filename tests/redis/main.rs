@@ -17,6 +17,8 @@ mod group_order;
 mod group_storm;
 mod groups;
 mod history;
+#[path = "../in_line/mod.rs"]
+mod in_line;
 mod inspect;
 mod interop;
 mod kinds;

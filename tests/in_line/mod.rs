@@ -1,0 +1,142 @@
+//! A line of tasks, in several processes, that wait for one fair lock. The tests of several stores include this module.
+#![allow(dead_code, reason = "each store uses its part")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lock_core::{LockGuard, LockManager, LockRequest, LossReason, strategy};
+use lock_tests::{PATIENCE, wait_until};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::support::{LONG, ms, within};
+
+/// A server that counts the requests which got a place.
+pub(crate) trait Places {
+    /// Returns how many there were so far, those that share a place included.
+    fn placed(&self) -> u64;
+}
+
+/// The tasks that got the key, in order, each with its token.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grants(Arc<Mutex<Vec<(usize, u64)>>>);
+
+impl Grants {
+    fn list(&self) -> MutexGuard<'_, Vec<(usize, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, task: usize, token: u64) {
+        self.list().push((task, token));
+    }
+
+    pub(crate) fn order(&self) -> Vec<usize> {
+        self.list().iter().map(|(task, _)| *task).collect()
+    }
+
+    pub(crate) fn check_tokens(&self) {
+        let list = self.list();
+        assert!(list.windows(2).all(|pair| pair[0].1 < pair[1].1), "tokens grow: {list:?}");
+    }
+}
+
+/// A request that waits without end, with a lease that only a release ends.
+pub(crate) fn fair(locks: &LockManager) -> LockRequest {
+    locks.fair("k").ttl(LONG).strategy(strategy::wait())
+}
+
+/// Lets a task wait for the key, and release it at once.
+pub(crate) async fn turn(
+    server: &impl Places,
+    number: usize,
+    request: LockRequest,
+    grants: &Grants,
+) -> JoinHandle<()> {
+    let (before, grants) = (server.placed(), grants.clone());
+    let request = request.fencing(true).strategy(strategy::wait());
+    let task = tokio::spawn(async move {
+        let guard = request.acquire().await.expect("granted");
+        let token = guard.fencing_token().await.expect("it came with the grant").get();
+        grants.note(number, token);
+        guard.release().await.expect("an answer");
+    });
+    wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
+    task
+}
+
+/// Waits, as one task after another, each with its place before the next one begins.
+pub(crate) async fn line(
+    server: &impl Places,
+    order: &[&LockManager],
+    grants: &Grants,
+) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    for (number, locks) in order.iter().enumerate() {
+        tasks.push(turn(server, number, fair(locks), grants).await);
+    }
+    tasks
+}
+
+/// The processes of a line, task by task: each has tasks that stand directly behind each other, and others that do not.
+pub(crate) fn mixed<'a>(
+    one: &'a LockManager,
+    two: &'a LockManager,
+    three: &'a LockManager,
+) -> [&'a LockManager; 13] {
+    [one, one, two, one, one, one, two, two, three, one, two, one, one]
+}
+
+/// Returns how many places a [`mixed`] line has: one for each time that the process changes. Those behind the holder of
+/// their own process need none.
+pub(crate) fn places_of_mixed(holder_is_first: bool) -> u32 {
+    8 - u32::from(holder_is_first)
+}
+
+/// Releases the lock, and checks that the tasks get it in their order.
+pub(crate) async fn served_in_order(held: LockGuard, tasks: Vec<JoinHandle<()>>, grants: &Grants) {
+    let all = tasks.len();
+    held.release().await.expect("an answer");
+    for task in tasks {
+        within(PATIENCE, "a turn", task).await.expect("no panic");
+    }
+    assert_eq!(grants.order(), (0..all).collect::<Vec<_>>());
+    grants.check_tokens();
+}
+
+/// Lets three tasks of one process wait behind their own holder, and one of another process behind them. Then the server
+/// `forgets` the grant. Checks that all of them get the key again, one by one.
+pub(crate) async fn lost_as_one(
+    server: &impl Places,
+    one: &LockManager,
+    two: &LockManager,
+    forgets: impl FnOnce(),
+) {
+    let request = |locks: &LockManager| fair(locks).ttl(ms(600));
+    let first = request(one).acquire().await.expect("it is free");
+    let (working, holders) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
+    let mut tasks = JoinSet::new();
+    for locks in [one, one, one, two] {
+        let before = server.placed();
+        tasks.spawn(works_alone(request(locks), Arc::clone(&working), Arc::clone(&holders)));
+        wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
+    }
+    forgets();
+    assert_eq!(within(PATIENCE, "the loss", first.lost()).await, LossReason::Taken);
+    within(PATIENCE, "another grant", holders.notified()).await;
+    drop(first);
+    within(PATIENCE, "all turns", tasks.join_all()).await;
+}
+
+/// Takes one turn, and checks that nobody else works meanwhile.
+async fn works_alone(request: LockRequest, working: Arc<Mutex<i32>>, holders: Arc<Notify>) {
+    let guard = request.acquire().await.expect("granted");
+    let count = |by: i32| {
+        let mut working = working.lock().expect("no panic");
+        *working += by;
+        assert!((0..=1).contains(&*working), "{working} at once");
+    };
+    count(1);
+    holders.notify_one();
+    tokio::task::yield_now().await;
+    count(-1);
+    guard.release().await.expect("an answer");
+}
