@@ -115,9 +115,9 @@ impl Options {
 
     /// Refuses a linger beside a kind that cannot have it.
     fn check_own_linger(&self, linger: Duration) -> Checked {
-        let why = self.kind.and_then(|kind| linger::cannot_linger(kind, false));
-        match why.filter(|_| !linger.is_zero()) {
-            Some(why) => Err(Flaw::invalid("linger", format!("linger is {linger:?}, and {why}"))),
+        let kind = self.kind.filter(|_| !linger.is_zero());
+        match kind.and_then(|kind| Some((kind, linger::cannot_linger(kind, false)?))) {
+            Some((kind, why)) => Err(Flaw::invalid("linger", linger::refusal(linger, kind, false, why))),
             None => Ok(()),
         }
     }

@@ -16,20 +16,26 @@ fn longest(ttl: Duration) -> Duration {
 }
 
 /// Returns why a grant of several keys, or of a kind, cannot linger.
-pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<String> {
-    let why = match kind {
+pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
+    match kind {
         _ if several => {
-            "it waits for one key after another, and a grant of all of them would be in its own way"
+            Some("it waits for one key after another, and a grant of all of them would be in its own way")
         }
-        Kind::Reentrant => return None,
+        Kind::Reentrant => None,
         Kind::Fair => {
-            "it gets the key in the order of the store's queue, and a grant that stays would break that"
+            Some("it gets the key in the order of the store's queue, and a grant that stays would break that")
         }
-        Kind::Read | Kind::Write => "readers and writers get the key in the order of the store's queue",
-        Kind::Semaphore { .. } => "the store tells nobody who holds a permit that somebody waits for one",
-    };
+        Kind::Read | Kind::Write => Some("readers and writers get the key in the order of the store's queue"),
+        Kind::Semaphore { .. } => {
+            Some("the store tells nobody who holds a permit that somebody waits for one")
+        }
+    }
+}
+
+/// Returns what is said to a request whose linger cannot be, for the reason of [`cannot_linger`].
+pub(super) fn refusal(linger: Duration, kind: Kind, several: bool, why: &str) -> String {
     let what = if several { "a lock of several keys".to_owned() } else { format!("a lock of kind {kind}") };
-    Some(format!("{what} cannot: {why}"))
+    format!("linger is {linger:?}, and {what} cannot: {why}")
 }
 
 /// Refuses a linger that a store cannot have, or that is too long for a lease of `ttl`.
@@ -78,7 +84,7 @@ impl Lingers {
             return Ok(linger.filter(|linger| !linger.is_zero()));
         };
         if let Some(why) = cannot.filter(|_| !own.is_zero()) {
-            let detail = format!("linger is {own:?}, and {why}");
+            let detail = refusal(own, self.kind, self.several, why);
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
         check(own, self.ttl, store)?;

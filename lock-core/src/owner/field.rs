@@ -18,6 +18,9 @@ impl fmt::Display for Field<'_> {
 }
 
 pub(super) fn unescape(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

@@ -1,5 +1,7 @@
 //! The process that requests a lock.
 
+use std::sync::OnceLock;
+
 use super::field::Field;
 use crate::sync::Mutex;
 
@@ -7,14 +9,22 @@ use crate::sync::Mutex;
 static KEPT: Mutex<Vec<&Identity>> = Mutex::new(Vec::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     pub(super) host: String,
     pub(super) pid: u32,
     pub(super) service: String,
-    /// The three fields as the store keeps them, written once.
-    pub(super) encoded: String,
+    /// The three fields as the store keeps them, written once, and not where the identity is only read.
+    encoded: OnceLock<String>,
 }
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.host, self.pid, &self.service) == (&other.host, other.pid, &other.service)
+    }
+}
+
+impl Eq for Identity {}
 
 impl Identity {
     /// Returns the identity of this process, with the service name `service`.
@@ -37,8 +47,14 @@ impl Identity {
     }
 
     pub(super) fn new(host: String, pid: u32, service: String) -> Self {
-        let encoded = format!("host={} pid={pid} service={}", Field(&host), Field(&service));
-        Self { host, pid, service, encoded }
+        Self { host, pid, service, encoded: OnceLock::new() }
+    }
+
+    /// Returns the three fields as the store keeps them.
+    pub(super) fn encoded(&self) -> &str {
+        self.encoded.get_or_init(|| {
+            format!("host={} pid={} service={}", Field(&self.host), self.pid, Field(&self.service))
+        })
     }
 
     /// Returns the name of the host.
@@ -62,7 +78,8 @@ impl Identity {
     /// Makes the identity of a process that is not the running one.
     #[cfg(test)]
     pub(crate) fn of_another_process() -> Self {
-        Self { pid: std::process::id().wrapping_add(1), ..Self::of_this_process("") }
+        let own = Self::of_this_process("");
+        Self::new(own.host, own.pid.wrapping_add(1), own.service)
     }
 
     /// Returns the name of the service; empty if the manager was given none.

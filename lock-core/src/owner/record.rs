@@ -61,6 +61,40 @@ struct Named {
     incarnation: Option<Incarnation>,
 }
 
+/// The fields of a stored record, still escaped. They are read in one pass, because everybody who waits is told the
+/// holder.
+#[derive(Debug, Default)]
+struct Fields<'a> {
+    host: Option<&'a str>,
+    pid: Option<&'a str>,
+    service: Option<&'a str>,
+    label: Option<&'a str>,
+    owner: Option<&'a str>,
+    run: Option<&'a str>,
+    since: Option<&'a str>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads `name=value` parts. The first of a name counts, and other names are passed over.
+    fn of(record: &'a str) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in record.split(' ').filter_map(|part| part.split_once('=')) {
+            let field = match name {
+                "host" => &mut fields.host,
+                "pid" => &mut fields.pid,
+                "service" => &mut fields.service,
+                "label" => &mut fields.label,
+                "owner" => &mut fields.owner,
+                "run" => &mut fields.run,
+                "since" => &mut fields.since,
+                _ => continue,
+            };
+            field.get_or_insert(value);
+        }
+        fields
+    }
+}
+
 impl OwnerRecord {
     /// Makes the record of a request that is made now.
     #[cfg(any(test, feature = "testkit"))]
@@ -125,10 +159,11 @@ impl OwnerRecord {
     #[must_use]
     pub fn to_value(&self, token: &OwnerToken) -> String {
         use fmt::Write;
-        let mut value = String::with_capacity(Owner::TOKEN_LEN + self.identity.encoded.len() + 64);
+        let identity = self.identity.encoded();
+        let mut value = String::with_capacity(Owner::TOKEN_LEN + identity.len() + 64);
         value.push_str(token.as_str());
         value.push(' ');
-        value.push_str(&self.identity.encoded);
+        value.push_str(identity);
         if let Some(label) = &self.label {
             let _ = write!(value, " label={}", Field(label));
         }
@@ -151,18 +186,16 @@ impl OwnerRecord {
         if !value.as_bytes()[..Owner::TOKEN_LEN].iter().all(u8::is_ascii_hexdigit) {
             return None;
         }
-        let field = |name: &str| {
-            record.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).map(unescape)
-        };
-        let identity = Identity::new(field("host")?, field("pid")?.parse().ok()?, field("service")?);
-        let since = Duration::from_millis(field("since")?.parse().ok()?);
-        let named = field("owner").map(|name| {
-            let incarnation = field("run").and_then(|run| Incarnation::parse(&run));
-            Arc::new(Named { name, incarnation })
+        let fields = Fields::of(record);
+        let (host, pid, service) = (fields.host?, fields.pid?.parse().ok()?, fields.service?);
+        let since = Duration::from_millis(fields.since?.parse().ok()?);
+        let named = fields.owner.map(|name| {
+            let incarnation = fields.run.and_then(|run| Incarnation::parse(&unescape(run)));
+            Arc::new(Named { name: unescape(name), incarnation })
         });
         Some(Self {
-            identity: Whose::Read(Arc::new(identity)),
-            label: field("label").map(Cow::Owned),
+            identity: Whose::Read(Arc::new(Identity::new(unescape(host), pid, unescape(service)))),
+            label: fields.label.map(|label| Cow::Owned(unescape(label))),
             since,
             named,
         })
@@ -230,6 +263,17 @@ mod tests {
     fn a_foreign_value_has_no_record() {
         for value in ["", "a-uuid", "é", &"x".repeat(60), &format!("{} host=a", "a".repeat(48))] {
             assert_eq!(OwnerRecord::from_value(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn fields_are_read_in_any_order_and_the_first_of_a_name_counts() {
+        let value = |record: &str| OwnerRecord::from_value(&format!("{} {record}", "a".repeat(48)));
+        let read = value("since=7 new=1 service=a=b pid=3 host=h host=i odd").expect("a record");
+        assert_eq!((read.identity().host(), read.identity().pid()), ("h", 3));
+        assert_eq!((read.identity().service(), read.since_epoch()), ("a=b", Duration::from_millis(7)));
+        for without in ["host=h pid=3 service=", "pid=3 service= since=7", "host=h pid=x service= since=7"] {
+            assert_eq!(value(without), None, "{without}");
         }
     }
 }
