@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::event::Answer;
-use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held, WAITER_LEASE};
+use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held, Placement, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -44,7 +44,10 @@ impl PendingClaim {
         // Before the request: the notification may overtake the answer.
         let subscription = (ask.enqueues() && beats)
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
-        let answer = match engine.store.acquire_now(&self.claim, ask, engine.clock.now()) {
+        // Only a store in this process answers without waiting, so only for it the clock is read.
+        let is_here = engine.capability.placement == Placement::Embedded;
+        let at_once = || engine.store.acquire_now(&self.claim, ask, engine.clock.now());
+        let answer = match is_here.then(at_once).flatten() {
             Some(answer) => answer,
             None => engine.store.acquire(&self.claim, ask).await,
         };
