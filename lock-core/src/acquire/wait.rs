@@ -129,8 +129,8 @@ impl Acquire<'_> {
         if !self.engine.capability.waiting.watches() || waiting == Waiting::BehindHead {
             return None;
         }
-        let (owner, now) = (self.claim.claim.owner, self.engine.clock.now());
-        let kept = kept.filter(|watch| watch.is_of(owner, now));
+        let now = self.engine.clock.now();
+        let kept = kept.filter(|watch| watch.is_of(&self.claim, now));
         Some(kept.unwrap_or_else(|| Watch::new(self.engine, &self.claim)))
     }
 

@@ -29,12 +29,15 @@ pub(super) fn floor(placement: Placement) -> Duration {
 /// The pending [`Backend::changed`] of a waiting claim.
 ///
 /// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200
-/// ms would otherwise set and remove a watch five times a second. It is made anew for another owner, and once it is as
-/// old as the floor: it may have missed its event.
+/// ms would otherwise set and remove a watch five times a second. It is made anew for another owner, for a claim that has
+/// got an entry in the store's queue since or lost it, because that waits for something else, and once it is as old as the
+/// floor: it may have missed its event.
 ///
 /// [`Backend::changed`]: crate::backend::Backend::changed
 pub(super) struct Watch {
     owner: Owner,
+    /// Whether the claim had an entry in the store's queue.
+    queued: bool,
     until: Moment,
     /// Only for exclusive access: a boxed future cannot be shared between threads, and what awaits this one can be.
     changed: Mutex<BoxFuture<'static, ()>>,
@@ -44,14 +47,15 @@ impl Watch {
     /// Asks nothing of the store before it is first polled.
     pub(super) fn new(engine: &Arc<Engine>, claim: &PendingClaim) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
-        let (owner, engine, claim) = (claim.claim.owner, Arc::clone(engine), claim.claim.clone());
+        let (owner, queued) = (claim.claim.owner, claim.is_queued());
+        let (engine, claim) = (Arc::clone(engine), claim.claim.clone());
         let changed: BoxFuture<'static, ()> = Box::pin(async move { engine.store.changed(&claim).await });
-        Self { owner, until, changed: Mutex::new(changed) }
+        Self { owner, queued, until, changed: Mutex::new(changed) }
     }
 
-    /// Returns whether it still watches for `owner` at `now`.
-    pub(super) fn is_of(&self, owner: Owner, now: Moment) -> bool {
-        self.owner == owner && !self.until.is_past(now)
+    /// Returns whether it still watches for `claim` at `now`.
+    pub(super) fn is_of(&self, claim: &PendingClaim, now: Moment) -> bool {
+        (self.owner, self.queued) == (claim.claim.owner, claim.is_queued()) && !self.until.is_past(now)
     }
 
     /// Completes when the store says that another try makes sense. Cancel safe; not to be called again after that.

@@ -272,9 +272,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - The library calls this once for a wait. It keeps the future during its pauses and polls it between its
-    ///   requests. It calls again when the future has completed, and when the future has been pending for as long as
-    ///   the library relies on it: 2 s over a remote store, 60 s over a store in this process. The waiter then asks the
-    ///   store in any case.
+    ///   requests. It calls again when the future has completed, when the claim has been queued since or is queued no
+    ///   more, and when the future has been pending for as long as the library relies on it: 2 s over a remote store,
+    ///   60 s over a store in this process. The waiter then asks the store in any case.
     /// - Setting a watch may take time. A change between the last answer and the first poll must count as a change, so
     ///   the backend reads the key once the watch is set.
     /// - A future that is dropped at any await point leaves no watch behind.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Capability, Held, Order, Waiting};
-use lock_core::{Kind, LockManager};
+use lock_core::{Kind, LockManager, LockRequest, strategy};
 use tokio::time::Instant;
 
 use crate::millis;
@@ -112,4 +112,24 @@ async fn a_waiter_for_a_holder_that_nobody_knows_asks_again() {
     let waiting = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
     let guard = tokio::time::timeout(2 * FLOOR, waiting).await.expect("it sleeps for ever");
     drop(guard.unwrap().unwrap());
+}
+
+/// It watched the key before: with a holder of its own process, it had no entry. What it watched then is not its turn.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gets_an_entry_watches_that() {
+    let locks = LockManager::in_memory();
+    let patient = |request: LockRequest| tokio::spawn(request.strategy(strategy::wait()).acquire());
+    let first = locks.lock("k").acquire().await.unwrap();
+    let next = patient(locks.lock("k"));
+    tokio::time::sleep(millis(1)).await;
+    let fair = patient(locks.fair("k"));
+    // Longer than the process keeps a grant that others want.
+    tokio::time::sleep(millis(20)).await;
+    first.release().await.unwrap();
+    let fair = fair.await.unwrap().unwrap();
+    tokio::time::sleep(millis(1)).await;
+    let freed = Instant::now();
+    fair.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+    assert!(freed.elapsed() < millis(5), "{:?}", freed.elapsed());
 }
