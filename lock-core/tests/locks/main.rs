@@ -21,6 +21,7 @@ mod lingering;
 mod loss;
 mod manager;
 mod named;
+mod no_stall;
 mod offline;
 mod permits;
 mod queue_store;

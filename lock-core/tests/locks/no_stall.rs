@@ -1,0 +1,136 @@
+//! Many waiters of every kind, on a paused clock. There, time passes only while all tasks wait. So a key that is free
+//! for a while although somebody waits for it was missed: a notification was lost, and a timer had to repair that.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::backend::Backend;
+use lock_core::backend::memory::Memory;
+use lock_core::{LockGuard, LockManager, LockRequest, strategy};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::millis;
+use crate::queue_store::QueueStore;
+
+const SEEDS: u64 = 40;
+const TASKS: u64 = 16;
+const ROUNDS: usize = 60;
+
+/// A key, as its holders see it.
+struct Seen {
+    holders: usize,
+    /// The only holder excludes all others.
+    alone: bool,
+    free_since: Instant,
+}
+
+impl Seen {
+    fn enter(&mut self, alone: bool, asked: Instant) {
+        assert!(self.holders == 0 || !alone && !self.alone, "{} hold it", self.holders);
+        if self.holders == 0 {
+            let missed = self.free_since.max(asked).elapsed();
+            assert!(missed.is_zero(), "it was free for {missed:?}");
+        }
+        (self.holders, self.alone) = (self.holders + 1, alone);
+    }
+
+    fn leave(&mut self) {
+        self.holders -= 1;
+        self.free_since = Instant::now();
+    }
+}
+
+#[derive(Clone, Default)]
+struct Keys(Arc<Mutex<HashMap<&'static str, Seen>>>);
+
+impl Keys {
+    fn with(&self, key: &'static str, change: impl FnOnce(&mut Seen)) {
+        let free = || Seen { holders: 0, alone: false, free_since: Instant::now() };
+        change(self.0.lock().unwrap().entry(key).or_insert_with(free));
+    }
+}
+
+/// A request of any kind for one of few keys. Returns whether its holder excludes all others.
+fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, &'static str, bool) {
+    let key = ["a", "b"][rng.usize(0..2)];
+    let kinds = if locks.store() == "memory" { 9 } else { 6 };
+    let (request, key, alone) = match rng.u32(0..kinds) {
+        0..=3 => (locks.lock(key), key, true),
+        4 | 5 => (locks.fair(key), key, true),
+        6 => (locks.write(key), key, true),
+        7 => (locks.read(key), key, false),
+        _ => (locks.semaphore("permits", 2), "permits", false),
+    };
+    (request.strategy(strategy::wait()).ttl(Duration::from_secs(30)), key, alone)
+}
+
+/// Waits for the guard, or gives up after a few polls.
+async fn acquire(rng: &mut Rng, request: LockRequest) -> Option<LockGuard> {
+    let mut acquire = Box::pin(request.acquire());
+    if rng.u32(0..5) > 0 {
+        return Some(acquire.await.unwrap());
+    }
+    for _ in 0..rng.u32(0..4) {
+        let polled = poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx))).await;
+        if let Poll::Ready(guard) = polled {
+            return Some(guard.unwrap());
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+async fn worker(seed: u64, locks: LockManager, keys: Keys) {
+    let mut rng = Rng::with_seed(seed);
+    for _ in 0..ROUNDS {
+        let ((request, key, alone), asked) = (request(&mut rng, &locks), Instant::now());
+        let Some(guard) = acquire(&mut rng, request).await else { continue };
+        keys.with(key, |seen| seen.enter(alone, asked));
+        match rng.u32(0..8) {
+            0..=3 => {}
+            4..=6 => tokio::task::yield_now().await,
+            // Longer than a process keeps a grant that others want.
+            _ => tokio::time::sleep(millis(rng.u64(1..20))).await,
+        }
+        keys.with(key, Seen::leave);
+        match rng.u32(0..3) {
+            0 => drop(guard),
+            _ => drop(guard.release().await.unwrap()),
+        }
+    }
+}
+
+fn storms<B: Backend + Clone>(store: impl Fn() -> B) {
+    for seed in 1..=SEEDS {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let (store, keys, mut workers) = (store(), Keys::default(), JoinSet::new());
+            // In every second storm, grants linger.
+            let linger = millis(seed % 2 * 7);
+            let manager = |_| LockManager::builder(store.clone()).linger(linger).build().unwrap();
+            let managers: Vec<_> = (0..=seed / 2 % 3).map(manager).collect();
+            for task in 0..TASKS {
+                let locks = managers[usize::try_from(task).unwrap() % managers.len()].clone();
+                workers.spawn(worker(seed * 1_000 + task, locks, keys.clone()));
+            }
+            while let Some(done) = workers.join_next().await {
+                done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            }
+        });
+    }
+}
+
+#[test]
+fn on_memory_no_key_is_free_while_somebody_waits() {
+    storms(Memory::new);
+}
+
+#[test]
+fn over_a_queue_no_key_is_free_while_somebody_waits() {
+    storms(QueueStore::default);
+}
