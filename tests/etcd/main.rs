@@ -19,9 +19,12 @@ mod leaders;
 #[path = "../load/mod.rs"]
 mod load;
 mod login;
+#[path = "../no_stall/mod.rs"]
+mod no_stall;
 mod partition;
 mod processes;
 mod rounded;
+mod stalls;
 mod stopped;
 mod store;
 mod stored;

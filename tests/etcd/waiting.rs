@@ -1,5 +1,6 @@
 //! Waiters: nobody polls, and one release wakes one of them.
 
+use lock_core::Kind;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
 use crate::support::{LONG, connect, empty, manager, ms, try_once};
@@ -32,6 +33,27 @@ async fn one_release_wakes_one_waiter() {
     drop(next);
     waiting.abort_all();
     while waiting.join_next().await.is_some() {}
+    empty(&etcd, PATIENCE).await;
+}
+
+/// A watch ends with its wait. One that stayed would be told every change of its key for as long as the connection lives.
+#[tokio::test]
+async fn a_wait_that_is_over_leaves_no_watch() {
+    let etcd = Etcd::start();
+    let (one, two) = (manager(&etcd).await, manager(&etcd).await);
+    let watches = || etcd.metric("etcd_debugging_mvcc_watcher_total") as usize;
+    for kind in [Kind::Fair, Kind::Reentrant, Kind::Semaphore { permits: 1 }] {
+        let guard = one.request("k", kind).ttl(LONG).acquire().await.expect("free");
+        let next = tokio::spawn(two.request("k", kind).ttl(LONG).wait(LONG).acquire());
+        let patient = two.request("k", kind).ttl(LONG).wait(LONG);
+        wait_until("one watches", PATIENCE, async || watches() > 0).await;
+        let dropped = tokio::time::timeout(ms(300), patient.acquire()).await;
+        assert!(dropped.is_err(), "{kind}: it is held");
+        guard.release().await.expect("an answer");
+        let next = next.await.expect("no panic").expect("it is free");
+        wait_until("no watch is left", PATIENCE, async || watches() == 0).await;
+        next.release().await.expect("an answer");
+    }
     empty(&etcd, PATIENCE).await;
 }
 

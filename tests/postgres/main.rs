@@ -32,11 +32,14 @@ mod leaders;
 mod load;
 mod migration;
 mod names;
+#[path = "../no_stall/mod.rs"]
+mod no_stall;
 mod opened;
 mod orders;
 mod plenty;
 mod pooler;
 mod process;
+mod stalls;
 mod start;
 mod storm;
 mod stuck;

@@ -28,6 +28,8 @@ mod lingering;
 mod load;
 mod loss;
 mod mark;
+#[path = "../no_stall/mod.rs"]
+mod no_stall;
 mod observed;
 mod other_data;
 mod own_places;
@@ -39,6 +41,7 @@ mod renewal;
 mod runtimes;
 mod settings;
 mod shutdown;
+mod stalls;
 mod stopped;
 mod store;
 mod storm;

@@ -14,6 +14,8 @@ mod leader;
 mod leaders;
 #[path = "../load/mod.rs"]
 mod load;
+#[path = "../no_stall/mod.rs"]
+mod no_stall;
 mod pauses;
 mod refusals;
 mod removal;
@@ -21,6 +23,7 @@ mod replaced;
 mod sessions;
 mod several;
 mod silence;
+mod stalls;
 mod storm;
 mod support;
 mod watches;

@@ -215,8 +215,7 @@ impl Store {
         loop {
             let token = connection.token();
             let requests = ids.iter().map(|id| LeaseKeepAliveRequest { id: *id }).collect();
-            let opened =
-                connection.stream("/etcdserverpb.Lease/LeaseKeepAlive", requests, false, token.clone());
+            let opened = connection.exchange("/etcdserverpb.Lease/LeaseKeepAlive", requests, token.clone());
             let answer = match opened.await {
                 Ok(answers) => read_kept(answers, ids).await,
                 Err(failure) => Err(failure),

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tonic::Streaming;
 
 use crate::backend::etcd::error::{Failure, of_status};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::Line;
+use crate::backend::etcd::link::Events;
 use crate::backend::etcd::proto::{WatchRequest, WatchResponse};
 use crate::backend::etcd::store::Store;
 use crate::backend::{Claim, Mode};
@@ -26,6 +26,16 @@ enum Wait {
     For(Vec<u8>, Vec<u8>),
 }
 
+/// What a claim waits for.
+struct Blocked {
+    /// The first and the last of the watched keys, as in [`Wait::For`].
+    by: (Vec<u8>, Vec<u8>),
+    /// When that was read.
+    revision: i64,
+    /// Its own entry, if it has one, with the lease.
+    own: Option<(Vec<u8>, i64)>,
+}
+
 impl Store {
     /// Completes when another attempt at the claim makes sense. After a failure it never completes: the library asks
     /// again within two seconds in any case, and at once after a reconnect.
@@ -36,36 +46,56 @@ impl Store {
     }
 
     async fn watch(&self, claim: &Claim) -> Result<(), Failure> {
-        loop {
-            let mut blocked = None;
-            let mut own = None;
-            let lines = self.read_all(claim.keys()).await?;
-            for (key, line) in claim.keys().zip(&lines) {
-                let stored = keyspace::entry(key, claim.owner);
-                let place = line.place(&stored);
-                if let (Some(place), true) = (place, claim.more.is_empty()) {
-                    own = Some((stored, line.entries[place].lease));
-                }
-                if let Wait::For(from, to) = wait(line, place, claim) {
-                    blocked.get_or_insert((from, to, line.revision));
+        let mut blocked = self.blocked(claim).await?;
+        while let Some(now) = blocked {
+            let mut events = self.events(claim, &now).await?;
+            // Of the changes between the answer and the watch, the watch tells nothing.
+            if began(&mut events).await? != Some(now.revision) {
+                let again = self.blocked(claim).await?;
+                if again.as_ref().is_none_or(|again| again.by != now.by) {
+                    blocked = again;
+                    continue;
                 }
             }
-            let Some((from, to, revision)) = blocked else { return Ok(()) };
-            // From the revision that was read: a change since then counts too.
-            // Only a reader may be served by what is written: by a writer that becomes a reader.
-            let puts = claim.mode == Mode::Shared;
-            let request = WatchRequest::create(from, to, revision + 1, puts);
-            let connection = self.connections.get().await?;
-            let token = connection.token();
-            let events = connection.stream("/etcdserverpb.Watch/Watch", vec![request], true, token).await?;
-            match own {
+            match &now.own {
                 Some((stored, lease)) => tokio::select! {
-                    told = told(events) => told?,
-                    lost = self.stay(&stored, lease) => return lost,
+                    told = told(&mut events) => told?,
+                    lost = self.stay(stored, *lease) => return lost,
                 },
-                None => told(events).await?,
+                None => told(&mut events).await?,
+            }
+            drop(events);
+            blocked = self.blocked(claim).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads what a claim waits for; `None` where another attempt makes sense.
+    async fn blocked(&self, claim: &Claim) -> Result<Option<Blocked>, Failure> {
+        let mut blocked = None;
+        let mut own = None;
+        let lines = self.read_all(claim.keys()).await?;
+        for (key, line) in claim.keys().zip(&lines) {
+            let stored = keyspace::entry(key, claim.owner);
+            let place = line.place(&stored);
+            if let (Some(place), true) = (place, claim.more.is_empty()) {
+                own = Some((stored, line.entries[place].lease));
+            }
+            if let Wait::For(from, to) = wait(line, place, claim) {
+                blocked.get_or_insert(((from, to), line.revision));
             }
         }
+        Ok(blocked.map(|(by, revision)| Blocked { by, revision, own }))
+    }
+
+    /// Begins to watch what a claim waits for.
+    async fn events(&self, claim: &Claim, blocked: &Blocked) -> Result<Events<WatchResponse>, Failure> {
+        // Only a reader may be served by what is written: by a writer that becomes a reader.
+        let puts = claim.mode == Mode::Shared;
+        let (from, to) = blocked.by.clone();
+        let connection = self.connections.get().await?;
+        let token = connection.token();
+        connection.watch(WatchRequest::create(from, to, puts), token).await
     }
 
     /// Keeps the entry of a waiter. Returns when it is gone.
@@ -79,17 +109,29 @@ impl Store {
     }
 }
 
-/// Returns when there was an event, or the server has ended the watch, as when its revision was compacted: in both
-/// cases the line is read again.
-async fn told(mut events: Streaming<WatchResponse>) -> Result<(), Failure> {
+/// Returns from which revision on the changes are told. `None` where the server does not say so.
+async fn began(events: &mut Events<WatchResponse>) -> Result<Option<i64>, Failure> {
+    // The first answer says that the watch was created, or why it was not.
+    let answer = next(events).await?;
+    Ok(answer.header.filter(|_| answer.created).map(|header| header.revision))
+}
+
+/// Returns when there was an event, or the server has ended the watch: in both cases the line is read again.
+async fn told(events: &mut Events<WatchResponse>) -> Result<(), Failure> {
     loop {
-        match events.message().await {
-            Ok(Some(answer)) if answer.events.is_empty() && !answer.canceled => {}
-            Ok(Some(_)) => return Ok(()),
-            // Without a pause nothing would keep this from a tight loop: the library asks.
-            Ok(None) => return Err(super::super::error::unexpected("the end of a watch")),
-            Err(status) => return Err(of_status(&status)),
+        let answer = next(events).await?;
+        if !answer.events.is_empty() || answer.canceled {
+            return Ok(());
         }
+    }
+}
+
+async fn next(events: &mut Events<WatchResponse>) -> Result<WatchResponse, Failure> {
+    match events.message().await {
+        Ok(Some(answer)) => Ok(answer),
+        // Without a pause nothing would keep this from a tight loop: the library asks.
+        Ok(None) => Err(super::super::error::unexpected("the end of a watch")),
+        Err(status) => Err(of_status(&status)),
     }
 }
 

@@ -9,8 +9,9 @@ use tonic::{Code, Request, Status, Streaming};
 
 use super::codec::Messages;
 use super::http2::Http2;
+use super::streams::{Events, Requests};
 use crate::backend::etcd::error::{Failure, Reaction, of_status};
-use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse};
+use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse, WatchRequest, WatchResponse};
 use crate::sync::RwLock;
 
 /// The largest answer that is read: the list of all locks comes in parts far below it, the queue of one key in one.
@@ -83,13 +84,35 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests` and then nothing more. With `open`, it stays open for the answers until it
-    /// is dropped.
-    pub(crate) async fn stream<Q, A>(
+    /// Opens a stream that sends `requests`, and ends once they are answered.
+    pub(crate) async fn exchange<Q, A>(
         &self,
         path: &'static str,
         requests: Vec<Q>,
-        open: bool,
+        token: Option<Token>,
+    ) -> Result<Streaming<A>, Failure>
+    where
+        Q: Message + Unpin + 'static,
+        A: Message + Default + 'static,
+    {
+        self.stream(path, Requests::of(requests), token).await
+    }
+
+    /// Begins a watch. It ends when the answers are dropped.
+    pub(crate) async fn watch(
+        &self,
+        request: WatchRequest,
+        token: Option<Token>,
+    ) -> Result<Events<WatchResponse>, Failure> {
+        let (requests, open) = Requests::open(request);
+        let answers = self.stream("/etcdserverpb.Watch/Watch", requests, token).await?;
+        Ok(Events::new(answers, open))
+    }
+
+    async fn stream<Q, A>(
+        &self,
+        path: &'static str,
+        requests: Requests<Q>,
         token: Option<Token>,
     ) -> Result<Streaming<A>, Failure>
     where
@@ -97,7 +120,7 @@ impl Connection {
         A: Message + Default + 'static,
     {
         let mut client = self.client().await?;
-        let mut request = with_token(Requests { left: requests.into_iter(), open }, token);
+        let mut request = with_token(requests, token);
         // The member ends the stream when it has no leader, instead of being silent.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let answers = client.streaming(request, PathAndQuery::from_static(path), Messages::new()).await;
@@ -147,26 +170,4 @@ fn with_token<T>(message: T, token: Option<Token>) -> Request<T> {
         request.metadata_mut().insert("token", token);
     }
     request
-}
-
-/// The requests of a stream.
-struct Requests<Q> {
-    left: std::vec::IntoIter<Q>,
-    /// Whether the stream stays open behind them.
-    open: bool,
-}
-
-impl<Q: Unpin> tokio_stream::Stream for Requests<Q> {
-    type Item = Q;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Q>> {
-        match self.left.next() {
-            Some(request) => std::task::Poll::Ready(Some(request)),
-            None if self.open => std::task::Poll::Pending,
-            None => std::task::Poll::Ready(None),
-        }
-    }
 }

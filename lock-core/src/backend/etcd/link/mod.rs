@@ -7,6 +7,8 @@ mod dial;
 mod http2;
 mod members;
 mod race;
+mod streams;
 
 pub(super) use dial::dial;
 pub(super) use members::Members;
+pub(super) use streams::Events;

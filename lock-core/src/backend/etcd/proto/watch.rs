@@ -1,6 +1,6 @@
 //! Watches.
 
-use super::KeyValue;
+use super::{Header, KeyValue};
 
 /// A request on the stream of a watch.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -15,30 +15,31 @@ struct WatchCreateRequest {
     key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     range_end: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    start_revision: i64,
     /// 0 leaves puts out, 1 leaves deletions out.
     #[prost(int32, repeated, tag = "5")]
     filters: Vec<i32>,
 }
 
 impl WatchRequest {
-    /// Asks for the deletions of the keys from `key` to `range_end` (of `key` alone if that is empty), from
-    /// `start_revision` on, and with `puts` for every other change too.
-    pub(in super::super) fn create(
-        key: Vec<u8>,
-        range_end: Vec<u8>,
-        start_revision: i64,
-        puts: bool,
-    ) -> Self {
+    /// Asks for the deletions of the keys from `key` to `range_end` (of `key` alone if that is empty), from now on, and
+    /// with `puts` for every other change too.
+    ///
+    /// Not from an earlier revision: the server tells such a watch of nothing before it has gone through the changes
+    /// since, which it begins to ten times a second.
+    pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>, puts: bool) -> Self {
         let filters = if puts { Vec::new() } else { vec![0] };
-        Self { create: Some(WatchCreateRequest { key, range_end, start_revision, filters }) }
+        Self { create: Some(WatchCreateRequest { key, range_end, filters }) }
     }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct WatchResponse {
-    /// The server has ended the watch, as where the revision was compacted or there is no leader.
+    #[prost(message, optional, tag = "1")]
+    pub(in super::super) header: Option<Header>,
+    /// The watch has begun: every change after the revision of the header is told.
+    #[prost(bool, tag = "3")]
+    pub(in super::super) created: bool,
+    /// The server has ended the watch, as where there is no leader.
     #[prost(bool, tag = "4")]
     pub(in super::super) canceled: bool,
     #[prost(message, repeated, tag = "11")]

@@ -1,0 +1,62 @@
+//! Streams of requests and of answers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+use tonic::{Status, Streaming};
+
+/// The answers to a request whose stream stays open for them. Dropping the value ends the stream.
+pub(crate) struct Events<A> {
+    // Dropped first: nobody reads what is sent, and the end of the requests resets the stream.
+    answers: Streaming<A>,
+    /// Its other half is with the requests.
+    _open: oneshot::Sender<()>,
+}
+
+impl<A> Events<A> {
+    pub(super) fn new(answers: Streaming<A>, open: oneshot::Sender<()>) -> Self {
+        Self { answers, _open: open }
+    }
+
+    /// Returns the next answer; `None` where the server has ended the stream.
+    pub(crate) async fn message(&mut self) -> Result<Option<A>, Status> {
+        self.answers.message().await
+    }
+}
+
+/// The requests of a stream.
+pub(super) struct Requests<Q> {
+    left: std::vec::IntoIter<Q>,
+    /// Completes once nobody awaits answers any more. To drop the answers is not enough: HTTP/2 keeps a stream for as
+    /// long as one of its halves is in use, and the server would send the events of every watch there ever was.
+    open: Option<oneshot::Receiver<()>>,
+}
+
+impl<Q> Requests<Q> {
+    /// Requests behind which the stream ends.
+    pub(super) fn of(requests: Vec<Q>) -> Self {
+        Self { left: requests.into_iter(), open: None }
+    }
+
+    /// A request behind which the stream stays open until the sender is dropped.
+    pub(super) fn open(request: Q) -> (Self, oneshot::Sender<()>) {
+        let (open, ended) = oneshot::channel();
+        (Self { left: vec![request].into_iter(), open: Some(ended) }, open)
+    }
+}
+
+impl<Q: Unpin> tokio_stream::Stream for Requests<Q> {
+    type Item = Q;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Q>> {
+        match self.left.next() {
+            Some(request) => Poll::Ready(Some(request)),
+            None => match &mut self.open {
+                Some(open) => Pin::new(open).poll(cx).map(|_ended| None),
+                None => Poll::Ready(None),
+            },
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Many waiters of several kinds: no key is free for long while somebody waits for it.
+
+use lock_tests::RedisServer;
+
+use crate::no_stall::no_key_is_free_while_somebody_waits;
+use crate::support::manager;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn among_the_tasks_of_one_process() {
+    let server = RedisServer::start();
+    no_key_is_free_while_somebody_waits(&[manager(&server).await], 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn among_three_processes() {
+    let server = RedisServer::start();
+    let managers = [manager(&server).await, manager(&server).await, manager(&server).await];
+    no_key_is_free_while_somebody_waits(&managers, 100).await;
+}
