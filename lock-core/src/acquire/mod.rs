@@ -54,6 +54,8 @@
 //! | 5 timer | the waiter itself | sends a heartbeat, asks the store, or asks its strategy | cannot be lost |
 //! | 6 closing | every waiter | ends with `ShuttingDown` | cannot be lost |
 //!
+//! A waiter of the local queue is told of 4 and 6 through the queue, any other one by `engine.changed`.
+//!
 //! `hub.rs` is the `Listener` that a store calls. What a store reports (2 to 4) is a hint. The timer alone ends every
 //! wait: a waiter asks at the next heartbeat where the store wants any, and at the floor where it is watched, 2 s over
 //! a store elsewhere and 60 s over one in this process.

@@ -161,10 +161,12 @@ impl<'a> Acquire<'a> {
                 Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
                 Wake::Again => None,
             };
-            if let Some(won) = won
-                && let Some(hold) = self.take(won, &schedule).await?
-            {
-                return Ok(hold);
+            if let Some(won) = won {
+                if let Some(hold) = self.take(won, &schedule).await? {
+                    return Ok(hold);
+                }
+                // The store may have been asked, and the clock is to be read again.
+                self.has_awaited = true;
             }
             // That was the last try, after the strategy had enough.
             if let Some(decision) = last {

@@ -226,7 +226,7 @@ impl Acquire<'_> {
         (due.unwrap_or(end), due.is_some())
     }
 
-    /// Completes with the first event, and after `sleep` at the latest. Whoever becomes the head meanwhile is notified.
+    /// Completes with the first event, and after `sleep` at the latest. A head that must ask is notified.
     async fn event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
         // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that

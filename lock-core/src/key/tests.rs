@@ -302,3 +302,8 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_shows_its_text_alone() {
+    assert_eq!(format!("{:?}", Key::new("order:42").unwrap()), "Key(\"order:42\")");
+}

@@ -110,12 +110,14 @@ impl<'a> Waiter<'a> {
     pub(crate) fn check_in(&mut self, queued: Option<Owner>) -> Option<Handoff> {
         let mut state = self.node.state();
         // In one step: the hand-off and the note that it was skipped are set together when a hand-off is reclaimed.
-        let (handoff, skipped) = (state.handoff.take(), state.skipped);
+        let (mut handoff, skipped) = (state.handoff.take(), state.skipped);
         drop(state);
-        self.served |= handoff.is_some();
         if handoff.is_none() && skipped {
             self.local_queue.rejoin(&self.key, &self.node, queued);
+            // A grant that lingers, which nobody notifies it of.
+            handoff = self.node.state().handoff.take();
         }
+        self.served |= handoff.is_some();
         handoff
     }
 

@@ -1,16 +1,19 @@
 //! Grants that linger: taken again by their process at no cost, and out of the way of everybody who waits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use lock_core::backend::Renewal;
 use lock_core::backend::memory::Memory;
+use lock_core::strategy::{Backoff, Contention, Decision, Strategy};
 use lock_core::testkit::{Fault, Flaky, Operation, SessionStore};
 use lock_core::{LockErrorKind, LockManager, LockRequest, Profile, Released, strategy};
 use tokio::time::Instant;
 
 use crate::queue_store::QueueStore;
+use crate::scripted::Scripted;
 use crate::{is_free, millis};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -506,4 +509,52 @@ async fn what_cannot_linger_is_refused_and_a_default_counts_where_it_can() {
     locks.fair("fair").run(async {}).await.unwrap();
     let left: Vec<_> = other().await.unwrap().locks.into_iter().map(|lock| lock.key).collect();
     assert_eq!(left, ["default"]);
+}
+
+/// Remembers how long its requests had waited each time.
+#[derive(Clone, Debug, Default)]
+struct Told(Arc<Mutex<Vec<Duration>>>);
+
+impl Strategy for Told {
+    fn decide(&self, contention: &Contention) -> Decision {
+        self.0.lock().unwrap().push(contention.waited);
+        Decision::RetryAfter(millis(10))
+    }
+
+    fn name(&self) -> std::borrow::Cow<'static, str> {
+        "told".into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategy_is_told_of_the_time_that_a_lost_grant_took() {
+    let (locks, store) = Scripted::manager(|_| {});
+    drop(locks.lock("k").ttl(LONG).linger(millis(500)).acquire().await.unwrap());
+    {
+        let mut script = store.script();
+        script.renew.push_back(Renewal::NotOwned);
+        script.renew_takes = Duration::from_secs(3);
+    }
+    let told = Told::default();
+    // Without a renewer it must have the whole lease, so the grant is renewed first.
+    drop(locks.lock("k").ttl(LONG).renew(false).strategy(told.clone()).acquire().await.unwrap());
+    assert_eq!(*told.0.lock().unwrap(), [Duration::from_secs(3)]);
+}
+
+/// It is skipped while nobody polls it, and comes back to a key that is free for its process.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_comes_back_takes_the_lingering_grant_at_once() {
+    let locks = LockManager::in_memory();
+    let holder = locks.lock("k").ttl(LONG).acquire().await.unwrap();
+    let seldom = Backoff::exponential(LONG, LONG);
+    let mut waiting = Box::pin(wait(&locks).ttl(LONG).backoff(seldom).acquire());
+    assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+    tokio::time::sleep(millis(10)).await;
+    drop(holder);
+    // It was handed the grant, and that is taken back.
+    tokio::time::sleep(millis(400)).await;
+    drop(locks.lock("k").ttl(LONG).linger(Duration::from_secs(1)).acquire().await.unwrap());
+    let start = Instant::now();
+    drop(waiting.await.unwrap());
+    assert!(start.elapsed().is_zero(), "{:?}", start.elapsed());
 }

@@ -54,6 +54,8 @@ pub(crate) struct Script {
     pub(crate) at_once: bool,
     /// How long a renewal blocks the thread that sends it.
     pub(crate) renew_blocks: Duration,
+    /// How long the answer to a renewal takes.
+    pub(crate) renew_takes: Duration,
     /// How long a try takes to arrive.
     pub(crate) acquire_takes: Duration,
     /// How long the answer to a release takes.
@@ -219,11 +221,14 @@ impl Backend for Scripted {
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         let ttls = batch.iter().map(|renew| renew.ttl).collect();
-        let (told, blocks) = {
+        let (told, blocks, takes) = {
             let mut script = self.ask(Asked::Renew { ttls });
-            (script.renew.pop_front(), script.renew_blocks)
+            (script.renew.pop_front(), script.renew_blocks, script.renew_takes)
         };
         std::thread::sleep(blocks);
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         match told {
             Some(answer) => vec![answer],
             None => {
