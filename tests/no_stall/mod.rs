@@ -2,6 +2,8 @@
 //! missed: a notification was lost, and a heartbeat or a question had to repair that. The tests of several stores
 //! include this module. `no_stall.rs` of the library's own tests is the same on a paused clock, and exact.
 
+#![allow(clippy::disallowed_methods, reason = "the test measures how long a key is free")]
+
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
