@@ -57,6 +57,8 @@ pub(super) struct Acquire<'a> {
     pub(super) first_pause: Option<Duration>,
     /// The last question to the store.
     pub(super) question: LastQuestion,
+    /// Whether the store was asked without a request for an entry in its queue, and has answered that the key is held.
+    pub(super) has_only_tried: bool,
     /// Whether it was in the local queue before. Nobody who comes back is turned down.
     pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
@@ -100,6 +102,7 @@ impl<'a> Acquire<'a> {
             has_awaited: false,
             first_pause: None,
             question: LastQuestion::None,
+            has_only_tried: false,
             has_queued: false,
             ask_again: None,
             relies_since: None,
@@ -261,6 +264,7 @@ impl<'a> Acquire<'a> {
 
     /// Notes the answer that the key is held.
     fn is_held(&mut self, ask: Ask, held: &Held) -> Result<()> {
+        self.has_only_tried = !ask.enqueues();
         if ask == Ask::Probe {
             self.engine.local_queue.record_held(&self.plan.key, true);
         }
@@ -305,6 +309,9 @@ impl<'a> Acquire<'a> {
         if self.joins(now)? {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
+        if self.is_to_queue() {
+            return Ok(Next::Go(Wake::Ask(self.question())));
+        }
         self.question.age();
         // Heartbeats keep an entry alive, so `pause` sends them. Without them there is nothing to do until the store
         // notifies.
@@ -317,6 +324,14 @@ impl<'a> Acquire<'a> {
             self.attempts = self.attempts.saturating_add(1);
         }
         Ok(Next::Go(wake))
+    }
+
+    /// Returns whether it is to take its place in the order of arrival now: the strategy would not have waited when the
+    /// store was asked, and does now that the holder is known.
+    fn is_to_queue(&self) -> bool {
+        let in_order = self.engine.capability.waiting.in_order();
+        let fifo = self.claim.claim.queue == Queue::Fifo && self.waiting() == Waiting::Nowhere;
+        in_order && fifo && self.has_only_tried && self.ask_again.is_none()
     }
 
     /// Returns what is tried before the wait is over. Where the last question lies back, one more is due: the key may

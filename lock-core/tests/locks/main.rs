@@ -4,6 +4,7 @@
 
 mod acquire;
 mod bad_input;
+mod deciding;
 mod drops;
 mod early;
 mod ending;

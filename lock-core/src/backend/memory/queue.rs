@@ -8,7 +8,7 @@ use super::compatibility::{Compatibility, Share, Usage};
 use super::entry::{Entry, Relation};
 use super::events::Event;
 use super::ticket::{Check, Ticket, Watcher};
-use crate::backend::{Claim, Queue, WAITER_LEASE};
+use crate::backend::{Claim, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
@@ -73,13 +73,13 @@ impl Entry {
         matches!(relation, Relation::Held | Relation::Free) && self.held_by(claim.owner).is_none()
     }
 
-    /// Adds a watcher for `claim`. A claim that waits in order, or for several keys, is queued from here on.
+    /// Adds a watcher for `claim`. A claim for several keys is queued from here on.
     pub(super) fn watch(&mut self, claim: &Claim, id: u64, wake: Arc<Notify>, now: Moment) {
         let process = claim.owner.process();
         let local = self.is_handed_on_locally(claim);
         let watcher =
             Watcher { id, share: Share::of(claim), process, local, wake, called: false, armed: None };
-        if claim.queue == Queue::Fifo || !claim.more.is_empty() {
+        if !claim.more.is_empty() {
             self.take_ticket(claim, now);
         }
         if self.tickets.contains(claim.owner) {

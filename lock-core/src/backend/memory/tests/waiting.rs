@@ -68,6 +68,23 @@ async fn held_with<const N: usize>(memory: &Memory, make: impl Fn() -> Claim) ->
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_was_not_queued_leaves_no_place_behind() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let [holder, watches, next] =
+            [Mode::Exclusive, mode, Mode::Exclusive].map(|mode| claims.fifo("k", mode));
+        assert!(granted(&memory, &holder).await);
+        assert!(matches!(memory.acquire(&watches, Ask::Try).await, Ok(Attempt::Held(_))));
+        let mut waiter = Waiter::of(&memory, &watches);
+        assert!(!waiter.run());
+        drop(waiter);
+        memory.release_now(&holder, None, Clock::Tokio.now());
+        assert!(granted(&memory, &next).await, "{mode:?}: the key is kept for nobody");
+        memory.release_now(&next, None, Clock::Tokio.now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_wakes_one_waiter_the_oldest() {
     for fifo in [false, true] {
         let (memory, claims) = (Memory::new(), Claims::new());
