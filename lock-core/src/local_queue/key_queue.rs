@@ -321,8 +321,9 @@ impl KeyQueue {
             if holder != owner {
                 return None;
             }
-            // It was lost, or dropped on its way to a holder.
-            (self.held, self.quantum) = (None, Quantum::default());
+            // It was lost, dropped on its way to a holder, or lingered and was given back. What is known of waiters
+            // elsewhere stays: it may be told of the next grant, whose notification can come before this answer.
+            self.held = None;
         }
         let head = self.nodes.front()?;
         head.state().must_ask = true;

@@ -3,14 +3,16 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
-use lock_core::{LockGuard, LockManager, LockRequest, strategy};
+use lock_core::backend::{
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
+};
+use lock_core::{LockErrorKind, LockGuard, LockManager, LockRequest, Result, strategy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -66,19 +68,31 @@ fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, &'static str, bo
         7 => (locks.read(key), key, false),
         _ => (locks.semaphore("permits", 2), "permits", false),
     };
-    (request.strategy(strategy::wait()).ttl(Duration::from_secs(30)), key, alone)
+    let request = match rng.u32(0..4) {
+        // What it decides changes with what is known of the others.
+        0 => request.strategy(strategy::shed(strategy::wait(), rng.usize(0..6))),
+        _ => request.strategy(strategy::wait()),
+    };
+    (request.ttl(Duration::from_secs(30)), key, alone)
+}
+
+fn granted(answer: Result<LockGuard>) -> Option<LockGuard> {
+    if let Err(error) = &answer {
+        assert_eq!(error.kind(), LockErrorKind::Overloaded, "{error}");
+    }
+    answer.ok()
 }
 
 /// Waits for the guard, or gives up after a few polls.
 async fn acquire(rng: &mut Rng, request: LockRequest) -> Option<LockGuard> {
     let mut acquire = Box::pin(request.acquire());
     if rng.u32(0..5) > 0 {
-        return Some(acquire.await.unwrap());
+        return granted(acquire.await);
     }
     for _ in 0..rng.u32(0..4) {
         let polled = poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx))).await;
         if let Poll::Ready(guard) = polled {
-            return Some(guard.unwrap());
+            return granted(guard);
         }
         tokio::task::yield_now().await;
     }
@@ -105,9 +119,64 @@ async fn worker(seed: u64, locks: LockManager, keys: Keys) {
     }
 }
 
+/// The memory store, but others run before and after each call. It never answers at once.
+#[derive(Clone, Debug, Default)]
+struct Late(Memory);
+
+/// Lets others run, as a rule.
+async fn others_run() {
+    for _ in 0..fastrand::u32(0..3) {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn late<T>(call: impl Future<Output = T>) -> T {
+    others_run().await;
+    let answer = call.await;
+    others_run().await;
+    answer
+}
+
+impl Backend for Late {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        late(self.0.acquire(claim, ask)).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        late(self.0.renew(batch)).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        late(self.0.release(claim, keep_for)).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        late(self.0.fence(claim)).await
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        self.0.changed(claim).await;
+    }
+
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
+        self.0.attach(process, listener, background);
+    }
+}
+
 fn storms<B: Backend + Clone>(store: impl Fn() -> B) {
     for seed in 1..=SEEDS {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        // The library's own chance too, so that a seed is one run.
+        fastrand::seed(seed);
         runtime.unwrap().block_on(async {
             let (store, keys, mut workers) = (store(), Keys::default(), JoinSet::new());
             // In every second storm, grants linger.
@@ -133,4 +202,9 @@ fn on_memory_no_key_is_free_while_somebody_waits() {
 #[test]
 fn over_a_queue_no_key_is_free_while_somebody_waits() {
     storms(QueueStore::default);
+}
+
+#[test]
+fn over_a_store_that_answers_late_no_key_is_free_while_somebody_waits() {
+    storms(Late::default);
 }
