@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Released, Renew, Renewal,
 };
 use lock_core::{LockErrorKind, LockGuard, LockManager, LockRequest, Result, strategy};
 use tokio::task::JoinSet;
@@ -119,9 +119,9 @@ async fn worker(seed: u64, locks: LockManager, keys: Keys) {
     }
 }
 
-/// The memory store, but others run before and after each call. It never answers at once.
+/// A store with others that run before and after each call. It never answers at once.
 #[derive(Clone, Debug, Default)]
-struct Late(Memory);
+struct Late<B>(B);
 
 /// Lets others run, as a rule.
 async fn others_run() {
@@ -137,13 +137,17 @@ async fn late<T>(call: impl Future<Output = T>) -> T {
     answer
 }
 
-impl Backend for Late {
+impl<B: Backend> Backend for Late<B> {
     fn capability(&self) -> Capability {
         self.0.capability()
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         late(self.0.acquire(claim, ask)).await
+    }
+
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        late(self.0.heartbeat(claim)).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -205,6 +209,11 @@ fn over_a_queue_no_key_is_free_while_somebody_waits() {
 }
 
 #[test]
-fn over_a_store_that_answers_late_no_key_is_free_while_somebody_waits() {
-    storms(Late::default);
+fn on_memory_that_answers_late_no_key_is_free_while_somebody_waits() {
+    storms(Late::<Memory>::default);
+}
+
+#[test]
+fn over_a_queue_that_answers_late_no_key_is_free_while_somebody_waits() {
+    storms(Late::<QueueStore>::default);
 }
