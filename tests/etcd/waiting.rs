@@ -1,4 +1,4 @@
-//! Waiters: nobody polls, and one release wakes one of them.
+//! Waiters: nobody polls, and one release wakes one of them, or as many as a semaphore has permits.
 
 use lock_core::Kind;
 use lock_tests::{Etcd, PATIENCE, wait_until};
@@ -6,6 +6,9 @@ use lock_tests::{Etcd, PATIENCE, wait_until};
 use crate::support::{LONG, connect, empty, manager, ms, try_once};
 
 const WAITERS: usize = 200;
+
+/// Fewer: each of them has three watches.
+const SEMAPHORE_WAITERS: usize = 60;
 
 /// Two hundred wait for one key. A release wakes the next alone, whoever else waits.
 #[tokio::test]
@@ -31,6 +34,47 @@ async fn one_release_wakes_one_waiter() {
     // The deletion to the next in line, and the change of its lease to the one behind it.
     assert!(told <= 3.0, "{told} notices of one release to {WAITERS} waiters");
     drop(next);
+    waiting.abort_all();
+    while waiting.join_next().await.is_some() {}
+    empty(&etcd, PATIENCE).await;
+}
+
+/// Sixty wait for a semaphore of three. A release wakes three of them at most, whoever else waits, and the next is served
+/// whichever of the three leaves.
+#[tokio::test]
+async fn one_release_of_a_semaphore_wakes_as_many_as_it_has_permits() {
+    let etcd = Etcd::start();
+    let managers = [manager(&etcd).await, manager(&etcd).await];
+    let request = |number: usize| managers[number % 2].semaphore("k", 3).ttl(LONG).wait(LONG);
+    let mut held = Vec::new();
+    for number in 0..3 {
+        held.push(request(number).acquire().await.expect("free"));
+    }
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..SEMAPHORE_WAITERS {
+        waiting.spawn(request(number).acquire());
+    }
+    let all = SEMAPHORE_WAITERS + held.len();
+    wait_until("all stand in line", PATIENCE, async || etcd.keys().len() == all).await;
+    let streams = "etcd_debugging_mvcc_watch_stream_total";
+    let watches = async || etcd.metric(streams) as usize >= SEMAPHORE_WAITERS * 9 / 10;
+    wait_until("nearly all watch", PATIENCE, watches).await;
+    let events = || etcd.metric("etcd_debugging_mvcc_events_total");
+    let mut served = Vec::new();
+    let at_first = events();
+    // Three waiters watch the entry of the last of them, and one that of the first.
+    for guard in held.into_iter().rev() {
+        let before = events();
+        guard.release().await.expect("an answer");
+        let next = tokio::time::timeout(ms(1_500), waiting.join_next()).await.expect("told");
+        let next = next.expect("one is served").expect("no panic").expect("served");
+        tokio::time::sleep(ms(300)).await;
+        let told = events() - before;
+        assert!(told <= 3.0, "{told} notices of one release to {SEMAPHORE_WAITERS} waiters");
+        served.push(next);
+    }
+    assert!(events() > at_first, "nobody was told");
+    drop(served);
     waiting.abort_all();
     while waiting.join_next().await.is_some() {}
     empty(&etcd, PATIENCE).await;

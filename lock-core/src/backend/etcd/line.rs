@@ -186,140 +186,23 @@ impl Line {
         }
     }
 
-    /// Returns what an entry at `place`, which does not hold the key, must wait for: the deletion or the change of this
-    /// one. Nothing before that can make it hold the key. `None` where the change of any entry before it may.
-    pub(super) fn blocker(&self, place: usize, mode: Mode) -> Option<&Entry> {
+    /// Returns the entries that an entry of `mode` at `place`, which does not hold the key, must wait for: as long as none
+    /// of them is deleted, or changed where `mode` is shared, nothing else can make it hold the key.
+    ///
+    /// One entry that it cannot be beside is enough. Of those that it can be beside, a semaphore of `n` takes `n`: as long
+    /// as these are there, there is no room. They are the last ones, so that no entry has more than `n` that wait for it.
+    pub(super) fn blockers(&self, place: usize, mode: Mode) -> &[Entry] {
         let before = &self.entries[..place];
-        match mode {
-            Mode::Exclusive => before.last(),
-            Mode::Shared => before.iter().rfind(|entry| entry.mode != Mode::Shared),
-            Mode::Permit { .. } => None,
+        let unlike = before.iter().rposition(|entry| entry.mode != mode);
+        let last = |number: usize| &before[place.saturating_sub(number)..];
+        match (mode, unlike) {
+            (Mode::Exclusive, _) => last(1),
+            (_, Some(at)) => &before[at..=at],
+            (Mode::Permit { of }, None) => last(usize::try_from(of).unwrap_or(usize::MAX)),
+            (Mode::Shared, None) => &[],
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const X: Mode = Mode::Exclusive;
-    const S: Mode = Mode::Shared;
-    const P: Mode = Mode::Permit { of: 2 };
-    const Q: Mode = Mode::Permit { of: 3 };
-
-    fn is_permit(mode: Mode) -> bool {
-        matches!(mode, Mode::Permit { .. })
-    }
-
-    fn line(modes: &[Mode]) -> Line {
-        let entry = |(at, mode): (usize, &Mode)| Entry {
-            stored: vec![u8::try_from(at).expect("a few")],
-            created: i64::try_from(at).expect("a few"),
-            modified: 9,
-            lease: 1,
-            mode: *mode,
-            owner: None,
-            record: None,
-            kept: false,
-            several: false,
-        };
-        Line { entries: modes.iter().enumerate().map(entry).collect(), revision: 9 }
-    }
-
-    #[test]
-    fn who_holds_follows_from_those_before() {
-        let table: &[(&[Mode], usize, [bool; 3], Option<Mode>)] = &[
-            (&[], 0, [true, true, true], None),
-            (&[X], 1, [false, false, false], Some(P)),
-            (&[S], 1, [false, true, false], Some(P)),
-            (&[S, S, X, S], 2, [false, false, false], Some(P)),
-            (&[X, S], 1, [false, false, false], Some(P)),
-            (&[P], 1, [false, false, true], Some(X)),
-            (&[P, P, P], 2, [false, false, false], Some(S)),
-            // The lock of another program, which knows no permits, in between, before and behind.
-            (&[P, X], 1, [false, false, false], Some(P)),
-            (&[X, P], 1, [false, false, false], Some(P)),
-            (&[P, X, P], 1, [false, false, false], Some(P)),
-            (&[P, P, X], 2, [false, false, false], Some(P)),
-            // Permits of another number.
-            (&[Q, P], 1, [false, false, false], Some(P)),
-            (&[Q, Q, P], 2, [false, false, false], Some(Q)),
-            // A reader that waits.
-            (&[P, S, S], 1, [false, false, false], Some(S)),
-        ];
-        for (modes, holding, admitted, conflict) in table {
-            let line = line(modes);
-            assert_eq!(line.holding(), *holding, "{modes:?}");
-            assert_eq!([X, S, P].map(|mode| line.admits(mode)), *admitted, "{modes:?}");
-            if let Some(mode) = conflict {
-                assert!(line.conflict(*mode).is_some(), "{modes:?} {mode:?}");
-            }
-            let same = modes.first().copied().unwrap_or(X);
-            let mixed = modes.iter().any(|mode| *mode != same) && modes.iter().any(|mode| is_permit(*mode));
-            assert_eq!(line.conflict(same).is_some(), mixed, "{modes:?}");
-        }
-        assert!(line(&[P]).conflict(Mode::Permit { of: 3 }).is_some());
-        assert!(line(&[S]).conflict(X).is_none() && line(&[X]).conflict(S).is_none());
-    }
-
-    #[test]
-    fn each_waits_for_one_before_it() {
-        let table: &[(&[Mode], usize, Option<i64>)] = &[
-            (&[X, X, X], 2, Some(1)),
-            (&[X, X, X], 1, Some(0)),
-            (&[S, X, S, S], 3, Some(1)),
-            (&[X, S, S], 2, Some(0)),
-            (&[S, S, X], 2, Some(1)),
-            (&[P, P, P, P], 3, None),
-        ];
-        for (modes, place, blocker) in table {
-            let line = line(modes);
-            let found = line.blocker(*place, modes[*place]).map(|entry| entry.created);
-            assert_eq!(found, *blocker, "{modes:?} at {place}");
-        }
-    }
-
-    /// Two that exclude each other never hold together, in any line of up to six. Whoever holds stands at the front.
-    #[test]
-    fn no_two_holders_exclude_each_other() {
-        let kinds = [X, S, P, Q];
-        for number in 0..kinds.len().pow(6) {
-            let modes: Vec<Mode> =
-                (0..6_u32).map(|at| kinds[number / kinds.len().pow(at) % kinds.len()]).collect();
-            let line = line(&modes);
-            let holding: Vec<usize> = (0..6).filter(|at| line.is_served(*at, modes[*at])).collect();
-            let first = modes[0];
-            let room = match first {
-                Mode::Exclusive => 1,
-                Mode::Shared => 6,
-                Mode::Permit { of } => of as usize,
-            };
-            let fine = holding.len() <= room && holding.iter().all(|at| modes[*at] == first);
-            assert!(fine && !holding.is_empty(), "{modes:?}: {holding:?}");
-            assert_eq!(holding, (0..line.holding()).collect::<Vec<_>>(), "{modes:?}");
-        }
-    }
-
-    /// An entry that holds the key goes on holding it, whoever leaves and whoever joins the line.
-    #[test]
-    fn nobody_loses_the_key_to_the_line() {
-        let modes = [X, S, S, X, S];
-        for start in 0..1_u32 << modes.len() {
-            let there = |set: u32| -> Vec<(usize, Mode)> {
-                modes.iter().copied().enumerate().filter(|(at, _)| set & (1 << at) != 0).collect()
-            };
-            let served = |set: u32| -> Vec<usize> {
-                let all = there(set);
-                let line = line(&all.iter().map(|(_, mode)| *mode).collect::<Vec<_>>());
-                (0..all.len()).filter(|at| line.is_served(*at, all[*at].1)).map(|at| all[at].0).collect()
-            };
-            for gone in 0..modes.len() {
-                let after = served(start & !(1 << gone));
-                assert!(served(start).iter().all(|at| *at == gone || after.contains(at)), "{start:b} {gone}");
-            }
-            // Two holders, only if both share.
-            let held = served(start);
-            assert!(held.len() < 2 || held.iter().all(|at| modes[*at] == S), "{start:b}: {held:?}");
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Waiting for a turn.
 //!
-//! A waiter watches the one entry that it waits for, so that one release wakes one waiter. What it then finds decides:
-//! it looks again, and watches another one if it is not its turn.
+//! A waiter watches the entries that it waits for: one, or as many as its semaphore has permits. So one release wakes one
+//! waiter, or so many at most. What it then finds decides: it looks again, and watches others if it is not its turn.
 
 use std::time::Duration;
 
@@ -18,18 +18,49 @@ use crate::backend::{Claim, Mode};
 /// How often a waiter gives a sign of life while it watches. Its lease may be as short as the shortest of etcd.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(650);
 
+/// How many entries a waiter watches one by one at most. Each of these watches is set anew every two seconds: of a larger
+/// semaphore that would cost more than the waiters that the one watch of the whole line wakes in vain.
+const WATCHED: usize = 16;
+
+/// The keys from the first to the second, or the first alone if the second is empty.
+type Keys = (Vec<u8>, Vec<u8>);
+
 /// What the line says about a waiter.
 enum Wait {
     /// Another attempt makes sense.
     Over,
-    /// It waits for changes of the keys from the first to the second, or of the first alone if that is empty.
-    For(Vec<u8>, Vec<u8>),
+    /// It waits for changes of any of these.
+    For(Vec<Keys>),
+}
+
+/// What the first answers to watches say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Began {
+    /// There was no change between the reading of the line and the watches.
+    AtOnce,
+    /// Of changes in between, no watch tells.
+    Later,
+    /// A watch tells of a change already.
+    Told,
+}
+
+impl Began {
+    /// Takes in another answer, where the line was read at `revision`.
+    fn and(self, answer: &WatchResponse, revision: i64) -> Self {
+        // A watch that has begun tells of a change once, also while others are still to begin.
+        if self == Self::Told || tells(answer) {
+            return Self::Told;
+        }
+        // Each watch tells of what comes after a revision of its own.
+        let at_once = answer.header.as_ref().is_some_and(|header| header.revision == revision);
+        if at_once { self } else { Self::Later }
+    }
 }
 
 /// What a claim waits for.
 struct Blocked {
-    /// The first and the last of the watched keys, as in [`Wait::For`].
-    by: (Vec<u8>, Vec<u8>),
+    /// The watched keys, as in [`Wait::For`].
+    by: Vec<Keys>,
     /// When that was read.
     revision: i64,
     /// Its own entry, if it has one, with the lease.
@@ -49,10 +80,10 @@ impl Store {
         let mut blocked = self.blocked(claim).await?;
         while let Some(now) = blocked {
             let mut events = self.events(claim, &now).await?;
-            // Of the changes between the answer and the watch, the watch tells nothing.
-            if began(&mut events).await? != Some(now.revision) {
+            let began = began(&mut events, &now).await?;
+            if began != Began::AtOnce {
                 let again = self.blocked(claim).await?;
-                if again.as_ref().is_none_or(|again| again.by != now.by) {
+                if began == Began::Told || again.as_ref().is_none_or(|again| again.by != now.by) {
                     blocked = again;
                     continue;
                 }
@@ -81,8 +112,8 @@ impl Store {
             if let (Some(place), true) = (place, claim.more.is_empty()) {
                 own = Some((stored, line.entries[place].lease));
             }
-            if let Wait::For(from, to) = wait(line, place, claim) {
-                blocked.get_or_insert(((from, to), line.revision));
+            if let Wait::For(by) = wait(line, place, claim) {
+                blocked.get_or_insert((by, line.revision));
             }
         }
         Ok(blocked.map(|(by, revision)| Blocked { by, revision, own }))
@@ -92,10 +123,10 @@ impl Store {
     async fn events(&self, claim: &Claim, blocked: &Blocked) -> Result<Events<WatchResponse>, Failure> {
         // Only a reader may be served by what is written: by a writer that becomes a reader.
         let puts = claim.mode == Mode::Shared;
-        let (from, to) = blocked.by.clone();
+        let requests = blocked.by.iter().cloned().map(|(from, to)| WatchRequest::create(from, to, puts));
         let connection = self.connections.get().await?;
         let token = connection.token();
-        connection.watch(WatchRequest::create(from, to, puts), token).await
+        connection.watch(requests.collect(), token).await
     }
 
     /// Keeps the entry of a waiter. Returns when it is gone.
@@ -109,21 +140,26 @@ impl Store {
     }
 }
 
-/// Returns from which revision on the changes are told. `None` where the server does not say so.
-async fn began(events: &mut Events<WatchResponse>) -> Result<Option<i64>, Failure> {
-    // The first answer says that the watch was created, or why it was not.
-    let answer = next(events).await?;
-    Ok(answer.header.filter(|_| answer.created).map(|header| header.revision))
+/// Returns once every watch has begun, or one of them tells of a change.
+async fn began(events: &mut Events<WatchResponse>, blocked: &Blocked) -> Result<Began, Failure> {
+    let mut began = Began::AtOnce;
+    let mut created = 0;
+    while created < blocked.by.len() && began != Began::Told {
+        let answer = next(events).await?;
+        created += usize::from(answer.created);
+        began = began.and(&answer, blocked.revision);
+    }
+    Ok(began)
 }
 
-/// Returns when there was an event, or the server has ended the watch: in both cases the line is read again.
+/// Returns when there was an event, or the server has ended a watch: in both cases the line is read again.
 async fn told(events: &mut Events<WatchResponse>) -> Result<(), Failure> {
-    loop {
-        let answer = next(events).await?;
-        if !answer.events.is_empty() || answer.canceled {
-            return Ok(());
-        }
-    }
+    while !tells(&next(events).await?) {}
+    Ok(())
+}
+
+fn tells(answer: &WatchResponse) -> bool {
+    !answer.events.is_empty() || answer.canceled
 }
 
 async fn next(events: &mut Events<WatchResponse>) -> Result<WatchResponse, Failure> {
@@ -143,11 +179,77 @@ fn wait(line: &Line, place: Option<usize>, claim: &Claim) -> Wait {
     if line.is_served(at, claim.mode) || refused {
         return Wait::Over;
     }
-    match line.blocker(at, claim.mode) {
-        Some(entry) => Wait::For(entry.stored.clone(), Vec::new()),
-        None => {
-            let (from, to) = keyspace::line(&claim.key);
-            Wait::For(from, to)
+    let blockers = line.blockers(at, claim.mode);
+    if blockers.is_empty() || blockers.len() > WATCHED {
+        return Wait::For(vec![keyspace::line(&claim.key)]);
+    }
+    Wait::For(blockers.iter().map(|entry| (entry.stored.clone(), Vec::new())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::etcd::line;
+    use crate::backend::etcd::proto::{Header, KeyValue, RangeResponse};
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerRecord, OwnerSource};
+
+    /// Says how many watches a waiter of a semaphore has that is the last of `length`, `None` where it does not wait.
+    fn watches(of: u32, length: i64) -> Option<Vec<Keys>> {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
+        let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
+        claim.mode = Mode::Permit { of };
+        let kv = |at: i64| KeyValue {
+            key: at.to_be_bytes().to_vec(),
+            value: line::value(&claim, claim.mode, false),
+            create_revision: at,
+            ..KeyValue::default()
+        };
+        let kvs: Vec<KeyValue> = (0..length).map(kv).collect();
+        let line = Line::new(RangeResponse { kvs, ..RangeResponse::default() }, length);
+        match wait(&line, line.entries.len().checked_sub(1), &claim) {
+            Wait::Over => None,
+            Wait::For(by) => Some(by),
+        }
+    }
+
+    #[test]
+    fn a_waiter_of_a_large_semaphore_watches_the_whole_line() {
+        let each = |places: std::ops::Range<i64>| {
+            places.map(|at| (at.to_be_bytes().to_vec(), Vec::new())).collect::<Vec<Keys>>()
+        };
+        assert_eq!(watches(3, 3), None);
+        assert_eq!(watches(3, 4), Some(each(0..3)));
+        assert_eq!(watches(3, 40), Some(each(36..39)));
+        assert_eq!(watches(16, 40), Some(each(23..39)));
+        assert_eq!(watches(17, 17), None);
+        assert_eq!(watches(17, 40), Some(vec![keyspace::line(&Key::new("k").expect("a key"))]));
+    }
+
+    #[test]
+    fn what_several_watches_say_first_is_taken_together() {
+        let created = |revision| WatchResponse {
+            header: Some(Header { revision }),
+            created: true,
+            ..WatchResponse::default()
+        };
+        let event = WatchResponse { created: false, events: vec![Default::default()], ..created(9) };
+        let refused = WatchResponse { canceled: true, ..created(8) };
+        let silent = WatchResponse { header: None, ..created(8) };
+        let table: &[(&[WatchResponse], Began)] = &[
+            (&[created(8), created(8)], Began::AtOnce),
+            (&[created(8), created(9)], Began::Later),
+            // The others would not tell of what came before they began.
+            (&[created(9), created(8)], Began::Later),
+            (&[silent, created(8)], Began::Later),
+            (&[created(8), event.clone(), created(9)], Began::Told),
+            (&[created(8), created(9), event], Began::Told),
+            (&[created(8), refused], Began::Told),
+        ];
+        for (answers, expected) in table {
+            let began = answers.iter().fold(Began::AtOnce, |began, answer| began.and(answer, 8));
+            assert_eq!(began, *expected, "{answers:?}");
         }
     }
 }

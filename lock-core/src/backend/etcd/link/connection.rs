@@ -98,13 +98,13 @@ impl Connection {
         self.stream(path, Requests::of(requests), token).await
     }
 
-    /// Begins a watch. It ends when the answers are dropped.
+    /// Begins watches over one stream. They end when the answers are dropped.
     pub(crate) async fn watch(
         &self,
-        request: WatchRequest,
+        requests: Vec<WatchRequest>,
         token: Option<Token>,
     ) -> Result<Events<WatchResponse>, Failure> {
-        let (requests, open) = Requests::open(request);
+        let (requests, open) = Requests::open(requests);
         let answers = self.stream("/etcdserverpb.Watch/Watch", requests, token).await?;
         Ok(Events::new(answers, open))
     }

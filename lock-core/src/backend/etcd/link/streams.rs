@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
-/// The answers to a request whose stream stays open for them. Dropping the value ends the stream.
+/// The answers to requests whose stream stays open for them. Dropping the value ends the stream.
 pub(crate) struct Events<A> {
     // Dropped first: nobody reads what is sent, and the end of the requests resets the stream.
     answers: Streaming<A>,
@@ -40,10 +40,10 @@ impl<Q> Requests<Q> {
         Self { left: requests.into_iter(), open: None }
     }
 
-    /// A request behind which the stream stays open until the sender is dropped.
-    pub(super) fn open(request: Q) -> (Self, oneshot::Sender<()>) {
+    /// Requests behind which the stream stays open until the sender is dropped.
+    pub(super) fn open(requests: Vec<Q>) -> (Self, oneshot::Sender<()>) {
         let (open, ended) = oneshot::channel();
-        (Self { left: vec![request].into_iter(), open: Some(ended) }, open)
+        (Self { left: requests.into_iter(), open: Some(ended) }, open)
     }
 }
 

@@ -24,6 +24,8 @@ impl WatchRequest {
     /// Asks for the deletions of the keys from `key` to `range_end` (of `key` alone if that is empty), from now on, and
     /// with `puts` for every other change too.
     ///
+    /// The member numbers the watches of a stream by itself.
+    ///
     /// Not from an earlier revision: the server tells such a watch of nothing before it has gone through the changes
     /// since, which it begins to ten times a second.
     pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>, puts: bool) -> Self {
