@@ -152,14 +152,16 @@ async fn began(events: &mut Events<WatchResponse>, blocked: &Blocked) -> Result<
     Ok(began)
 }
 
-/// Returns when there was an event, or the server has ended a watch: in both cases the line is read again.
+/// Returns when there was an event, or the server has ended a watch that had begun: then the line is read again.
 async fn told(events: &mut Events<WatchResponse>) -> Result<(), Failure> {
     while !tells(&next(events).await?) {}
     Ok(())
 }
 
 fn tells(answer: &WatchResponse) -> bool {
-    !answer.events.is_empty() || answer.canceled
+    // A watch that is refused from the start would be refused again at once, in a tight loop: the library asks instead.
+    let ended = answer.canceled && !answer.created;
+    ended || !answer.events.is_empty()
 }
 
 async fn next(events: &mut Events<WatchResponse>) -> Result<WatchResponse, Failure> {
@@ -236,6 +238,7 @@ mod tests {
         };
         let event = WatchResponse { created: false, events: vec![Default::default()], ..created(9) };
         let refused = WatchResponse { canceled: true, ..created(8) };
+        let ended = WatchResponse { created: false, ..refused.clone() };
         let silent = WatchResponse { header: None, ..created(8) };
         let table: &[(&[WatchResponse], Began)] = &[
             (&[created(8), created(8)], Began::AtOnce),
@@ -245,7 +248,8 @@ mod tests {
             (&[silent, created(8)], Began::Later),
             (&[created(8), event.clone(), created(9)], Began::Told),
             (&[created(8), created(9), event], Began::Told),
-            (&[created(8), refused], Began::Told),
+            (&[created(8), created(8), ended], Began::Told),
+            (&[created(8), refused], Began::AtOnce),
         ];
         for (answers, expected) in table {
             let began = answers.iter().fold(Began::AtOnce, |began, answer| began.and(answer, 8));
