@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Ask, Attempt, Backend, Mode, Queue};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Queue};
 use lock_core::{Kind, Released};
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, SentCommand, wait_until};
 
@@ -86,8 +86,9 @@ async fn a_queue_that_is_used_never_nears_its_end() {
     process.wait(&claims[1]).await;
     assert!(far(left()), "the first makes both keys: {:?}", left());
     nears("40000");
+    older(&server, &claims[1]);
     process.wait(&claims[2]).await;
-    assert!(far(left()), "a further one: {:?}", left());
+    assert!(far(left()), "a further one, 10 s later: {:?}", left());
     nears("40000");
     process.waits(&claims[1]).await;
     assert!(far(left()), "a sign of life: {:?}", left());
@@ -95,6 +96,11 @@ async fn a_queue_that_is_used_never_nears_its_end() {
     server.command(&["DEL", "{k}:w"]);
     process.wait(&claims[3]).await;
     assert!(far(left()), "a new key beside an old one: {:?}", left());
+}
+
+/// Makes the claim's ticket 10 s older: the next claim of the queue is then the first of its 10 s.
+fn older(server: &RedisServer, claim: &Claim) {
+    server.command(&["ZINCRBY", "{k}:q", "-10000000", &token(claim)]);
 }
 
 #[tokio::test]
@@ -204,8 +210,9 @@ async fn both_parts_of_the_queue_live_equally_long() {
         long("a sign of life");
     }
     server.command(&["PEXPIRE", "{k}:q", "5000"]);
+    older(&server, &one);
     process.wait(&other).await;
-    long("another place is taken");
+    long("another place is taken, 10 s later");
 }
 
 #[tokio::test]

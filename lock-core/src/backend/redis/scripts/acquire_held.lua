@@ -4,7 +4,7 @@
 -- because defining the library costs as much again.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE, QUEUE_TTL,
---            QUEUE_TTL_LEAST: see lib.lua
+--            SPAN_LEN: see lib.lua
 if not ARGV[6] then
   ARGV[6], ARGV[7], ARGV[8] = 'x', '', '1'
 end
@@ -17,7 +17,7 @@ if #ARGV[6] == 1 then
     local token, enqueues, barges = ARGV[1], ARGV[7] ~= '', ARGV[8] == '1'
     local queue, waiting = names .. 'q', names .. 'w'
     local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
-    local others, place, kept, dead = call('HLEN', waiting), nil, 0, false
+    local others, place, kept, dead, fresh = call('HLEN', waiting), nil, 0, false, false
     -- The answer reports the number of waiters, or the number decides about the entry: it must not count the dead. If
     -- the head is dead, the rest of the script drops the dead first.
     if others > 0 and (not enqueues or others >= tonumber(ARGV[7])) then
@@ -37,11 +37,16 @@ if #ARGV[6] == 1 then
             return {0, now, call('PTTL', KEYS[1]), held, others, -1, own and 1 or 0, 0, owner}
           end
         end
-        -- Above every ticket in the queue, also when the server's clock was set back.
-        local ticket = last[2] and math.max(tonumber(last[2]) + 1, now) or now
-        if call('ZADD', queue, 'NX', string.format('%.0f', ticket), token) == 1 then
+        local ticket = text
+        -- Texts of one length compare as the numbers do.
+        if last[2] and (#last[2] ~= #text or last[2] >= text) then
+          -- Above every ticket in the queue, also when the server's clock was set back.
+          ticket = string.format('%.0f', math.max(last[2] + 1, now))
+        end
+        if call('ZADD', queue, 'NX', ticket, token) == 1 then
           place = others
         end
+        fresh = last[2] and string.sub(last[2], 1, SPAN_LEN) == string.sub(text, 1, SPAN_LEN)
       end
       if not place then
         place = call('ZRANK', queue, token)
@@ -51,10 +56,12 @@ if #ARGV[6] == 1 then
       end
       if place and enqueues then
         kept = 1
-        local till = string.format('%.0f ', math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE))
-        call('HSET', waiting, token, till .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], TOKEN_LEN + 2))
-        -- Both keys expire together, and rarely soon: reading one ttl costs less than two writes.
-        if others == 0 or call('PTTL', queue) < QUEUE_TTL_LEAST then
+        -- 13 digits, and Lua's own conversion keeps 14.
+        local till = math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE)
+        call('HSET', waiting, token, till .. ' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], TOKEN_LEN + 2))
+        -- Both keys expire together. Every heartbeat prolongs them, and here the first claim of every 10 s does: with
+        -- those that wait for less than a heartbeat alone, nobody else would.
+        if others == 0 or not fresh then
           call('PEXPIRE', queue, QUEUE_TTL)
           call('PEXPIRE', waiting, QUEUE_TTL)
         end

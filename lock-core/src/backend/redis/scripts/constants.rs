@@ -14,8 +14,9 @@ use crate::owner::Owner;
 
 /// How long a queue outlives its last heartbeat; far longer than a waiter's lease.
 const QUEUE_TTL: Duration = Duration::from_secs(60);
-/// The ttl below which a queue gets [`QUEUE_TTL`] again; one read of the ttl costs less than two writes.
-const QUEUE_TTL_LEAST: Duration = Duration::from_secs(45);
+/// The digits that the tickets of the same 10 s have in common, of 16 until the year 2286. The first claim of every 10 s
+/// gives its queue [`QUEUE_TTL`] again.
+const SPAN_LEN: u64 = 9;
 
 /// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Other data at the key
 /// may have any length, and a script that read all of it would keep the server from serving anybody else.
@@ -69,8 +70,9 @@ impl Constant {
 /// The constants of all scripts.
 const SHARED: &[Constant] = &[
     Constant::number("WAITER_LEASE", WAITER_LEASE.as_millis() as u64),
+    Constant::argument("WAITER_LEASE_TEXT", WAITER_LEASE.as_millis() as u64),
     Constant::argument("QUEUE_TTL", QUEUE_TTL.as_millis() as u64),
-    Constant::number("QUEUE_TTL_LEAST", QUEUE_TTL_LEAST.as_millis() as u64),
+    Constant::number("SPAN_LEN", SPAN_LEN),
     Constant::number("TOKEN_LEN", Owner::TOKEN_LEN as u64),
     Constant::text("MARK", MARK),
     Constant::argument("MARK_AT", Owner::TOKEN_LEN as u64),
@@ -225,9 +227,8 @@ mod tests {
     #[test]
     fn whole_names_are_replaced_by_values() {
         assert_eq!(inject("return 1", &[]), "return 1");
-        let text =
-            "-- é WAITER_LEASE\nreturn {WAITER_LEASE, QUEUE_TTL, #CHANNEL, MINE, MINE_2, '{QUEUE_TTL_LEAST'}";
-        let expected = "-- é 2000\nreturn {2000, '60000', #'lock:wake:', 7, MINE_2, '{45000'}";
+        let text = "-- é WAITER_LEASE\nreturn {WAITER_LEASE, QUEUE_TTL, #CHANNEL, MINE, MINE_2, '{WAITER_LEASE_TEXT'}";
+        let expected = "-- é 2000\nreturn {2000, '60000', #'lock:wake:', 7, MINE_2, '{'2000''}";
         assert_eq!(inject(text, &[Constant::number("MINE", 7)]), expected);
     }
 }

@@ -10,7 +10,7 @@
 --          5  how long to remember that token, in ms
 -- Returns  1 released, 0 nobody holds it, -1 somebody else holds it; an owner that left the queue gets one of the
 --          last two. For several locks the least of these
--- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, MARK, MARK_AT, WAITER_LEASE: see lib.lua
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, MARK, MARK_AT, WAITER_LEASE, WAITER_LEASE_TEXT: see lib.lua
 --
 -- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because it must
 -- pass to the next waiter before anybody else can see it free.
@@ -41,13 +41,23 @@ if not ARGV[2] then
     if type(entry) == 'string' then
       if redis.replicate_commands then redis.replicate_commands() end
       local time = call('TIME')
-      local till, ttl, record = string.match(entry, '^(%d+) (%d+) x (.*)$')
-      if till and tonumber(till) >= math.floor((time[1] * 1000000 + time[2]) / 1000) then
+      local text = time[2]
+      while #text < 6 do
+        text = '0' .. text
+      end
+      text = time[1] .. string.sub(text, 1, 3)
+      -- Texts of one length compare as the numbers do. To make a number of one, or one of a number, costs half as much as
+      -- a call.
+      local till, ttl, at = string.match(entry, '^(%d+) (%d+) x ()')
+      if till and #till == #text and till >= text then
         local others = call('HLEN', names .. 'w') - 1
-        local value = head .. (others > 0 and MARK or ' ') .. record
+        local value = head .. (others > 0 and MARK or ' ') .. string.sub(entry, at)
+        if ttl - WAITER_LEASE > 0 then
+          ttl = WAITER_LEASE_TEXT
+        end
         -- SET comes first because it needs memory: if the server refuses it, nothing has changed yet, and the rest of
         -- the script frees the key.
-        local given = redis.pcall('SET', KEYS[1], value, 'PX', math.min(tonumber(ttl), WAITER_LEASE))
+        local given = redis.pcall('SET', KEYS[1], value, 'PX', ttl)
         if given.ok then
           call('ZREM', names .. 'q', head)
           call('HDEL', names .. 'w', head)
