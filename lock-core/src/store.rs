@@ -150,6 +150,10 @@ impl Store {
         self.backend.changed_dyn(claim)
     }
 
+    pub(crate) fn others_wait<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<bool>> + 'a {
+        self.timed(Op::OthersWait, self.backend.others_wait_dyn(claim))
+    }
+
     pub(crate) fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
         self.backend.attach_dyn(process, listener, background);
     }

@@ -54,7 +54,7 @@ fn no_case_is_missing() {
         ("fifo", 13),
         ("inspect", 12),
         ("latch", 9),
-        ("line", 6),
+        ("line", 7),
         ("permit", 5),
         ("permits", 6),
         ("refusal", 6),

@@ -116,3 +116,31 @@ async fn a_thousand_calls_at_once_are_all_answered() {
     }
     empty(&etcd, PATIENCE).await;
 }
+
+/// The waiters of one process hand the lock to each other for as long as nobody waits elsewhere. Whether somebody does is
+/// asked every 10 ms, by one who releases.
+#[tokio::test]
+async fn hand_offs_inside_a_process_write_nothing() {
+    const TASKS: u32 = 4;
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let granted = || etcd.metric("etcd_debugging_lease_granted_total");
+    let before = granted();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..TASKS {
+        let locks = locks.clone();
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                let guard = locks.lock("k").ttl(LONG).wait(LONG).acquire().await.expect("its turn");
+                tokio::time::sleep(ms(10)).await;
+                guard.release().await.expect("an answer");
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+    // Each task may ask before it knows of the others.
+    let leases = granted() - before;
+    assert!(leases <= f64::from(TASKS), "{leases} leases for {} holds", 10 * TASKS);
+}

@@ -282,6 +282,20 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::pending()
     }
 
+    /// Returns whether other claims wait for the key that `claim` holds, for a store that does not
+    /// [tell a holder](super::Waiting::tells_holder). A process that has waiters of its own asks this before it gives
+    /// the key back after its turns: where nobody else waits, it has further turns.
+    ///
+    /// # Behavior
+    /// - Answers `true` where a claim waited when the call was made. A claim of this process may count too.
+    /// - A store that cannot say answers `true`, without I/O.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire). The library then takes it that others wait.
+    fn others_wait(&self, _claim: &Claim) -> impl Future<Output = Result<bool>> + Send {
+        std::future::ready(Ok(true))
+    }
+
     /// Closes connections and ends tasks. Under [`LeaseScope::Grant`] held claims are not touched. Under
     /// [`LeaseScope::Session`] the session ends, and with it all its grants.
     fn close(&self) -> impl Future<Output = ()> + Send {

@@ -57,6 +57,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>>;
     /// See [`Backend::changed`].
     fn changed_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ()>;
+    /// See [`Backend::others_wait`].
+    fn others_wait_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<bool>>;
     /// See [`Backend::close`].
     fn close_dyn(&self) -> BoxFuture<'_, ()>;
 }
@@ -132,6 +134,10 @@ impl<B: Backend> DynBackend for B {
 
     fn changed_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ()> {
         Box::pin(self.changed(claim))
+    }
+
+    fn others_wait_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.others_wait(claim))
     }
 
     fn close_dyn(&self) -> BoxFuture<'_, ()> {

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 
@@ -14,6 +15,10 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::observe::ReleaseError;
 use crate::pending::{Counted, ReleaseUnderWay};
+
+/// How long a holder that releases waits for the answer whether somebody waits elsewhere. After it the key goes back to
+/// the store, as where somebody does.
+const ANSWER: Duration = Duration::from_millis(100);
 
 /// A lease without guards, until the store has answered its release.
 ///
@@ -78,8 +83,28 @@ impl Releasing {
         stays
     }
 
+    /// Asks the store whether somebody waits for the key elsewhere, if that decides who gets it next and nobody has told
+    /// this process. Returns the time.
+    #[inline]
+    pub(super) async fn ask_for_others(&self, now: Moment) -> Moment {
+        let (lease, engine) = (&self.lease, &self.lease.engine);
+        let hands_off = lease.options.kind.hands_off() && lease.options.kind.queue() != Queue::Fifo;
+        if !hands_off || !engine.local_queue.is_in_doubt(self.key(), now) || !lease.goes_on(now) {
+            return now;
+        }
+        // Boxed, because it is seldom asked.
+        let asking = Box::pin(tokio::time::timeout(ANSWER, engine.store.others_wait(&lease.claim)));
+        let answer = asking.await;
+        let now = lease.now();
+        if let Ok(Ok(false)) = answer {
+            engine.local_queue.nobody_waited(self.key(), lease.claim.owner, now);
+        }
+        now
+    }
+
     /// Releases at `now`, and waits for the answer.
     pub(super) async fn release(mut self, now: Moment) -> Result<Released> {
+        let now = self.ask_for_others(now).await;
         match self.release_now(now) {
             Some(answer) => answer,
             None => self.answer(now).await,
@@ -184,8 +209,6 @@ impl Drop for Releasing {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::guard::LockGuard;
     use crate::manager::LockManager;

@@ -97,7 +97,7 @@ impl Lease {
     }
 
     /// Returns whether another waiter of this process may have the key next, by this grant.
-    fn goes_on(&self, now: Moment) -> bool {
+    pub(crate) fn goes_on(&self, now: Moment) -> bool {
         // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
         // that closes waits for the guards it has, and a hand-off would make another. A loss that was reported is still
         // seen here, because `leave` does not change the state of a lost lease.

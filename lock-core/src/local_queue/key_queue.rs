@@ -335,6 +335,19 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
+    /// Returns whether somebody waits here whom a holder could hand its grant off to, if nobody waits elsewhere.
+    pub(super) fn is_in_doubt(&self, now: Moment) -> bool {
+        !self.nodes.is_empty() && self.quantum.is_over(now)
+    }
+
+    /// Notes the answer, at `now`, that nobody waited elsewhere, when `owner` held the key.
+    pub(super) fn nobody_waited(&mut self, owner: Owner, now: Moment) {
+        // A grant that did not come through the queue is not noted in it.
+        if self.held.is_none_or(|holder| holder == owner) {
+            self.quantum.nobody_waited(now);
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn is_contended(&self) -> bool {
         self.quantum.is_contended()

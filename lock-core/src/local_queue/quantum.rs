@@ -11,27 +11,41 @@ const QUANTUM: Duration = Duration::from_millis(10);
 /// What is left of a process's hand-offs on one grant. Without waiters elsewhere there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Quantum {
-    /// Since when others are known to wait elsewhere, and how many hand-offs were made since.
-    contended: Option<(Moment, u32)>,
+    others: Option<Others>,
+}
+
+/// Waiters elsewhere, known or possible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Others {
+    /// Since when they may wait.
+    since: Moment,
+    /// How many hand-offs are left.
+    left: u32,
 }
 
 impl Quantum {
-    /// Notes that others wait elsewhere. The quantum begins with that news, not with the grant.
+    /// Notes that others wait elsewhere, or may. The quantum begins with that news, not with the grant.
     pub(super) fn contend(&mut self, now: Moment) {
-        self.contended.get_or_insert((now, 0));
+        self.others.get_or_insert(Others { since: now, left: HANDOFFS });
+    }
+
+    /// Notes the answer, at `now`, that nobody waited elsewhere. As that may have changed since, another quantum begins;
+    /// but a hand-off may be far quicker than the question, so time alone ends it.
+    pub(super) fn nobody_waited(&mut self, now: Moment) {
+        self.others = Some(Others { since: now, left: u32::MAX });
     }
 
     pub(super) fn is_contended(self) -> bool {
-        self.contended.is_some()
+        self.others.is_some()
     }
 
     pub(super) fn is_over(self, now: Moment) -> bool {
-        self.contended.is_some_and(|(began, handoffs)| handoffs >= HANDOFFS || now.since(began) >= QUANTUM)
+        self.others.is_some_and(|others| others.left == 0 || now.since(others.since) >= QUANTUM)
     }
 
     pub(super) fn count_handoff(&mut self) {
-        if let Some((_, handoffs)) = &mut self.contended {
-            *handoffs += 1;
+        if let Some(others) = &mut self.others {
+            others.left = others.left.saturating_sub(1);
         }
     }
 }
@@ -63,5 +77,18 @@ mod tests {
         assert!(!quantum.is_over(start));
         quantum.count_handoff();
         assert!(quantum.is_over(start));
+    }
+
+    #[test]
+    fn the_answer_that_nobody_waits_elsewhere_begins_a_quantum_that_ends_by_time_alone() {
+        let start = Clock::Suspend.now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut quantum = Quantum::default();
+        quantum.contend(start);
+        quantum.nobody_waited(at(10));
+        for _ in 0..10 * HANDOFFS {
+            quantum.count_handoff();
+        }
+        assert!(quantum.is_contended() && !quantum.is_over(at(19)) && quantum.is_over(at(20)));
     }
 }

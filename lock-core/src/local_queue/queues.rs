@@ -197,6 +197,17 @@ impl LocalQueue {
         }
     }
 
+    /// Returns whether a holder that releases `key` at `now` must know whether somebody waits elsewhere, because it has
+    /// kept the key for long, others wait here, and the store tells no holder of waiters.
+    pub(crate) fn is_in_doubt(&self, key: &Key, now: Moment) -> bool {
+        !self.tells_holder && self.with(key, |queue| queue.is_in_doubt(now)).unwrap_or(false)
+    }
+
+    /// Notes the answer, at `now`, that nobody waited elsewhere for `key`, when `owner` held it.
+    pub(crate) fn nobody_waited(&self, key: &Key, owner: Owner, now: Moment) {
+        self.with(key, |queue| queue.nobody_waited(owner, now));
+    }
+
     /// Hands `handoff` off to the next waiter, because its own is gone, or not polled.
     pub(super) fn pass_on(&self, handoff: Handoff) {
         if handoff.is_too_late() {
@@ -333,8 +344,8 @@ impl LocalQueue {
             return self.group_granted(key, node, owner, contended);
         }
         let now = self.clock.now();
-        let contended = contended || !self.tells_holder;
         // What is dropped here may ask the store, and must not do so under the lock.
+        let contended = contended || !self.tells_holder;
         drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 

@@ -196,10 +196,11 @@ pub(crate) enum Op {
     Fence,
     Downgrade,
     Latch,
+    OthersWait,
 }
 
 impl Op {
-    pub(crate) const COUNT: usize = 9;
+    pub(crate) const COUNT: usize = 10;
 
     pub(crate) fn of(ask: Ask) -> Self {
         match ask {
@@ -220,6 +221,7 @@ impl Op {
             Self::Fence => "fence",
             Self::Downgrade => "downgrade",
             Self::Latch => "latch",
+            Self::OthersWait => "others_wait",
         }
     }
 }
@@ -258,7 +260,7 @@ mod tests {
         assert!(LOSSES.iter().enumerate().all(|(at, one)| *one as usize == at));
         assert!(Renewed::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
         assert!(ReleaseError::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
-        assert_eq!(Op::Latch as usize + 1, Op::COUNT);
+        assert_eq!(Op::OthersWait as usize + 1, Op::COUNT);
         let names: std::collections::BTreeSet<_> = Outcome::ALL.map(Outcome::name).into();
         assert_eq!(names.len(), Outcome::ALL.len());
     }

@@ -306,6 +306,10 @@ impl<B: Backend> Backend for Flaky<B> {
         self.inner.changed(claim).await;
     }
 
+    async fn others_wait(&self, claim: &Claim) -> Result<bool> {
+        self.inner.others_wait(claim).await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

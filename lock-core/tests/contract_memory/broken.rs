@@ -364,6 +364,13 @@ impl Backend for Broken {
         }
     }
 
+    async fn others_wait(&self, claim: &Claim) -> Result<bool> {
+        match self.fault {
+            Fault::SeesNobody => Ok(false),
+            _ => self.inner.others_wait(claim).await,
+        }
+    }
+
     async fn changed(&self, claim: &Claim) {
         match self.fault {
             Fault::TellsNobody => tokio::time::sleep(claim.ttl).await,

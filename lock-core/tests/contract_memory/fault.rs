@@ -63,6 +63,8 @@ pub(crate) enum Fault {
     PlaceBesideOwn,
     /// A barging claim is never queued.
     NoPlaceForBarging,
+    /// A holder that asks is told that nobody waits.
+    SeesNobody,
     /// A writer that waits for readers is not queued, whatever the answer says.
     NoPlaceForWriters,
     /// The room in the queue is unlimited.
@@ -170,7 +172,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 81] = [
+    pub(crate) const ALL: [Self; 82] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -201,6 +203,7 @@ impl Fault {
         Self::NobodyHasPlace,
         Self::PlaceBesideOwn,
         Self::NoPlaceForBarging,
+        Self::SeesNobody,
         Self::NoPlaceForWriters,
         Self::AnyRoom,
         Self::WrongPositions,
@@ -286,6 +289,7 @@ impl Fault {
             Self::NobodyHasPlace => "line::tells_positions",
             Self::PlaceBesideOwn => "line::managers_pass_it_on_themselves",
             Self::NoPlaceForBarging => "line::one_who_barges_waits_for_another_manager",
+            Self::SeesNobody => "line::one_who_waits_is_seen_by_the_holder",
             Self::NoPlaceForWriters => "fifo::a_writer_is_not_overtaken",
             Self::AnyRoom => "line::has_room_for_so_many",
             Self::WrongPositions => "line::tells_positions",

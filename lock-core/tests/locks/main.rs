@@ -33,6 +33,7 @@ mod scripted;
 #[cfg(feature = "testkit")]
 mod sessions;
 mod storm;
+mod untold;
 mod waiting;
 mod watching;
 mod wire;

@@ -227,6 +227,10 @@ impl Backend for Etcd {
         self.store.changed(claim).await;
     }
 
+    async fn others_wait(&self, claim: &Claim) -> Result<bool> {
+        self.within(&claim.key, self.config().timeout, self.store.others_wait(claim)).await
+    }
+
     async fn close(&self) {
         self.store.connections.close();
     }

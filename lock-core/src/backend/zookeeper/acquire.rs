@@ -4,7 +4,7 @@ use zookeeper_client::Error;
 
 use super::error::{Failure, failure, is_refusal};
 use super::fence::at_birth;
-use super::line::{Line, Standing};
+use super::line::{Line, Place, Standing};
 use super::places::{Created, Seen, Site, deleted};
 use super::session::{ended, now};
 use crate::backend::conflict::{self, Use};
@@ -181,9 +181,21 @@ impl Site<'_> {
 
     /// Returns whether a holder of this manager may hand the key off to the claim.
     fn own_holds(&self, line: &Line) -> bool {
-        let own = |name: &str| self.session.with(|grants| grants.owner_of(&self.path(name))).ok().flatten();
-        let may = |name: &str| own(name).is_some_and(|owner| owner.may_hand_off_to(&self.claim.owner));
-        line.holders().iter().any(|place| may(&place.name))
+        line.holders().iter().any(|place| self.is_handed_off_with(place))
+    }
+
+    /// Returns whether a place is of a claim of this manager, which hands the key off to this one, or gets it from it.
+    fn is_handed_off_with(&self, place: &Place) -> bool {
+        let path = self.path(&place.name);
+        let owner = self.session.with(|grants| grants.owner_of(&path)).ok().flatten();
+        owner.is_some_and(|owner| owner.may_hand_off_to(&self.claim.owner))
+    }
+
+    /// Returns whether somebody waits for the key, whom this manager cannot hand it off to.
+    pub(super) async fn others_wait(&self) -> Result<bool, Error> {
+        let line = self.look().await?.line;
+        let mut waiting = line.places().iter().skip(line.holders().len());
+        Ok(waiting.any(|place| !self.is_handed_off_with(place)))
     }
 
     /// Answers that the key is held. `queued` is when and where the claim has a place.

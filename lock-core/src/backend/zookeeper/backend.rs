@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::error::Failure;
+use super::error::{Failure, failure};
 use super::names;
 use super::places::Site;
 use super::process::Process;
@@ -157,6 +157,14 @@ impl Backend for ZooKeeper {
             Ok(session) => Several::new(&self.config, &session, claim).changed().await,
             Err(_) => std::future::pending().await,
         }
+    }
+
+    async fn others_wait(&self, claim: &Claim) -> Result<bool> {
+        let lost = || LockError::lost(&claim.key, LossReason::SessionEnded);
+        let session = self.attached(claim)?.current().ok_or_else(lost)?;
+        let site = Site::new(&self.config, &session, claim);
+        let look = async { site.others_wait().await.map_err(|error| failure(&error)) };
+        self.within(look).await.map_err(|error| error.with_key(&claim.key))
     }
 
     async fn close(&self) {

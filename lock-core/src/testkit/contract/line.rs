@@ -8,7 +8,8 @@ use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.waiting.in_order(); tells_positions, tells_how_many_wait, has_room_for_so_many, places_are_dated,
-        managers_pass_it_on_themselves, one_who_barges_waits_for_another_manager]
+        managers_pass_it_on_themselves, one_who_barges_waits_for_another_manager,
+        one_who_waits_is_seen_by_the_holder]
 }
 
 fn fifo(subject: &Subject, key: &Key) -> Claim {
@@ -126,6 +127,17 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     let told = subject.enqueued(&fifo(&subject, &key)).await;
     assert_eq!((told.own, told.position), (true, Some(0)));
     subject.release(&barges).await;
+    subject.release(&holder).await;
+}
+
+/// A holder that asks whether others wait learns of one that does.
+async fn one_who_waits_is_seen_by_the_holder(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, waits) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));
+    subject.acquire(&holder).await;
+    subject.enqueued(&waits).await;
+    assert!(subject.backend().others_wait_dyn(&holder).await.expect("an answer"), "somebody waits");
+    subject.release(&waits).await;
     subject.release(&holder).await;
 }
 

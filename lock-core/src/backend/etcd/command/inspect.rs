@@ -8,15 +8,25 @@ use crate::backend::etcd::proto::{LeaseTimeToLiveRequest, LeaseTimeToLiveRespons
 use crate::backend::etcd::store::Store;
 use crate::backend::etcd::ttl;
 use crate::backend::remote::join_all;
-use crate::backend::{BoxFuture, GrantId, HOLDERS_TOLD, HolderInfo, LockInfo, WAITERS_TOLD, WaiterInfo};
+use crate::backend::{
+    BoxFuture, Claim, GrantId, HOLDERS_TOLD, HolderInfo, LockInfo, WAITERS_TOLD, WaiterInfo,
+};
 use crate::error::LossReason;
 use crate::key::Key;
+use crate::owner::Owner;
 
 impl Store {
     /// Returns who holds one key.
     pub(in super::super) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let line = self.read(key).await?;
         self.info(key.as_str(), line, true).await
+    }
+
+    /// Returns whether somebody waits for the key that `claim` holds, whom this process cannot hand it off to.
+    pub(in super::super) async fn others_wait(&self, claim: &Claim) -> Result<bool, Failure> {
+        let line = self.read(&claim.key).await?;
+        let is_other = |owner: Option<Owner>| !owner.is_some_and(|owner| claim.owner.may_hand_off_to(&owner));
+        Ok(line.entries.iter().skip(line.holding()).any(|waiting| is_other(waiting.owner)))
     }
 
     /// Takes a grant from its holder.
