@@ -53,6 +53,8 @@
 //! | `postgres` | the store `postgres://` | no |
 //! | `postgres-tls` | TLS for it, `?sslmode=verify-full` | no |
 //! | `zookeeper` | ZooKeeper, `zookeeper://` | no |
+//! | `zookeeper-tls` | TLS for it, `zookeepers://` | no |
+//! | `zookeeper-sasl` | SASL with DIGEST-MD5 for it, `?auth=sasl` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `config` | profiles from a TOML file and from the environment, and the check of those that attributes name | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |

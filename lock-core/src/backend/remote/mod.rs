@@ -22,5 +22,7 @@ pub(crate) use message::Message;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use single_flight::SingleFlight;
 pub(crate) use supervisor::Connector;
+#[cfg(feature = "zookeeper-tls")]
+pub(crate) use tls::{Pem, ring_by_default};
 pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::UrlForm;

@@ -3,20 +3,23 @@
 use std::fmt;
 use std::time::Duration;
 
-use zookeeper_client::{Acls, Client, Connector, CreateMode, CreateOptions};
+use zookeeper_client::{Acls, CreateMode, CreateOptions};
 
-use crate::backend::remote::UrlForm;
+use super::secure::Secure;
+use crate::backend::remote::{TlsFiles, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
 const FORM: UrlForm = UrlForm {
     store: "ZooKeeper",
-    expected: "expected `zookeeper://[user:password@]host[:port][,host..][/path]`, with \
-               `?session_timeout=10s&timeout=5s&connect_timeout=5s&curator=mutex` if need be; percent-encode special \
-               characters of the password",
-    options: &["session_timeout", "timeout", "connect_timeout", "curator"],
+    expected: "expected `zookeeper[s]://[user:password@]host[:port][,host..][/path]`, with \
+               `?session_timeout=10s&timeout=5s&connect_timeout=5s&auth=digest&curator=mutex` if need be; percent-encode \
+               special characters of the password",
+    options: &["session_timeout", "timeout", "connect_timeout", "auth", "curator", "ca", "cert", "key"],
 };
 
 const DEFAULT_PORT: u16 = 2181;
+/// ZooKeeper has no default for its `secureClientPort`. Its documentation uses this one.
+const DEFAULT_SECURE_PORT: u16 = 2281;
 /// The directory of the locks, where the URL names none.
 const DEFAULT_BASE: &str = "/locks";
 /// As long as the default ttl, so that a lock without options is not refused.
@@ -34,14 +37,28 @@ pub(super) enum Names {
     ReadWrite,
 }
 
+/// How the user of a URL is authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Auth {
+    /// The scheme `digest`: the servers get the password, and store a hash of it in each node.
+    Digest,
+    /// SASL with DIGEST-MD5: the servers know the users, and never get the password.
+    Sasl,
+}
+
 /// What a URL says.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Config {
-    /// `host:port,host:port`, as the client takes them.
-    hosts: String,
+    /// Each server with its port.
+    pub(super) hosts: Vec<(String, u16)>,
     /// The directory that has the directories of the keys.
     pub(super) base: String,
-    credentials: Option<(String, String)>,
+    pub(super) credentials: Option<(String, String)>,
+    pub(super) auth: Auth,
+    /// The files of a URL that asks for TLS.
+    pub(super) files: Option<TlsFiles>,
+    /// What was read from them.
+    pub(super) secure: Option<Secure>,
     pub(super) session_timeout: Duration,
     pub(super) timeout: Duration,
     pub(super) connect_timeout: Duration,
@@ -51,33 +68,31 @@ pub(super) struct Config {
 /// Shows no password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("hosts", &self.hosts).field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("hosts", &self.hosts())
+            .field("base", &self.base)
+            .finish_non_exhaustive()
     }
 }
 
 /// Names the store in an error.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ZooKeeper at {}", self.hosts)
+        write!(f, "ZooKeeper at {}", self.hosts())
     }
 }
 
 impl Config {
-    /// Returns the servers, each with its port.
-    pub(super) fn hosts(&self) -> &str {
-        &self.hosts
-    }
-
     /// Parses a URL. The errors never repeat it, because a URL holds a password.
     pub(super) fn parse(url: &str) -> Result<Self> {
-        let (scheme, rest) =
-            url.split_once("://").ok_or_else(|| FORM.invalid("the ZooKeeper URL has no scheme"))?;
-        if scheme == "zookeepers" {
-            return Err(unsupported(
-                "TLS to ZooKeeper is not supported: the client library reads certificates with a crate that is no longer \
-                 maintained (RUSTSEC-2025-0134); use a private network or a TLS tunnel, and `zookeeper://`",
-            ));
-        }
+        let (secure, rest) = match url.split_once("://") {
+            Some(("zookeeper", rest)) => (false, rest),
+            Some(("zookeepers", rest)) => (true, rest),
+            _ => {
+                let detail = "the ZooKeeper URL begins with neither `zookeeper://` nor `zookeepers://`";
+                return Err(FORM.invalid(detail));
+            }
+        };
         let (rest, options) = FORM.options(rest)?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, hosts) = FORM.credentials(authority)?;
@@ -86,26 +101,44 @@ impl Config {
             (None, None) => None,
             _ => return Err(FORM.invalid("ZooKeeper wants a user without `:`, and a password")),
         };
-        let host = |(host, port): &(String, u16)| match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        let hosts = FORM.hosts(hosts, DEFAULT_PORT)?.iter().map(host).collect::<Vec<_>>().join(",");
         let mut config = Self {
-            hosts,
+            hosts: FORM.hosts(hosts, if secure { DEFAULT_SECURE_PORT } else { DEFAULT_PORT })?,
             base: base(&FORM.decode(path)?)?,
             credentials,
+            auth: Auth::Digest,
+            files: secure.then(TlsFiles::default),
+            secure: None,
             session_timeout: DEFAULT_SESSION,
             timeout: DEFAULT_TIMEOUT,
             connect_timeout: DEFAULT_TIMEOUT,
             names: Names::Mutex,
         };
         options.into_iter().try_for_each(|(name, value)| config.set(name, value))?;
+        config.check()?;
         Ok(config)
+    }
+
+    /// Reads the files of a URL that asks for TLS.
+    pub(super) fn secured(mut self) -> Result<Self> {
+        let read = self.files.as_ref().map(|files| Secure::read(&FORM, files, &self.hosts));
+        self.secure = read.transpose()?;
+        Ok(self)
+    }
+
+    /// Returns the servers, each with its port.
+    pub(super) fn hosts(&self) -> String {
+        self.hosts.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
+            "ca" | "cert" | "key" => {
+                let files = self.files.as_mut().ok_or_else(|| {
+                    FORM.invalid("`ca`, `cert` and `key` are options of a `zookeepers://` URL")
+                })?;
+                files.set(&FORM, name, value)?;
+            }
+            "auth" => self.auth = auth(value)?,
             "session_timeout" => self.session_timeout = FORM.duration("session_timeout", value)?,
             "timeout" => self.timeout = FORM.duration("timeout", value)?,
             "connect_timeout" => self.connect_timeout = FORM.duration("connect_timeout", value)?,
@@ -120,59 +153,30 @@ impl Config {
                     }
                 };
             }
-            "sasl" => {
-                return Err(unsupported(
-                    "SASL is not supported: use `user:password@` in the URL, which is the scheme `digest` of ZooKeeper",
-                ));
-            }
             other => return Err(FORM.unknown_option(other)),
         }
         Ok(())
     }
 
-    /// Connects, and begins a session.
-    pub(super) async fn connect(&self) -> Result<Client, zookeeper_client::Error> {
-        self.connector().connect(&self.hosts).await
-    }
-
-    /// Begins another session, where the servers give sessions of `session`.
-    ///
-    /// A server that is silent for a fifth of that is given up. By default it would be two fifths: then a lock, which is
-    /// certain for a half, would not outlive a silent server where the next one that is tried is silent too.
-    pub(super) async fn connect_again(&self, session: Duration) -> Result<Client, zookeeper_client::Error> {
-        self.connector().with_connection_timeout(session / 5).connect(&self.hosts).await
-    }
-
-    /// Returns a connector. A connector that finds no server says so at once, and its caller tries again.
-    fn connector(&self) -> Connector {
-        let connector = Client::connector().with_session_timeout(self.session_timeout).with_fail_eagerly();
-        match &self.credentials {
-            Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
-            None => connector,
+    /// Refuses parts of a URL that do not go together.
+    fn check(&self) -> Result<()> {
+        if let Some(files) = &self.files {
+            files.check(&FORM)?;
         }
-    }
-
-    /// Ends the session of `client` from another connection, as an operator would.
-    #[cfg(feature = "testkit")]
-    pub(super) async fn end_session(&self, client: &Client) -> Result<(), zookeeper_client::Error> {
-        loop {
-            match self.connector().with_session(client.session().clone()).connect(&self.hosts).await {
-                Ok(other) => {
-                    let mut state = other.state_watcher();
-                    // The last handle ends the session, unless the other connection takes it back before: the next
-                    // round finds out.
-                    drop(other);
-                    while !state.changed().await.is_terminated() {}
-                }
-                Err(zookeeper_client::Error::SessionExpired) => return Ok(()),
-                // The two connections take the session from each other.
-                Err(zookeeper_client::Error::NoHosts) => {}
-                Err(error) => return Err(error),
+        match (&self.credentials, self.auth) {
+            (None, Auth::Sasl) => {
+                Err(FORM.invalid("`auth=sasl` of the ZooKeeper URL needs a user and a password"))
             }
+            // The client library writes the name between quotation marks as it is.
+            (Some((user, _)), Auth::Sasl) if user.contains(['"', '\\']) => {
+                Err(FORM.invalid("a user of SASL is a name without `\"` and `\\`"))
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Returns the options of a node: with a password, only whoever has it may touch the node.
+    /// Returns the options of a node: where the URL has a user, only that user may touch it. The servers put in the users
+    /// of the session, whichever way they were authenticated.
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })
@@ -189,8 +193,30 @@ impl Config {
     }
 }
 
-fn unsupported(detail: &'static str) -> LockError {
-    LockError::new(LockErrorKind::Unsupported, detail)
+/// Writes a host and its port.
+pub(super) fn address((host, port): &(String, u16)) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Reads the option `auth`.
+fn auth(value: &str) -> Result<Auth> {
+    let unsupported = |detail| Err(LockError::new(LockErrorKind::Unsupported, detail));
+    match value {
+        "digest" => Ok(Auth::Digest),
+        "sasl" if cfg!(feature = "zookeeper-sasl") => Ok(Auth::Sasl),
+        "sasl" => unsupported(
+            "this build has no SASL for ZooKeeper: add the feature `zookeeper-sasl` to lock-core in Cargo.toml",
+        ),
+        "gssapi" | "kerberos" => unsupported(
+            "GSSAPI (Kerberos) is not supported, because it needs a C library of the system: use `auth=sasl`, which is \
+             DIGEST-MD5, or a client certificate",
+        ),
+        _ => {
+            let detail = "the option `auth` of the ZooKeeper URL is `digest` (the scheme of ZooKeeper itself) or `sasl` \
+                          (SASL with DIGEST-MD5)";
+            Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+        }
+    }
 }
 
 /// Returns the directory of the locks that the path of a URL names.
@@ -222,10 +248,11 @@ mod tests {
             ("zookeeper://h/", "h:2181", "/locks", None),
             ("zookeeper://a,b:1,[::1]:3/app/jobs", "a:2181,b:1,[::1]:3", "/app/jobs", None),
             ("zookeeper://u:p%40@h/app/", "h:2181", "/app", Some(("u".to_owned(), "p@".to_owned()))),
+            ("zookeepers://a,b:1", "a:2281,b:1", "/locks", None),
         ] {
             let config = Config::parse(url).expect(url);
             assert_eq!(
-                (config.hosts.as_str(), config.base.as_str(), config.credentials),
+                (config.hosts().as_str(), config.base.as_str(), config.credentials),
                 (hosts, base, user)
             );
             assert_eq!((config.session_timeout, config.names), (DEFAULT_SESSION, Names::Mutex));
@@ -234,13 +261,36 @@ mod tests {
             Config::parse("zookeeper://h?session_timeout=4s&timeout=1s&curator=read-write").expect("it");
         assert_eq!((config.session_timeout.as_secs(), config.timeout.as_secs()), (4, 1));
         assert_eq!(config.names, Names::ReadWrite);
+        let files = Config::parse("zookeepers://h?ca=/a.pem&cert=/c.pem&key=/k.pem").expect("files").files;
+        assert!(files.is_some_and(|files| files.authorities.is_some() && files.key.is_some()));
+    }
+
+    #[test]
+    fn what_the_build_lacks_is_told_with_its_feature() {
+        for (url, feature, on) in [
+            ("zookeepers://u:s3cret@h?ca=/none.pem", "`zookeeper-tls`", cfg!(feature = "zookeeper-tls")),
+            ("zookeeper://u:s3cret@h?auth=sasl", "`zookeeper-sasl`", cfg!(feature = "zookeeper-sasl")),
+        ] {
+            let text = match Config::parse(url).and_then(Config::secured) {
+                Ok(config) => format!("{config:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind() == LockErrorKind::Unsupported, !on, "{error}");
+                    format!("{error} {error:?}")
+                }
+            };
+            assert_eq!(text.contains(feature), !on, "{text}");
+            assert!(!text.contains("s3cret"), "{text}");
+        }
     }
 
     #[test]
     fn what_cannot_be_honoured_is_refused_and_no_password_shown() {
         for (url, expected) in [
-            ("zookeepers://u:s3cret@h", "TLS to ZooKeeper is not supported"),
-            ("zookeeper://u:s3cret@h?sasl=gssapi", "SASL is not supported"),
+            ("http://u:s3cret@h", "begins with neither"),
+            ("zookeeper://u:s3cret@h?ca=/a.pem", "options of a `zookeepers://` URL"),
+            ("zookeepers://u:s3cret@h?cert=/a.pem", "without its `key`"),
+            ("zookeeper://u:s3cret@h?auth=gssapi", "GSSAPI (Kerberos) is not supported"),
+            ("zookeeper://u:s3cret@h?auth=plain", "is `digest`"),
             ("zookeeper://:s3cret@h", "wants a user"),
             ("zookeeper://u:s3cret@h//a", "has an empty part"),
             ("zookeeper://u:s3cret@h/zookeeper", "of ZooKeeper itself"),
@@ -253,6 +303,15 @@ mod tests {
             let error = Config::parse(url).expect_err(url);
             assert!(error.to_string().contains(expected), "{url}: {error}");
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        }
+        if cfg!(feature = "zookeeper-sasl") {
+            for (url, expected) in [
+                ("zookeeper://h?auth=sasl", "needs a user and a password"),
+                ("zookeeper://a%22b:s3cret@h?auth=sasl", "without `\"`"),
+            ] {
+                let error = Config::parse(url).expect_err(url).to_string();
+                assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
+            }
         }
         let config = Config::parse("zookeeper://u:s3cret@h").expect("a URL");
         assert_eq!(config.to_string(), "ZooKeeper at h:2181");

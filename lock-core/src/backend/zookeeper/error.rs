@@ -28,9 +28,16 @@ pub(super) fn is_refusal(error: &Error) -> bool {
 pub(super) fn failure(error: &Error) -> Failure {
     use LockErrorKind::{Unavailable, Unsupported};
     match error {
-        Error::NoAuth | Error::InvalidAcl => Failure::new(
+        Error::NoAuth => Failure::new(
             Unavailable,
             "no permission: the access control list of the nodes below the path of the URL does not admit this user",
+        )
+        .permanent(),
+        // It took the login, and forgot it.
+        Error::InvalidAcl => Failure::new(
+            Unavailable,
+            "it does not know the user of the URL, so nobody would own the nodes; for `auth=sasl`, set up SASL on every \
+             server (`authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider` and a JAAS file)",
         )
         .permanent(),
         Error::AuthFailed => Failure::new(Unavailable, "it refuses the user and the password").permanent(),

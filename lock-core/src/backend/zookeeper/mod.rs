@@ -5,6 +5,7 @@ mod acquire_all;
 mod backend;
 mod changed;
 mod config;
+mod connect;
 mod create_all;
 mod downgrade;
 mod error;
@@ -19,6 +20,8 @@ mod own;
 mod places;
 mod process;
 mod release;
+#[cfg_attr(not(feature = "zookeeper-tls"), path = "no_secure.rs")]
+mod secure;
 mod session;
 mod several;
 mod store;

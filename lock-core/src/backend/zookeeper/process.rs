@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use zookeeper_client::SessionState;
 
 use super::config::Config;
-use super::error::{Failure, failure};
+use super::error::Failure;
 use super::session::{PROOFS, Session, now};
 use crate::backend::{Listener, NodeAnswer};
 use crate::error::{LockErrorKind, LossReason};
@@ -175,11 +175,15 @@ impl Process {
     /// Begins a session.
     async fn begin(&self) -> Result<Arc<Session>, Failure> {
         let sent = now();
-        let connecting = timeout(self.config.connect_timeout, self.config.connect_again(self.promised));
-        let client = match connecting.await {
-            Ok(client) => client.map_err(|error| failure(&error).before_any_request())?,
-            Err(_) => return Err(Failure::no_answer(self.config.connect_timeout).before_any_request()),
+        let within = self.config.connect_timeout;
+        let connecting = async {
+            match self.config.connect_again(self.promised).await {
+                Ok(client) => Ok(client),
+                Err(error) => Err(self.config.refusal(&error).await),
+            }
         };
+        let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
+        let client = client.map_err(Failure::before_any_request)?;
         let session = Arc::new(Session::new(client, sent));
         if session.timeout() > self.promised {
             let (now, before) = (session.timeout(), self.promised);
@@ -255,6 +259,8 @@ async fn supervise(process: Arc<Process>) {
 /// Keeps the session alive, and returns when it is over or nobody needs it.
 async fn keep(process: &Process, session: &Session) {
     let every = session.timeout() / PROOFS;
+    // The client does not say which server answers for the ensemble.
+    let node = process.config.hosts();
     let mut states = session.client().state_watcher();
     let mut lost = false;
     let mut looked = now();
@@ -272,9 +278,8 @@ async fn keep(process: &Process, session: &Session) {
                     _ = states.changed() => continue,
                 };
                 if let Ok(Ok(())) = contact {
-                    // The client does not say which server answers for the ensemble.
-                    let (node, round_trip) = (process.config.hosts(), now().since(asked));
-                    process.tell(|listener| listener.node_answered(&NodeAnswer::new(node, round_trip)));
+                    let round_trip = now().since(asked);
+                    process.tell(|listener| listener.node_answered(&NodeAnswer::new(&node, round_trip)));
                     if std::mem::take(&mut lost) {
                         process.tell(|listener| listener.reconnected());
                     }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use zookeeper_client::Error;
 
 use super::config::Config;
-use super::error::{Failure, failure, is_doubtful};
+use super::error::{Failure, is_doubtful};
 use super::places::make_base;
 use super::process::Process;
 use super::session::check;
@@ -47,7 +47,7 @@ impl fmt::Debug for ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Connects to the servers at `url`: `zookeeper://[user:password@]host[:port][,host..][/path]`.
+    /// Connects to the servers at `url`: `zookeeper[s]://[user:password@]host[:port][,host..][/path]`.
     ///
     /// The directories of the locks are below the path, `/locks` by default, which is made if it is missing. The
     /// options `?session_timeout=10s&timeout=5s&connect_timeout=5s` (the defaults) are the time after which the servers
@@ -57,9 +57,10 @@ impl ZooKeeper {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): TLS, SASL, a server before 3.5.
-    /// [`Unavailable`](LockErrorKind::Unavailable): no server answers (temporary), or they refuse the password or lack
-    /// a permission (permanent). No error shows the URL or a part of the password.
+    /// [`Unsupported`](LockErrorKind::Unsupported): `zookeepers` without the feature `zookeeper-tls`, `auth=sasl`
+    /// without `zookeeper-sasl`, GSSAPI, a server before 3.5.
+    /// [`Unavailable`](LockErrorKind::Unavailable): no server answers or TLS fails (temporary), or they refuse the
+    /// password or lack a permission (permanent). No error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -80,7 +81,7 @@ impl ZooKeeper {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
-        let config = Config::parse(url)?;
+        let config = Config::parse(url)?.secured()?;
         let within = config.connect_timeout;
         // A session that is for this question only: those of the managers belong to other threads.
         let asked = timeout(within, async {
@@ -90,15 +91,13 @@ impl ZooKeeper {
                 match first(&config).await {
                     // One slow answer is no reason to fail.
                     Err(error) if tries < TRIES && (is_doubtful(&error) || error == Error::NoHosts) => {}
-                    answer => return answer,
+                    Err(error) => return Err(config.refusal(&error).await),
+                    Ok(session) => return Ok(session),
                 }
             }
         });
-        let session = match asked.await {
-            Ok(answer) => answer.map_err(|error| failure(&error).before_any_request()),
-            Err(_) => Err(Failure::no_answer(within).before_any_request()),
-        };
-        let session = session.map_err(|failure| failure.error_of(&config))?;
+        let session = asked.await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
+        let session = session.map_err(|failure| failure.before_any_request().error_of(&config))?;
         Ok(Self { config: Arc::new(config), session, processes: Arc::default() })
     }
 
@@ -156,6 +155,7 @@ async fn first(config: &Config) -> Result<Duration, Error> {
     make_base(&client, config).await?;
     // Without the permission for it, every lock would be lost for want of a sign of life.
     check(&client, &config.base).await?;
+    config.check_user(&client).await?;
     Ok(client.session_timeout())
 }
 

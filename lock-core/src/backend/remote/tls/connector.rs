@@ -1,5 +1,6 @@
 //! The TLS side of a connection: trusted authorities, the client certificate, and the handshake.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
 use super::TlsFiles;
 use crate::backend::remote::{Failure, UrlForm};
@@ -71,12 +72,32 @@ impl Tls {
     ) -> std::result::Result<TlsStream<TcpStream>, Failure<R>> {
         let name = name(host).map_err(|text| Failure::new(LockErrorKind::Unavailable, text))?;
         self.0.connect(name, stream).await.map_err(|error| {
-            let text = format!(
-                "TLS failed ({error}); does the server speak TLS on this port, has its certificate this host's name, \
-                 and is its authority known (`ca=/path/to/ca.pem`)?"
-            );
+            let text = format!("TLS failed ({error}); {}", self.advice(&error));
             Failure::new(LockErrorKind::Unavailable, text)
         })
+    }
+
+    /// Returns what may be wrong with a handshake.
+    fn advice(&self, error: &io::Error) -> &'static str {
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                "has its certificate this host's name?"
+            }
+            Some(Error::InvalidCertificate(_)) => {
+                "is its certificate in date, and its authority known (`ca=/path/to/ca.pem`)?"
+            }
+            Some(Error::AlertReceived(_)) => self.advice_for_refused(),
+            _ => "does the server speak TLS on this port?",
+        }
+    }
+
+    /// Returns what may be wrong where the server has refused this client.
+    pub(crate) fn advice_for_refused(&self) -> &'static str {
+        match self.0.config().client_auth_cert_resolver.has_certs() {
+            true => "does the server know the authority of this client's certificate (`cert`)?",
+            false => "does the server want a certificate of this client (`cert` and `key`)?",
+        }
     }
 }
 
@@ -87,14 +108,8 @@ fn name(host: &str) -> std::result::Result<ServerName<'static>, String> {
 
 fn authorities(form: &UrlForm, file: Option<&Path>) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
-    let (added, from) = match file {
-        Some(file) => (store.add_parsable_certificates(certificates(file)?).0, file.display().to_string()),
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            (store.add_parsable_certificates(found.certs).0, "the system's store".to_owned())
-        }
-    };
-    if added == 0 {
+    if store.add_parsable_certificates(trusted(file)?).0 == 0 {
+        let from = file.map_or_else(|| "the system's store".to_owned(), |file| file.display().to_string());
         return Err(refused(format!(
             "there is no authority in {from}: name one with `ca=/path/to/ca.pem` in the {} URL",
             form.store
@@ -103,7 +118,12 @@ fn authorities(form: &UrlForm, file: Option<&Path>) -> Result<RootCertStore> {
     Ok(store)
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+/// Returns the certificates of the authorities, also those that cannot be used.
+pub(super) fn trusted(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>> {
+    file.map_or_else(|| Ok(rustls_native_certs::load_native_certs().certs), certificates)
+}
+
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read =
         CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
     match read {
@@ -113,7 +133,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
+pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_file(file)
         .map_err(|error| refused(format!("{} cannot be read as a private key ({error})", file.display())))
 }

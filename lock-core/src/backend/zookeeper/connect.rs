@@ -1,0 +1,168 @@
+//! From the URL to a session.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use zookeeper_client::{Client, Connector, CreateMode, Error};
+
+use super::config::{Auth, Config, address};
+use super::error::{Failure, failure};
+use crate::backend::BoxFuture;
+use crate::backend::remote::{join_all, socket};
+use crate::error::LockErrorKind;
+
+/// How long a server may take to say what it has against a connection.
+const ANSWER: Duration = Duration::from_secs(1);
+
+impl Config {
+    /// Connects, and begins a session.
+    pub(super) async fn connect(&self) -> Result<Client, Error> {
+        self.connector().connect(&self.cluster()).await
+    }
+
+    /// Begins another session, where the servers give sessions of `session`.
+    ///
+    /// A server that is silent for a fifth of that is given up. By default it would be two fifths: then a lock, which is
+    /// certain for a half, would not outlive a silent server where the next one that is tried is silent too.
+    pub(super) async fn connect_again(&self, session: Duration) -> Result<Client, Error> {
+        self.connector().with_connection_timeout(session / 5).connect(&self.cluster()).await
+    }
+
+    /// Returns the servers as the client library takes them, each with its protocol.
+    fn cluster(&self) -> String {
+        let protocol = if self.files.is_some() { "tcp+tls" } else { "tcp" };
+        let servers = self.hosts.iter().map(|host| format!("{protocol}://{}", address(host)));
+        servers.collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns a connector. A connector that finds no server says so at once, and its caller tries again.
+    fn connector(&self) -> Connector {
+        let connector = Client::connector().with_session_timeout(self.session_timeout).with_fail_eagerly();
+        let connector = match &self.secure {
+            Some(secure) => secure.apply(connector),
+            None => connector,
+        };
+        match (&self.credentials, self.auth) {
+            (None, _) => connector,
+            (Some((user, password)), Auth::Digest) => {
+                connector.with_auth("digest", format!("{user}:{password}").as_bytes())
+            }
+            (Some((user, password)), Auth::Sasl) => with_sasl(connector, user, password),
+        }
+    }
+
+    /// Asks whether the servers know the user. A server without SASL takes every SASL user for nobody, and says so only
+    /// when a node is to belong to that user.
+    pub(super) async fn check_user(&self, client: &Client) -> Result<(), Error> {
+        if self.auth == Auth::Digest {
+            return Ok(());
+        }
+        match client.create(&self.base, b"", &self.node(CreateMode::Persistent)).await {
+            Err(error @ (Error::InvalidAcl | Error::AuthFailed)) => Err(error),
+            // It is there, and may stand where this user creates nothing.
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns why there is no session.
+    pub(super) async fn refusal(&self, error: &Error) -> Failure {
+        match error {
+            Error::NoHosts => self.look().await,
+            Error::AuthFailed => self.auth_failed(),
+            _ => failure(error),
+        }
+    }
+
+    fn auth_failed(&self) -> Failure {
+        let text = match (&self.credentials, self.auth) {
+            (None, _) => "it wants a user: name one (`user:password@`), with `?auth=sasl` if it wants SASL",
+            (Some(_), Auth::Digest) => "it refuses the user and the password, or wants SASL (`?auth=sasl`)",
+            (Some(_), Auth::Sasl) => {
+                "it refuses the user and the password: for `auth=sasl` they are a line `user_<name>=\"<password>\"` of \
+                 the section `Server` in the JAAS file of every server"
+            }
+        };
+        Failure::new(LockErrorKind::Unavailable, text).permanent()
+    }
+
+    /// Looks why no server gives a session: the client library tells nobody. So this makes a connection of its own to each
+    /// of them.
+    async fn look(&self) -> Failure {
+        let looks = self.hosts.iter().map(|place| -> BoxFuture<'_, Result<Failure, Failure>> {
+            let look = timeout(ANSWER, self.look_at(place));
+            Box::pin(async move { look.await.unwrap_or_else(|_| Err(Failure::no_answer(ANSWER))) })
+        });
+        let seen = join_all(looks.collect()).await.into_iter().zip(&self.hosts);
+        // A server that can be reached has more to say than one that is down.
+        match seen.min_by_key(|(seen, _)| seen.is_err()) {
+            // A single server has its name in the error already.
+            Some((Ok(failure) | Err(failure), _)) if self.hosts.len() == 1 => failure,
+            Some((Ok(failure) | Err(failure), place)) => failure.at(address(place)),
+            None => failure(&Error::NoHosts),
+        }
+    }
+
+    /// Returns what a server has against a connection, or why it cannot be reached.
+    async fn look_at(&self, (host, port): &(String, u16)) -> Result<Failure, Failure> {
+        let stream = socket::connect(host, *port).await?;
+        let (seen, advice) = match &self.secure {
+            Some(secure) => (secure.look(stream, host).await, ""),
+            None => (None, ", or does it want TLS on this port (`zookeepers://`)"),
+        };
+        let closed = || {
+            let text = format!(
+                "it takes the connection, but gives no session; is a majority of the servers up{advice}?"
+            );
+            Failure::new(LockErrorKind::Unavailable, text)
+        };
+        Ok(seen.unwrap_or_else(closed))
+    }
+
+    /// Ends the session of `client` from another connection, as an operator would.
+    #[cfg(feature = "testkit")]
+    pub(super) async fn end_session(&self, client: &Client) -> Result<(), Error> {
+        loop {
+            match self.connector().with_session(client.session().clone()).connect(&self.cluster()).await {
+                Ok(other) => {
+                    let mut state = other.state_watcher();
+                    // The last handle ends the session, unless the other connection takes it back before: the next
+                    // round finds out.
+                    drop(other);
+                    while !state.changed().await.is_terminated() {}
+                }
+                Err(Error::SessionExpired) => return Ok(()),
+                // The two connections take the session from each other.
+                Err(Error::NoHosts) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Authenticates with DIGEST-MD5. The realm is that of the servers.
+#[cfg(feature = "zookeeper-sasl")]
+fn with_sasl(connector: Connector, user: &str, password: &str) -> Connector {
+    connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(user.to_owned(), password.to_owned()))
+}
+
+/// The twin in a build without SASL, which refuses a URL that asks for it.
+#[cfg(not(feature = "zookeeper-sasl"))]
+fn with_sasl(connector: Connector, _user: &str, _password: &str) -> Connector {
+    connector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is left out would get the session in plain text.
+    #[test]
+    fn tls_is_for_every_server() {
+        for (url, cluster) in [
+            ("zookeeper://a,b:1", "tcp://a:2181,tcp://b:1"),
+            ("zookeepers://a,b:1,[::1]", "tcp+tls://a:2281,tcp+tls://b:1,tcp+tls://[::1]:2281"),
+        ] {
+            assert_eq!(Config::parse(url).expect(url).cluster(), cluster);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The twin of `secure.rs` in a build without TLS to ZooKeeper.
+
+use tokio::net::TcpStream;
+use zookeeper_client::Connector;
+
+use super::error::Failure;
+use crate::backend::remote::{TlsFiles, UrlForm};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// TLS that cannot exist, because this build has none.
+#[derive(Clone, Debug)]
+pub(super) enum Secure {}
+
+impl Secure {
+    /// Refuses every URL that asks for TLS.
+    pub(super) fn read(_form: &UrlForm, _files: &TlsFiles, _hosts: &[(String, u16)]) -> Result<Self> {
+        let detail =
+            "this build has no TLS for ZooKeeper: add the feature `zookeeper-tls` to lock-core in Cargo.toml";
+        Err(LockError::new(LockErrorKind::Unsupported, detail))
+    }
+
+    pub(super) fn apply(&self, _connector: Connector) -> Connector {
+        match *self {}
+    }
+
+    #[allow(clippy::unused_async, reason = "the twin looks at the server")]
+    pub(super) async fn look(&self, _stream: TcpStream, _host: &str) -> Option<Failure> {
+        match *self {}
+    }
+}
