@@ -24,6 +24,7 @@ mod sentinel;
 mod wait;
 mod warnings;
 mod worker;
+mod zookeeper_security;
 mod zookeeper_server;
 
 pub use certificates::Certificates;

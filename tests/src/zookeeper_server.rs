@@ -7,14 +7,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::certificates::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
 use crate::wait::{Bound, PATIENCE};
+use crate::zookeeper_security::Security;
 
 const INSTALL: &str = "ZooKeeper is not installed; run: apt-get install -y zookeeper";
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
+/// What a server with TLS needs besides. Debian installs it with ZooKeeper.
+const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 /// The variable that names another class path.
 const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
 /// How long a server may take for the answer to a question about itself.
@@ -29,6 +33,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 pub struct ZooKeeperServers {
     members: Vec<Member>,
     properties: Vec<String>,
+    security: Security,
 }
 
 #[derive(Debug)]
@@ -37,6 +42,8 @@ struct Member {
     process: Process,
     directory: Directory,
     client: Port,
+    /// The port for TLS.
+    secure: Port,
     _peers: [Port; 2],
 }
 
@@ -49,11 +56,18 @@ pub struct ZooKeeperBuilder {
     settings: String,
     /// Properties of the Java machine.
     properties: Vec<String>,
+    security: Security,
 }
 
 impl Default for ZooKeeperBuilder {
     fn default() -> Self {
-        Self { members: 1, tick: Duration::from_millis(200), settings: String::new(), properties: Vec::new() }
+        Self {
+            members: 1,
+            tick: Duration::from_millis(200),
+            settings: String::new(),
+            properties: Vec::new(),
+            security: Security::default(),
+        }
     }
 }
 
@@ -82,6 +96,18 @@ impl ZooKeeperBuilder {
         self
     }
 
+    /// Adds a port that speaks TLS. Clients must show a certificate there if `both_sides` is true.
+    pub fn tls(mut self, certificates: &Certificates, both_sides: bool) -> Self {
+        self.security.set_tls(certificates, both_sides);
+        self
+    }
+
+    /// Sets up SASL with DIGEST-MD5, for users with passwords.
+    pub fn users(mut self, users: &[(&str, &str)]) -> Self {
+        self.security.set_users(users);
+        self.property(Security::PROPERTY)
+    }
+
     /// Starts the servers, and returns when they serve clients.
     ///
     /// # Panics
@@ -101,27 +127,29 @@ impl ZooKeeperBuilder {
             .enumerate()
             .map(|(number, peers)| self.member(number + 1, &ensemble, peers))
             .collect();
-        let servers = ZooKeeperServers { members, properties: self.properties };
+        let servers = ZooKeeperServers { members, properties: self.properties, security: self.security };
         (0..servers.members.len()).for_each(|member| servers.wait_ready(member));
         servers
     }
 
     fn member(&self, id: usize, ensemble: &str, peers: [Port; 2]) -> Member {
-        let (directory, client) = (Directory::new(), Port::reserve());
+        let (directory, client, secure) = (Directory::new(), Port::reserve(), Port::reserve());
         let data = directory.path().join("data");
         std::fs::create_dir(&data).expect("a directory for the data");
         std::fs::write(data.join("myid"), format!("{id}\n")).expect("cannot write the id");
         let config = format!(
             "tickTime={}\ninitLimit=20\nsyncLimit=5\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{ensemble}{}",
+             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{ensemble}{}{}",
             self.tick.as_millis(),
             data.display(),
             client.address().port(),
+            self.security.settings(directory.path(), secure.address().port()),
             self.settings,
         );
+        self.security.write(directory.path());
         std::fs::write(directory.path().join("zoo.cfg"), config).expect("cannot write the configuration");
         let process = spawn(directory.path(), &self.properties);
-        Member { process, directory, client, _peers: peers }
+        Member { process, directory, client, secure, _peers: peers }
     }
 }
 
@@ -151,6 +179,25 @@ impl ZooKeeperServers {
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("zookeeper://{}/{path}", self.hosts())
+    }
+
+    /// Returns `zookeepers://<host>:port,<host>:port/<path>` with the ports for TLS.
+    #[must_use]
+    pub fn secure_url(&self, host: &str, path: &str) -> String {
+        let host = |member: &Member| format!("{host}:{}", member.secure.address().port());
+        format!("zookeepers://{}/{path}", self.members.iter().map(host).collect::<Vec<_>>().join(","))
+    }
+
+    /// Gives the servers other certificates, which they have after a [`restart`](Self::restart).
+    pub fn replace_certificates(&mut self, certificates: &Certificates) {
+        self.security.set_tls(certificates, false);
+        self.members.iter().for_each(|member| self.security.write(member.directory.path()));
+    }
+
+    /// Gives the servers other users of SASL, which they have after a [`restart`](Self::restart).
+    pub fn replace_users(&mut self, users: &[(&str, &str)]) {
+        self.security.set_users(users);
+        self.members.iter().for_each(|member| self.security.write(member.directory.path()));
     }
 
     /// Returns the address of one server.
@@ -197,7 +244,11 @@ impl ZooKeeperServers {
     /// When it does not, with its log.
     pub fn wait_ready(&self, member: usize) {
         let bound = Bound::new(PATIENCE);
-        while !self.ask(member, "srvr").is_some_and(|answer| answer.contains("Mode: ")) {
+        let serves = || self.ask(member, "srvr").is_some_and(|answer| answer.contains("Mode: "));
+        // The port for TLS is the last that a server opens.
+        let secure = self.members[member].secure.address();
+        let is_open = || TcpStream::connect_timeout(&secure, ANSWER_WITHIN).is_ok();
+        while !serves() || self.security.has_tls() && !is_open() {
             if bound.elapsed() >= PATIENCE {
                 let log = std::fs::read_to_string(self.members[member].directory.path().join("log"));
                 panic!("ZooKeeper does not start:\n{}", log.unwrap_or_default());
@@ -276,7 +327,7 @@ fn spawn(directory: &Path, properties: &[String]) -> Process {
         .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"])
         .args(["-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true"])
         .args(properties)
-        .args(["-cp", &format!("{}:{jar}", directory.display())])
+        .args(["-cp", &format!("{}:{jar}:{NETTY}", directory.display())])
         .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
         .arg(directory.join("zoo.cfg"))
         .current_dir(directory)

@@ -20,12 +20,14 @@ mod pauses;
 mod refusals;
 mod removal;
 mod replaced;
+mod sasl;
 mod sessions;
 mod several;
 mod silence;
 mod stalls;
 mod storm;
 mod support;
+mod tls;
 mod watches;
 
 /// The program for other processes.

@@ -1,20 +1,10 @@
 //! Servers that are missing, and permissions.
 
-use std::time::Duration;
-
-use lock_core::{LockError, LockErrorKind, LockManager};
-use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
+use lock_core::{LockErrorKind, LockManager};
+use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
-use crate::support::{LONG, connect, try_once, url};
-
-async fn refused(url: &str) -> LockError {
-    let within = Bound::new(PATIENCE);
-    let error = LockManager::connect(url).await.expect_err("refused");
-    assert!(within.elapsed() < Duration::from_secs(6), "{error} after {:?}", within.elapsed());
-    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
-    error
-}
+use crate::support::{LONG, connect, refused, try_once, url};
 
 #[tokio::test]
 async fn a_server_that_is_missing_or_stopped_is_named() {

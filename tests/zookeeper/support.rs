@@ -8,7 +8,7 @@ use lock_core::backend::{Backend, Listener};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
 use lock_core::{LockError, LockGuard, LockManager, strategy};
-use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
+use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -38,6 +38,15 @@ pub(crate) fn patient_url(servers: &ZooKeeperServers) -> String {
 
 pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the servers take locks")
+}
+
+/// Returns why the servers take no locks, which has to be known within the `connect_timeout`.
+pub(crate) async fn refused(url: &str) -> LockError {
+    let within = Bound::new(PATIENCE);
+    let error = LockManager::connect(url).await.expect_err("refused");
+    assert!(within.elapsed() < Duration::from_secs(6), "{error} after {:?}", within.elapsed());
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    error
 }
 
 /// Tries once.
