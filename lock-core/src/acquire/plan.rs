@@ -106,6 +106,7 @@ impl Plan {
             },
             fencing: self.fencing,
             notify_holder: self.options.linger.is_some(),
+            renews: self.options.renew,
             ..Claim::new(self.key.clone(), owner, self.ttl, record)
         }
     }

@@ -79,6 +79,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - An error that does not say whether the claim was granted or queued is temporary; the caller treats the claim
     ///   as possibly granted.
     /// - [`Grant::sent`] is read before the winning request is sent.
+    /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl, and is then renewed when a third of
+    ///   that is over. Under [`LeaseScope::Grant`] any other is granted for its ttl at least.
     /// - Where the holder of a claim must be [notified](Claim::notify_holder) of waiters, nothing is sent before the
     ///   store can [report](Listener::contended) them. Only a store that [tells a holder](super::Waiting::tells_holder)
     ///   is asked for that.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::look::{Look, Turn};
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
@@ -12,13 +13,15 @@ pub(super) struct Lease {
     pub(super) id: i64,
     /// As the server gave it.
     pub(super) ttl: Duration,
-    /// The time at which it was last asked for, or kept alive.
+    /// It lives for `ttl` from here on, whichever member leads: when it was asked for, or when the cluster was asked for
+    /// something else before a sign of life. The answer to that one alone proves nothing: the member that gave it may
+    /// have been replaced as the leader.
     pub(super) sent: Moment,
 }
 
 impl Lease {
     /// Returns what is left of it.
-    fn left(&self, now: Moment) -> Duration {
+    pub(super) fn left(&self, now: Moment) -> Duration {
         self.sent.plus(self.ttl).remaining(now)
     }
 }
@@ -42,6 +45,8 @@ struct Page {
     unanswered: Vec<i64>,
     /// Once the entry holds the key.
     held: Option<Held>,
+    /// What was last read of the entry, until the next call takes it.
+    look: Option<Look>,
 }
 
 /// How long after the end of the last lease a page is kept: nobody comes back for it.
@@ -93,7 +98,35 @@ impl Ledger {
         if let Some(held) = page.held.as_mut().filter(|held| held.lease.id == lease.id) {
             held.lease = lease;
         }
-        page.asked.iter_mut().filter(|asked| asked.id == lease.id).for_each(|asked| *asked = lease);
+        let later =
+            |asked: &&mut Lease| asked.id == lease.id && lease.sent.since(asked.sent) > Duration::ZERO;
+        page.asked.iter_mut().filter(later).for_each(|asked| *asked = lease);
+    }
+
+    /// Leaves what was read of an entry of this process to the next call.
+    pub(super) fn leave(&self, stored: &[u8], look: Look) {
+        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+            page.look = Some(look);
+        }
+    }
+
+    /// Takes what was read of an entry that waits.
+    pub(super) fn take_look(&self, stored: &[u8]) -> Option<Look> {
+        self.0.lock().pages.get_mut(stored)?.look.take()
+    }
+
+    /// Takes what was read of an entry whose turn has come, if that was at most `age` before `now`.
+    pub(super) fn take_turn(&self, stored: &[u8], age: Duration, now: Moment) -> Option<Turn> {
+        let Look::Turn(turn) = self.take_look(stored)? else { return None };
+        (now.since(turn.read_at) <= age).then_some(turn)
+    }
+
+    /// Returns the lease `id` of an entry that waits, if it is the only one that was ever asked for it.
+    pub(super) fn waits_on(&self, stored: &[u8], id: i64) -> Option<Lease> {
+        let pages = self.0.lock();
+        let page = pages.pages.get(stored)?;
+        let [lease] = page.asked[..] else { return None };
+        (lease.id == id && page.unanswered.is_empty() && page.held.is_none()).then_some(lease)
     }
 
     /// Returns what is known of the entry that was `created` at this revision, if it holds the key.
@@ -187,98 +220,4 @@ impl Pages {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-
-    fn lease(id: i64, ttl: u64) -> Lease {
-        Lease { id, ttl: Duration::from_secs(ttl), sent: Clock::Suspend.now() }
-    }
-
-    #[test]
-    fn every_lease_that_was_asked_for_is_found_until_it_is_revoked() {
-        let ledger = Ledger::default();
-        ledger.ask(b"a/1", lease(1, 4));
-        ledger.ask(b"a/1", lease(2, 60));
-        ledger.ask(b"a/1", lease(3, 60));
-        [1, 2].iter().for_each(|id| ledger.given(b"a/1", *id));
-        [3, 9].iter().for_each(|id| ledger.missing(b"a/1", *id));
-        assert_eq!(ledger.ids(b"a/1"), [1, 2, 3], "it may yet arrive");
-        ledger.revoked(b"a/1", 3);
-        ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: lease(2, 60) });
-        assert_eq!(ledger.ids(b"a/1"), [1, 2]);
-        assert_eq!(ledger.held(b"a/1", 77).map(|held| (held.granted, held.lease.id)), Some((78, 2)));
-        assert_eq!(ledger.held(b"a/1", 76), None, "another entry of the same name");
-        ledger.revoked(b"a/1", 1);
-        assert_eq!((ledger.ids(b"a/1"), ledger.held(b"a/1", 77).is_some()), (vec![2], true));
-        ledger.revoked(b"a/1", 2);
-        assert_eq!((ledger.ids(b"a/1"), ledger.held(b"a/1", 77)), (Vec::new(), None));
-        assert!(ledger.0.lock().pages.is_empty());
-    }
-
-    /// A lease that was given and that the entry is not bound to unsettles it: a request may yet bind it to that one.
-    #[test]
-    fn an_entry_is_settled_while_it_can_be_bound_to_one_lease_alone() {
-        let ledger = Ledger::default();
-        let held = |id| Held { created: 77, granted: 78, lease: lease(id, 10) };
-        assert!(!ledger.is_settled(b"a/1", 1), "nothing is known");
-        ledger.ask(b"a/1", lease(1, 10));
-        ledger.given(b"a/1", 1);
-        assert!(!ledger.is_settled(b"a/1", 1), "it is not known to hold the key");
-        ledger.hold(b"a/1", held(1));
-        assert!(ledger.is_settled(b"a/1", 1) && !ledger.is_settled(b"a/1", 2));
-        ledger.ask(b"a/1", lease(2, 12));
-        assert!(ledger.is_settled(b"a/1", 1), "nothing is bound to a lease before it is given");
-        ledger.given(b"a/1", 2);
-        assert!(!ledger.is_settled(b"a/1", 1));
-        assert_eq!((ledger.strays(b"a/1", 1), ledger.strays(b"a/1", 2)), (vec![2], vec![1]));
-        // The request for it was executed, or it was given back.
-        ledger.revoked(b"a/1", 1);
-        ledger.hold(b"a/1", held(2));
-        assert!(ledger.is_settled(b"a/1", 2));
-        assert_eq!(ledger.strays(b"b/1", 0), []);
-    }
-
-    #[test]
-    fn a_lease_that_was_kept_alive_may_outlive_a_longer_one() {
-        let ledger = Ledger::default();
-        let start = Clock::Suspend.now();
-        let kept = |after| Lease { sent: start.plus(Duration::from_secs(after)), ..lease(1, 10) };
-        let longer = Lease { sent: start, ..lease(2, 12) };
-        assert!(!ledger.outlives(b"a/1", 77, longer, start), "nothing is known");
-        for (after, expected) in [(0, false), (2, false), (3, true)] {
-            ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: kept(after) });
-            assert_eq!(ledger.outlives(b"a/1", 77, longer, start), expected, "kept alive after {after} s");
-        }
-        assert!(!ledger.outlives(b"a/1", 76, longer, start), "another entry of the same name");
-    }
-
-    /// The page of a waiter that gives signs of life stays, however long it waits.
-    #[test]
-    fn what_is_kept_alive_is_not_dropped() {
-        let ledger = Ledger::default();
-        let start = Clock::Suspend.now();
-        for stored in [b"kept", b"gone"] {
-            ledger.ask(stored, Lease { sent: start, ..lease(1, 4) });
-            ledger.given(stored, 1);
-        }
-        let after = |seconds| start.plus(Duration::from_secs(seconds));
-        ledger.kept(b"kept", Lease { sent: after(3_599), ..lease(1, 4) });
-        for number in 0..SWEEP_FROM {
-            ledger.ask(&number.to_be_bytes(), Lease { sent: after(3_600), ..lease(1, 10) });
-        }
-        assert_eq!((ledger.ids(b"kept"), ledger.ids(b"gone")), (vec![1], vec![]));
-    }
-
-    #[test]
-    fn what_ran_out_long_ago_is_dropped() {
-        let ledger = Ledger::default();
-        for number in 0..SWEEP_FROM {
-            ledger.ask(&number.to_be_bytes(), lease(1, 10));
-        }
-        let later = Lease { sent: Clock::Suspend.now().plus(Duration::from_secs(3_600)), ..lease(2, 10) };
-        ledger.ask(b"live", later);
-        let left = ledger.0.lock().pages.len();
-        assert_eq!((left, ledger.ids(b"live")), (1, vec![2]));
-    }
-}
+mod tests;

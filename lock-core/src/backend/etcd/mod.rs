@@ -9,6 +9,7 @@ mod keyspace;
 mod ledger;
 mod line;
 mod link;
+mod look;
 mod proto;
 mod store;
 mod ttl;

@@ -200,12 +200,17 @@ impl Store {
         self.keep_alive(&[id]).await.pop().unwrap_or_else(|| Err(unexpected("an answer")))
     }
 
-    /// Keeps the lease of an entry that waits alive, and its page in the ledger. Returns when that was asked, `None` when
-    /// the lease is over.
-    pub(super) async fn keep_place(&self, stored: &[u8], id: i64) -> Result<Option<Moment>, Failure> {
+    /// Keeps the lease of an entry that waits alive, and its page in the ledger. The entry was last read at `looked`:
+    /// from there on the lease counts. Returns when that was asked, `None` when the lease is over.
+    pub(super) async fn keep_place(
+        &self,
+        stored: &[u8],
+        id: i64,
+        looked: Moment,
+    ) -> Result<Option<Moment>, Failure> {
         let sent = now();
         let Some(ttl) = self.keep_one_alive(id).await? else { return Ok(None) };
-        self.ledger.kept(stored, Lease { id, ttl, sent });
+        self.ledger.kept(stored, Lease { id, ttl, sent: looked });
         Ok(Some(sent))
     }
 

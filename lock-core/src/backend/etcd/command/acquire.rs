@@ -8,6 +8,7 @@ use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::{Held, Lease};
 use crate::backend::etcd::line::{self, Line, NO_LEASE};
+use crate::backend::etcd::look::{Blocked, FRESH, Look, Turn};
 use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest};
 use crate::backend::etcd::store::{self, Store, now, reads};
 use crate::backend::etcd::ttl;
@@ -54,9 +55,14 @@ impl Store {
 
 impl Acquire<'_> {
     async fn run(&mut self) -> Result<Attempt, Failure> {
-        let mut line = self.store.read(&self.claim.key).await?;
+        // The watch that has caused this attempt may have read that it is its turn.
+        let turn = self.store.ledger.take_turn(&self.stored[0], FRESH, self.read_at);
+        let mut step = match turn {
+            Some(turn) => self.turn(turn).await?,
+            None => Step::Again(None),
+        };
         loop {
-            line = match self.look(&line).await? {
+            let line = match step {
                 Step::Done(attempt) => return Ok(attempt),
                 Step::Again(Some(line)) => line,
                 Step::Again(None) => {
@@ -64,6 +70,7 @@ impl Acquire<'_> {
                     self.store.read(&self.claim.key).await?
                 }
             };
+            step = self.look(&line).await?;
         }
     }
 
@@ -99,18 +106,34 @@ impl Acquire<'_> {
             // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
             return Ok(Step::Done(Attempt::Held(line.held(self.claim, None, None))));
         }
-        if line.holder(place).is_some() {
-            self.claim.mark_sent();
-            let secured = self.store.secure(&[entry], self.claim.ttl, self.read_at).await?;
-            return Ok(match secured {
-                Secured::Held { granted, lease } => self.granted(line, granted, lease),
-                Secured::Changed | Secured::Over => Step::Again(None),
-            });
+        if let Some(turn) = Turn::of(line, place, self.read_at) {
+            return self.turn(turn).await;
         }
-        Ok(match self.store.keep_place(&entry.stored, entry.lease).await? {
-            Some(sent) => Step::Done(Attempt::Held(line.held(self.claim, Some(place), Some(sent)))),
+        Ok(match self.store.keep_place(&entry.stored, entry.lease, self.read_at).await? {
+            Some(sent) => self.waits(line, place, sent),
             None => Step::Again(None),
         })
+    }
+
+    /// The turn of the claim has come.
+    async fn turn(&mut self, turn: Turn) -> Result<Step, Failure> {
+        self.claim.mark_sent();
+        if let Some(held) = self.store.as_it_waited(self.claim, &turn).await? {
+            let grant = (turn.read_at, held.lease.left(turn.read_at));
+            return Ok(self.granted(turn.waiting, held.granted, grant));
+        }
+        Ok(match self.store.secure(&[&turn.entry], self.claim.ttl, turn.read_at).await? {
+            Secured::Held { granted, lease } => self.granted(turn.waiting, granted, (lease.sent, lease.ttl)),
+            Secured::Changed | Secured::Over => Step::Again(None),
+        })
+    }
+
+    /// The claim stands in line, since `sent` at the latest. Its watch need not read that again.
+    fn waits(&self, line: &Line, place: usize, sent: Moment) -> Step {
+        if let Some(blocked) = Blocked::of(line, Some(place), self.claim, self.read_at) {
+            self.store.ledger.leave(&self.stored[0], Look::Waits(blocked));
+        }
+        Step::Done(Attempt::Held(line.held(self.claim, Some(place), Some(sent))))
     }
 
     /// Nothing stands in the way.
@@ -125,7 +148,8 @@ impl Acquire<'_> {
                 let created = line.entries[place].created;
                 let held = Held { created, granted: created, lease };
                 self.store.ledger.hold(&self.stored[0], held);
-                Ok(self.granted(&line, created, lease))
+                let waiting = line.entries.len() - line.holding();
+                Ok(self.granted(waiting, created, (lease.sent, lease.ttl)))
             }
             // Somebody whom it would overtake came in between: behind it, it looks again.
             Some(_) => {
@@ -160,7 +184,7 @@ impl Acquire<'_> {
                 ..held
             })));
         }
-        Ok(Step::Done(Attempt::Held(held)))
+        Ok(self.waits(&line, place, lease.sent))
     }
 
     /// Returns a lease of `ttl`, the spare one if it is as long.
@@ -180,13 +204,14 @@ impl Acquire<'_> {
         Ok(lease)
     }
 
-    /// Adds an entry at the end of the line, if the first of it is still the one that was seen: by that one it was
-    /// decided which kinds of use go together. Returns whether it was added, and what there is now.
+    /// Adds an entry at the end of the line, if the last one that was seen is still there: all that stand in a line go
+    /// together with each other, so whoever came since goes together with this claim too. The last one, because it stays
+    /// longest. Returns whether the entry was added, and what there is now.
     async fn put(&mut self, seen: &Line, lease: Lease) -> Result<(bool, Line), Failure> {
         self.read_at = now();
         let (claim, [stored]) = (self.claim, &self.stored);
-        let unchanged = match seen.entries.first() {
-            Some(first) => Compare::created_at(first.stored.clone(), first.created),
+        let unchanged = match seen.entries.last() {
+            Some(last) => Compare::created_at(last.stored.clone(), last.created),
             None => {
                 let (from, to) = keyspace::line(&claim.key);
                 Compare::none_created_since(from, to, 1)
@@ -205,10 +230,10 @@ impl Acquire<'_> {
         Ok((put, store::line(&mut answer.ranges(), revision)?))
     }
 
-    fn granted(&self, line: &Line, granted: i64, lease: Lease) -> Step {
-        let waiting = line.entries.len() - line.holding();
-        let length = self.store.relied_on(lease.ttl, self.claim.ttl);
-        let grant = Grant::new(lease.sent, length).with_waiters(Some(waiting));
+    /// The claim is granted since the revision `granted`, for a time from a moment on.
+    fn granted(&self, waiting: usize, granted: i64, (since, length): (Moment, Duration)) -> Step {
+        let length = self.store.relied_on(length, self.claim.ttl);
+        let grant = Grant::new(since, length).with_waiters(Some(waiting));
         Step::Done(Attempt::Granted(grant.with_fence(fence::token(self.claim, granted))))
     }
 }

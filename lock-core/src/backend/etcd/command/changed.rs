@@ -9,29 +9,15 @@ use tokio::time::sleep;
 
 use crate::backend::etcd::error::{Failure, of_status};
 use crate::backend::etcd::keyspace;
-use crate::backend::etcd::line::Line;
 use crate::backend::etcd::link::Events;
+use crate::backend::etcd::look::{Blocked, Look, Turn};
 use crate::backend::etcd::proto::{WatchRequest, WatchResponse};
-use crate::backend::etcd::store::Store;
+use crate::backend::etcd::store::{Store, now};
 use crate::backend::{Claim, Mode};
+use crate::clock::Moment;
 
 /// How often a waiter gives a sign of life while it watches. Its lease may be as short as the shortest of etcd.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(650);
-
-/// How many entries a waiter watches one by one at most. Each of these watches is set anew every two seconds: of a larger
-/// semaphore that would cost more than the waiters that the one watch of the whole line wakes in vain.
-const WATCHED: usize = 16;
-
-/// The keys from the first to the second, or the first alone if the second is empty.
-type Keys = (Vec<u8>, Vec<u8>);
-
-/// What the line says about a waiter.
-enum Wait {
-    /// Another attempt makes sense.
-    Over,
-    /// It waits for changes of any of these.
-    For(Vec<Keys>),
-}
 
 /// What the first answers to watches say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,16 +43,6 @@ impl Began {
     }
 }
 
-/// What a claim waits for.
-struct Blocked {
-    /// The watched keys, as in [`Wait::For`].
-    by: Vec<Keys>,
-    /// When that was read.
-    revision: i64,
-    /// Its own entry, if it has one, with the lease.
-    own: Option<(Vec<u8>, i64)>,
-}
-
 impl Store {
     /// Completes when another attempt at the claim makes sense. After a failure it never completes: the library asks
     /// again within two seconds in any case, and at once after a reconnect.
@@ -77,7 +53,10 @@ impl Store {
     }
 
     async fn watch(&self, claim: &Claim) -> Result<(), Failure> {
-        let mut blocked = self.blocked(claim).await?;
+        let mut blocked = match self.left_by_attempt(claim) {
+            Some(blocked) => Some(blocked),
+            None => self.blocked(claim).await?,
+        };
         while let Some(now) = blocked {
             let mut events = self.events(claim, &now).await?;
             let began = began(&mut events, &now).await?;
@@ -91,7 +70,7 @@ impl Store {
             match &now.own {
                 Some((stored, lease)) => tokio::select! {
                     told = told(&mut events) => told?,
-                    lost = self.stay(stored, *lease) => return lost,
+                    lost = self.stay(stored, *lease, now.read_at) => return lost,
                 },
                 None => told(&mut events).await?,
             }
@@ -101,22 +80,33 @@ impl Store {
         Ok(())
     }
 
-    /// Reads what a claim waits for; `None` where another attempt makes sense.
+    /// Returns what the last attempt has read of an entry that stands in line. The watch says whether that is still so.
+    fn left_by_attempt(&self, claim: &Claim) -> Option<Blocked> {
+        let Look::Waits(blocked) = self.ledger.take_look(&keyspace::entry(&claim.key, claim.owner))? else {
+            return None;
+        };
+        Some(blocked)
+    }
+
+    /// Reads what a claim waits for; `None` where another attempt makes sense. Leaves the news of its turn to that.
     async fn blocked(&self, claim: &Claim) -> Result<Option<Blocked>, Failure> {
         let mut blocked = None;
-        let mut own = None;
+        let read_at = now();
         let lines = self.read_all(claim.keys()).await?;
         for (key, line) in claim.keys().zip(&lines) {
             let stored = keyspace::entry(key, claim.owner);
             let place = line.place(&stored);
-            if let (Some(place), true) = (place, claim.more.is_empty()) {
-                own = Some((stored, line.entries[place].lease));
+            if let (Some(place), true) = (place, claim.more.is_empty())
+                && let Some(turn) = Turn::of(line, place, read_at)
+                && turn.entry.mode == claim.mode
+            {
+                self.ledger.leave(&stored, Look::Turn(turn));
             }
-            if let Wait::For(by) = wait(line, place, claim) {
-                blocked.get_or_insert((by, line.revision));
+            if blocked.is_none() {
+                blocked = Blocked::of(line, place, claim, read_at);
             }
         }
-        Ok(blocked.map(|(by, revision)| Blocked { by, revision, own }))
+        Ok(blocked)
     }
 
     /// Begins to watch what a claim waits for.
@@ -129,11 +119,11 @@ impl Store {
         connection.watch(requests.collect(), token).await
     }
 
-    /// Keeps the entry of a waiter. Returns when it is gone.
-    async fn stay(&self, stored: &[u8], lease: i64) -> Result<(), Failure> {
+    /// Keeps the entry of a waiter, which was last read at `looked`. Returns when it is gone.
+    async fn stay(&self, stored: &[u8], lease: i64, looked: Moment) -> Result<(), Failure> {
         loop {
             sleep(SIGN_OF_LIFE).await;
-            if self.keep_place(stored, lease).await?.is_none() {
+            if self.keep_place(stored, lease, looked).await?.is_none() {
                 return Ok(());
             }
         }
@@ -173,61 +163,10 @@ async fn next(events: &mut Events<WatchResponse>) -> Result<WatchResponse, Failu
     }
 }
 
-/// Says what a claim waits for, whose entry is at `place` if it has one.
-fn wait(line: &Line, place: Option<usize>, claim: &Claim) -> Wait {
-    let at = place.unwrap_or(line.entries.len());
-    // An entry that stands in line waits also for a kind that it cannot be beside.
-    let refused = place.is_none() && line.conflict(claim.mode).is_some();
-    if line.is_served(at, claim.mode) || refused {
-        return Wait::Over;
-    }
-    let blockers = line.blockers(at, claim.mode);
-    if blockers.is_empty() || blockers.len() > WATCHED {
-        return Wait::For(vec![keyspace::line(&claim.key)]);
-    }
-    Wait::For(blockers.iter().map(|entry| (entry.stored.clone(), Vec::new())).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::etcd::line;
-    use crate::backend::etcd::proto::{Header, KeyValue, RangeResponse};
-    use crate::key::Key;
-    use crate::owner::{Identity, OwnerRecord, OwnerSource};
-
-    /// Says how many watches a waiter of a semaphore has that is the last of `length`, `None` where it does not wait.
-    fn watches(of: u32, length: i64) -> Option<Vec<Keys>> {
-        let owner = OwnerSource::new().expect("random bytes").mint();
-        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
-        let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
-        claim.mode = Mode::Permit { of };
-        let kv = |at: i64| KeyValue {
-            key: at.to_be_bytes().to_vec(),
-            value: line::value(&claim, claim.mode, false),
-            create_revision: at,
-            ..KeyValue::default()
-        };
-        let kvs: Vec<KeyValue> = (0..length).map(kv).collect();
-        let line = Line::new(RangeResponse { kvs, ..RangeResponse::default() }, length);
-        match wait(&line, line.entries.len().checked_sub(1), &claim) {
-            Wait::Over => None,
-            Wait::For(by) => Some(by),
-        }
-    }
-
-    #[test]
-    fn a_waiter_of_a_large_semaphore_watches_the_whole_line() {
-        let each = |places: std::ops::Range<i64>| {
-            places.map(|at| (at.to_be_bytes().to_vec(), Vec::new())).collect::<Vec<Keys>>()
-        };
-        assert_eq!(watches(3, 3), None);
-        assert_eq!(watches(3, 4), Some(each(0..3)));
-        assert_eq!(watches(3, 40), Some(each(36..39)));
-        assert_eq!(watches(16, 40), Some(each(23..39)));
-        assert_eq!(watches(17, 17), None);
-        assert_eq!(watches(17, 40), Some(vec![keyspace::line(&Key::new("k").expect("a key"))]));
-    }
+    use crate::backend::etcd::proto::Header;
 
     #[test]
     fn what_several_watches_say_first_is_taken_together() {

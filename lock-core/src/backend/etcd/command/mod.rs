@@ -2,6 +2,7 @@
 
 mod acquire;
 mod acquire_all;
+mod as_it_waited;
 mod changed;
 mod downgrade;
 mod inspect;
