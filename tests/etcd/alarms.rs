@@ -64,6 +64,24 @@ async fn a_holder_goes_on_while_the_database_is_full() {
         .await;
 }
 
+/// A turn of a fair lock begins on the lease of its wait, and goes on with that: only a longer one needs space.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_turn_goes_on_while_the_database_is_full() {
+    let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
+    let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
+    let guard = locks.fair("k").ttl(SHORTEST).acquire().await.expect("free");
+    let waiting = tokio::spawn(others.fair("k").ttl(LONG).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    tokio::task::block_in_place(|| fill(&etcd));
+    assert_eq!(guard.release().await.expect("an answer"), lock_core::Released::Released);
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("told").expect("no panic");
+    let next = next.expect("its turn");
+    // Longer than the lease of a waiter.
+    tokio::time::sleep(ms(5_500)).await;
+    assert!(next.is_held() && next.check().is_ok(), "it is renewed");
+    assert_eq!(next.release().await.expect("an answer"), lock_core::Released::Released);
+}
+
 /// The revision from which a waiter watches is compacted before the watch is set, or while it stands.
 #[tokio::test]
 async fn a_waiter_survives_compaction() {

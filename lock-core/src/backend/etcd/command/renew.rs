@@ -156,7 +156,14 @@ impl Store {
             let entries: Option<Vec<&Entry>> =
                 stored.iter().zip(&lines).map(|(stored, line)| line.held_by(stored)).collect();
             let Some(entries) = entries else { return Ok(Renewal::NotOwned) };
-            match self.secure(&entries, renew.ttl, sent).await? {
+            let secured = match self.secure(&entries, renew.ttl, sent).await {
+                // A hold that began on the lease of its wait goes on with that where there is no room for a longer one.
+                Err(failure) if failure.is_permanent() && claim.renews && renew.ttl <= claim.ttl => {
+                    return self.renew_as_it_is(&entries, renew, sent, failure).await;
+                }
+                secured => secured?,
+            };
+            match secured {
                 Secured::Held { lease, .. } => {
                     let waiters = match &lines[..] {
                         [line] => Some(line.entries.len() - line.holding()),
@@ -171,6 +178,28 @@ impl Store {
                 Secured::Over => was_over = true,
             }
         }
+    }
+
+    /// Renews the lease that the entry of a grant has, which is shorter than its ttl. Without one, the failure stands.
+    async fn renew_as_it_is(
+        &self,
+        entries: &[&Entry],
+        renew: Renew<'_>,
+        sent: Moment,
+        failure: Failure,
+    ) -> Result<Renewal, Failure> {
+        let [entry] = entries else { return Err(failure) };
+        let Some(held) = self.ledger.held(&entry.stored, entry.created) else { return Err(failure) };
+        if held.lease.id != entry.lease || held.lease.ttl >= renew.ttl {
+            return Err(failure);
+        }
+        let Some(ttl) = self.keep_one_alive(entry.lease).await? else { return Err(failure) };
+        self.ledger.kept(&entry.stored, Lease { id: entry.lease, ttl, sent });
+        // Not where an earlier request may yet bind it to another one.
+        if !self.ledger.is_settled(&entry.stored, entry.lease) {
+            return Err(failure);
+        }
+        Ok(Renewal::Renewed { sent, lease: self.relied_on(ttl, renew.ttl), waiters: None })
     }
 }
 
