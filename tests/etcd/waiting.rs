@@ -1,5 +1,8 @@
 //! Waiters: nobody polls, and one release wakes one of them, or as many as a semaphore has permits.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use lock_core::Kind;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
@@ -143,4 +146,41 @@ async fn hand_offs_inside_a_process_write_nothing() {
     // Each task may ask before it knows of the others.
     let leases = granted() - before;
     assert!(leases <= f64::from(TASKS), "{leases} leases for {} holds", 10 * TASKS);
+}
+
+/// The process asks whether its grant is still there, too: its hand-offs must not go on beside another holder until the
+/// next renewal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let (holds, stops) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (locks, holds, stops) = (locks.clone(), Arc::clone(&holds), Arc::clone(&stops));
+        tasks.spawn(async move {
+            while !stops.load(Ordering::SeqCst) {
+                // Whoever has it as it is lost is told, and asks again.
+                let Ok(guard) = locks.lock("k").ttl(LONG).wait(LONG).acquire().await else { continue };
+                holds.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(ms(1)).await;
+                let _ = guard.release().await;
+            }
+        });
+    }
+    wait_until("they hold it", PATIENCE, async || holds.load(Ordering::SeqCst) > 100).await;
+    let keys = etcd.keys();
+    let held = keys.first().expect("an entry");
+    let stranger = format!("{}/stranger", held.rsplit_once('/').expect("a path").0);
+    etcd.transact(&format!("del {held}\nput {stranger} somebody"));
+    // Longer than a quantum, and much shorter than a third of the ttl, when the next renewal finds out.
+    tokio::time::sleep(ms(1_000)).await;
+    let before = holds.load(Ordering::SeqCst);
+    tokio::time::sleep(ms(1_000)).await;
+    assert_eq!(holds.load(Ordering::SeqCst), before, "somebody else holds the key");
+    stops.store(true, Ordering::SeqCst);
+    etcd.ctl(&["del", &stranger]);
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
 }

@@ -295,6 +295,21 @@ impl Etcd {
         try_run(&self.places(member..member + 1), arguments)
     }
 
+    /// Carries out requests of `etcdctl`, one on each line, in one transaction.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn transact(&self, requests: &str) {
+        let mut command = ctl(&self.places(0..self.members.len()), &["txn"]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("{INSTALL} ({error})"));
+        let mut asked = child.stdin.take().expect("a pipe");
+        // No condition, the requests, and none for the case that the condition is not met.
+        write!(asked, "\n{requests}\n\n\n").expect("it reads");
+        drop(asked);
+        assert!(child.wait().expect("it ends").success(), "refused: {requests}");
+    }
+
     /// Starts `etcdctl` against all members, as a process that goes on, and that is killed on drop.
     ///
     /// # Panics

@@ -284,12 +284,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::pending()
     }
 
-    /// Returns whether other claims wait for the key that `claim` holds, for a store that does not
+    /// Returns whether other claims want the key that `claim` holds, for a store that does not
     /// [tell a holder](super::Waiting::tells_holder). A process that has waiters of its own asks this before it gives
     /// the key back after its turns: where nobody else waits, it has further turns.
     ///
     /// # Behavior
-    /// - Answers `true` where a claim waited when the call was made. A claim of this process may count too.
+    /// - Answers `true` where a claim waits that this process [cannot serve](crate::Owner::may_hand_off_to) itself. The
+    ///   news may be as old as the store's reads are: the process asks again.
+    /// - Answers `true` where `claim` does not hold the key, whoever does: the process must not hand it off any more.
     /// - A store that cannot say answers `true`, without I/O.
     ///
     /// # Errors

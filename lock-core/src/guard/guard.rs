@@ -180,7 +180,7 @@ impl LockGuard {
             // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
             return Err(LockError::lost(releasing.key(), reason));
         }
-        let now = releasing.ask_for_others(now).await;
+        let now = releasing.ask_for_others(now).await?;
         // A future is made, and moved, only where there is something to wait for.
         match releasing.release_now(now) {
             Some(answer) => answer,

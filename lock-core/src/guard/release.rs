@@ -10,7 +10,7 @@ use tokio::runtime::{Handle, Id};
 
 use crate::backend::{Queue, Released};
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{LockError, Result};
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::observe::ReleaseError;
@@ -84,27 +84,35 @@ impl Releasing {
     }
 
     /// Asks the store whether somebody waits for the key elsewhere, if that decides who gets it next and nobody has told
-    /// this process. Returns the time.
+    /// this process. Returns the time. Fails where the grant was lost meanwhile.
     #[inline]
-    pub(super) async fn ask_for_others(&self, now: Moment) -> Moment {
+    pub(super) async fn ask_for_others(&mut self, now: Moment) -> Result<Moment> {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let hands_off = lease.options.kind.hands_off() && lease.options.kind.queue() != Queue::Fifo;
-        if !hands_off || !engine.local_queue.is_in_doubt(self.key(), now) || !lease.goes_on(now) {
-            return now;
+        if !hands_off || !lease.goes_on(now) || lease.is_verified() {
+            return Ok(now);
+        }
+        let next = engine.local_queue.is_in_doubt(self.key(), now);
+        if next.is_none_or(|ttl| engine.outlasts(lease.store_until(), ttl, now)) {
+            return Ok(now);
         }
         // Boxed, because it is seldom asked.
         let asking = Box::pin(tokio::time::timeout(ANSWER, engine.store.others_wait(&lease.claim)));
         let answer = asking.await;
-        let now = lease.now();
-        if let Ok(Ok(false)) = answer {
-            engine.local_queue.nobody_waited(self.key(), lease.claim.owner, now);
-        }
-        now
+        let (asked, now) = (now, lease.now());
+        let (others_wait, owner) = (!matches!(answer, Ok(Ok(false))), lease.claim.owner);
+        engine.local_queue.answered(self.key(), others_wait, owner, now.since(asked), now);
+        // The lease has ended, so a loss is not noted in it any more.
+        let Some(reason) = engine.reported_lost(owner) else { return Ok(now) };
+        let error = LockError::lost(self.key(), reason);
+        // The drop that follows hands nothing off.
+        self.asked = true;
+        Err(error)
     }
 
     /// Releases at `now`, and waits for the answer.
     pub(super) async fn release(mut self, now: Moment) -> Result<Released> {
-        let now = self.ask_for_others(now).await;
+        let now = self.ask_for_others(now).await?;
         match self.release_now(now) {
             Some(answer) => answer,
             None => self.answer(now).await,

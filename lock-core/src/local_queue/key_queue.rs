@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::handoff::Handoff;
 use super::lingering_keys::{Lingering, instant};
-use super::quantum::Quantum;
+use super::quantum::{Doubt, Quantum};
 use super::waiter_node::{NodeState, WaiterNode};
 use crate::clock::Moment;
 use crate::owner::Owner;
@@ -75,6 +75,7 @@ pub(super) struct KeyQueue {
     /// How many ask the store for a grant that may linger.
     expected: usize,
     quantum: Quantum,
+    doubt: Doubt,
     /// The waiter that was handed the grant last.
     handed: Given,
     /// The head that was last given the question to the store.
@@ -335,16 +336,19 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether somebody waits here whom a holder could hand its grant off to, if nobody waits elsewhere.
-    pub(super) fn is_in_doubt(&self, now: Moment) -> bool {
-        !self.nodes.is_empty() && self.quantum.is_over(now)
+    /// Returns whether the store is to be asked for others who wait: a holder could hand its grant off here if there are
+    /// none. Then it says which lease the next one asks for.
+    pub(super) fn is_in_doubt(&mut self, now: Moment) -> Option<Duration> {
+        let head = self.nodes.front()?;
+        (self.quantum.is_over(now) && self.doubt.asks()).then(|| head.ttl())
     }
 
-    /// Notes the answer, at `now`, that nobody waited elsewhere, when `owner` held the key.
-    pub(super) fn nobody_waited(&mut self, owner: Owner, now: Moment) {
+    /// Notes the answer, at `now`, whether others wait, when `owner` held the key. The question took so long.
+    pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
+        self.doubt.answered(others_wait);
         // A grant that did not come through the queue is not noted in it.
-        if self.held.is_none_or(|holder| holder == owner) {
-            self.quantum.nobody_waited(now);
+        if !others_wait && self.held.is_none_or(|holder| holder == owner) {
+            self.quantum.nobody_waited(took, now);
         }
     }
 

@@ -17,8 +17,8 @@ pub(super) struct Quantum {
 /// Waiters elsewhere, known or possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Others {
-    /// Since when they may wait.
-    since: Moment,
+    /// Until when hand-offs are made.
+    until: Moment,
     /// How many hand-offs are left.
     left: u32,
 }
@@ -26,13 +26,13 @@ struct Others {
 impl Quantum {
     /// Notes that others wait elsewhere, or may. The quantum begins with that news, not with the grant.
     pub(super) fn contend(&mut self, now: Moment) {
-        self.others.get_or_insert(Others { since: now, left: HANDOFFS });
+        self.others.get_or_insert(Others { until: now.plus(QUANTUM), left: HANDOFFS });
     }
 
-    /// Notes the answer, at `now`, that nobody waited elsewhere. As that may have changed since, another quantum begins;
-    /// but a hand-off may be far quicker than the question, so time alone ends it.
-    pub(super) fn nobody_waited(&mut self, now: Moment) {
-        self.others = Some(Others { since: now, left: u32::MAX });
+    /// Notes the answer, at `now`, that nobody waited elsewhere. As that may have changed since, another quantum begins,
+    /// at least as long as the question took. A hand-off may be far quicker than that, so time alone ends it.
+    pub(super) fn nobody_waited(&mut self, took: Duration, now: Moment) {
+        self.others = Some(Others { until: now.plus(took.max(QUANTUM)), left: u32::MAX });
     }
 
     pub(super) fn is_contended(self) -> bool {
@@ -40,13 +40,40 @@ impl Quantum {
     }
 
     pub(super) fn is_over(self, now: Moment) -> bool {
-        self.others.is_some_and(|others| others.left == 0 || now.since(others.since) >= QUANTUM)
+        self.others.is_some_and(|others| others.left == 0 || others.until.is_past(now))
     }
 
     pub(super) fn count_handoff(&mut self) {
         if let Some(others) = &mut self.others {
             others.left = others.left.saturating_sub(1);
         }
+    }
+}
+
+/// When a store that tells no holder of waiters is asked for them. The question costs the time of a round trip, in which
+/// nobody has the key. So after the answer that others wait, or none, it is left out for some quanta.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Doubt {
+    /// How many quanta end without it after the last answer.
+    pause: u8,
+    /// How many of them are left.
+    left: u8,
+}
+
+impl Doubt {
+    const LONGEST: u8 = 15;
+
+    /// Returns whether it is asked at the end of this quantum.
+    pub(super) fn asks(&mut self) -> bool {
+        let asks = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        asks
+    }
+
+    /// Notes an answer. None counts as one that others wait.
+    pub(super) fn answered(&mut self, others_wait: bool) {
+        self.pause = if others_wait { (2 * self.pause + 1).min(Self::LONGEST) } else { 0 };
+        self.left = self.pause;
     }
 }
 
@@ -85,10 +112,28 @@ mod tests {
         let at = |ms| start.plus(Duration::from_millis(ms));
         let mut quantum = Quantum::default();
         quantum.contend(start);
-        quantum.nobody_waited(at(10));
+        quantum.nobody_waited(Duration::from_millis(1), at(10));
         for _ in 0..10 * HANDOFFS {
             quantum.count_handoff();
         }
         assert!(quantum.is_contended() && !quantum.is_over(at(19)) && quantum.is_over(at(20)));
+        quantum.nobody_waited(Duration::from_millis(50), at(70));
+        assert!(!quantum.is_over(at(119)) && quantum.is_over(at(120)), "as long as the question");
+    }
+
+    #[test]
+    fn after_each_answer_that_others_wait_fewer_are_asked_for() {
+        let mut doubt = Doubt::default();
+        let mut asked_at = Vec::new();
+        for turn in 0..40 {
+            if doubt.asks() {
+                asked_at.push(turn);
+                doubt.answered(true);
+            }
+        }
+        assert_eq!(asked_at, [0, 2, 6, 14, 30], "the pauses are 1, 3, 7, 15, 15");
+        while !doubt.asks() {}
+        doubt.answered(false);
+        assert!(doubt.asks() && doubt.asks(), "nobody waits");
     }
 }

@@ -198,14 +198,24 @@ impl LocalQueue {
     }
 
     /// Returns whether a holder that releases `key` at `now` must know whether somebody waits elsewhere, because it has
-    /// kept the key for long, others wait here, and the store tells no holder of waiters.
-    pub(crate) fn is_in_doubt(&self, key: &Key, now: Moment) -> bool {
-        !self.tells_holder && self.with(key, |queue| queue.is_in_doubt(now)).unwrap_or(false)
+    /// kept the key for long, others wait here, and the store tells no holder of waiters. Then it says which lease the
+    /// next one here asks for.
+    pub(crate) fn is_in_doubt(&self, key: &Key, now: Moment) -> Option<Duration> {
+        if self.tells_holder {
+            return None;
+        }
+        let mut effects = Effects::default();
+        let next = self.with(key, |queue| {
+            queue.skip_stalled(now, &mut effects);
+            queue.is_in_doubt(now)
+        });
+        self.carry_out(effects);
+        next.flatten()
     }
 
-    /// Notes the answer, at `now`, that nobody waited elsewhere for `key`, when `owner` held it.
-    pub(crate) fn nobody_waited(&self, key: &Key, owner: Owner, now: Moment) {
-        self.with(key, |queue| queue.nobody_waited(owner, now));
+    /// Notes the answer, at `now`, whether others wait for `key`, when `owner` held it. The question took so long.
+    pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
+        self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
 
     /// Hands `handoff` off to the next waiter, because its own is gone, or not polled.

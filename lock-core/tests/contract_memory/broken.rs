@@ -367,6 +367,10 @@ impl Backend for Broken {
     async fn others_wait(&self, claim: &Claim) -> Result<bool> {
         match self.fault {
             Fault::SeesNobody => Ok(false),
+            Fault::SeesNoHolder => {
+                let info = self.inner.inspect(&claim.key).await?;
+                Ok(info.is_some_and(|info| info.waiting > 0))
+            }
             _ => self.inner.others_wait(claim).await,
         }
     }

@@ -65,6 +65,8 @@ pub(crate) enum Fault {
     NoPlaceForBarging,
     /// A holder that asks is told that nobody waits.
     SeesNobody,
+    /// A holder that asks learns of those who wait, but not that it has lost the key.
+    SeesNoHolder,
     /// A writer that waits for readers is not queued, whatever the answer says.
     NoPlaceForWriters,
     /// The room in the queue is unlimited.
@@ -172,7 +174,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 82] = [
+    pub(crate) const ALL: [Self; 83] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -204,6 +206,7 @@ impl Fault {
         Self::PlaceBesideOwn,
         Self::NoPlaceForBarging,
         Self::SeesNobody,
+        Self::SeesNoHolder,
         Self::NoPlaceForWriters,
         Self::AnyRoom,
         Self::WrongPositions,
@@ -289,7 +292,7 @@ impl Fault {
             Self::NobodyHasPlace => "line::tells_positions",
             Self::PlaceBesideOwn => "line::managers_pass_it_on_themselves",
             Self::NoPlaceForBarging => "line::one_who_barges_waits_for_another_manager",
-            Self::SeesNobody => "line::one_who_waits_is_seen_by_the_holder",
+            Self::SeesNobody | Self::SeesNoHolder => "line::one_who_waits_is_seen_by_the_holder",
             Self::NoPlaceForWriters => "fifo::a_writer_is_not_overtaken",
             Self::AnyRoom => "line::has_room_for_so_many",
             Self::WrongPositions => "line::tells_positions",

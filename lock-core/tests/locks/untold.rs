@@ -10,7 +10,8 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Order, Released, Renew,
     Renewal, Waiting,
 };
-use lock_core::{LockManager, Result, strategy};
+use lock_core::key::Key;
+use lock_core::{LockErrorKind, LockManager, Result, strategy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -86,7 +87,7 @@ impl Backend for Untold {
             pending::<()>().await;
         }
         let info = self.memory.inspect(&claim.key).await?;
-        Ok(info.is_some_and(|info| !info.waiters.is_empty()))
+        Ok(info.is_none_or(|info| !info.waiters.is_empty()))
     }
 
     fn attach(
@@ -174,6 +175,27 @@ async fn a_release_that_is_dropped_while_it_asks_gives_the_key_back() {
     drop(release);
     next.await.unwrap();
     assert_eq!((store.releases(), store.questions(), since.elapsed()), (2, 1, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_lost_while_its_holder_asks_is_not_handed_off() {
+    let store = Untold { is_silent: true, ..Untold::default() };
+    let locks = store.manager();
+    let first = locks.lock("k").acquire().await.unwrap();
+    let second = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
+    tokio::time::sleep(millis(20)).await;
+    first.release().await.unwrap();
+    let guard = second.await.unwrap().unwrap();
+    let next = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
+    tokio::time::sleep(millis(20)).await;
+    let key = Key::new("k").unwrap();
+    let held = store.memory.inspect(&key).await.unwrap().unwrap();
+    let mut release = Box::pin(guard.release());
+    assert!(is_pending(&mut release).await);
+    assert!(store.memory.force_release(&key, &held.holders[0].id).await.unwrap());
+    assert_eq!(release.await.unwrap_err().kind(), LockErrorKind::Lost);
+    let next = next.await.unwrap().unwrap();
+    assert!(next.is_held(), "a grant of its own");
 }
 
 /// Polls a future once, and returns whether it waits.

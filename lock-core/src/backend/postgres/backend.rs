@@ -212,11 +212,6 @@ impl Backend for Postgres {
         }
     }
 
-    async fn others_wait(&self, claim: &Claim) -> Result<bool> {
-        let info = self.server.on(&claim.key, self.timeout(), self.server.inspect(&claim.key)).await?;
-        Ok(info.is_some_and(|info| info.waiting > 0))
-    }
-
     async fn close(&self) {
         self.server.close();
     }

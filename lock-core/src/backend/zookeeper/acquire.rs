@@ -191,11 +191,13 @@ impl Site<'_> {
         owner.is_some_and(|owner| owner.may_hand_off_to(&self.claim.owner))
     }
 
-    /// Returns whether somebody waits for the key, whom this manager cannot hand it off to.
+    /// Returns whether somebody waits for the key whom this manager cannot hand it off to, or the claim does not hold it.
     pub(super) async fn others_wait(&self) -> Result<bool, Error> {
         let line = self.look().await?.line;
-        let mut waiting = line.places().iter().skip(line.holders().len());
-        Ok(waiting.any(|place| !self.is_handed_off_with(place)))
+        let holding = line.holders().len();
+        let holds = line.find(&self.mark).is_some_and(|at| at < holding);
+        let mut waiting = line.places().iter().skip(holding);
+        Ok(!holds || waiting.any(|place| !self.is_handed_off_with(place)))
     }
 
     /// Answers that the key is held. `queued` is when and where the claim has a place.

@@ -130,15 +130,21 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A holder that asks whether others wait learns of one that does.
+/// A holder that asks whether others wait learns of one that does, and whoever lost the key of one that has it.
 async fn one_who_waits_is_seen_by_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, waits) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));
     subject.acquire(&holder).await;
     subject.enqueued(&waits).await;
-    assert!(subject.backend().others_wait_dyn(&holder).await.expect("an answer"), "somebody waits");
+    let others_wait = async || subject.backend().others_wait_dyn(&holder).await.expect("an answer");
+    assert!(others_wait().await, "somebody waits");
     subject.release(&waits).await;
     subject.release(&holder).await;
+    assert!(others_wait().await, "it does not hold the key");
+    let stranger = subject.stranger(&key, Mode::Exclusive, Queue::Barging);
+    subject.acquire(&stranger).await;
+    assert!(others_wait().await, "somebody else holds the key");
+    subject.release(&stranger).await;
 }
 
 /// A barging claim is queued while another manager holds the key, and is served when that manager releases it.

@@ -22,11 +22,13 @@ impl Store {
         self.info(key.as_str(), line, true).await
     }
 
-    /// Returns whether somebody waits for the key that `claim` holds, whom this process cannot hand it off to.
+    /// Returns whether somebody waits for the key whom this process cannot hand it off to, or `claim` does not hold it.
     pub(in super::super) async fn others_wait(&self, claim: &Claim) -> Result<bool, Failure> {
         let line = self.read(&claim.key).await?;
+        let (holders, waiting) = line.entries.split_at(line.holding());
         let is_other = |owner: Option<Owner>| !owner.is_some_and(|owner| claim.owner.may_hand_off_to(&owner));
-        Ok(line.entries.iter().skip(line.holding()).any(|waiting| is_other(waiting.owner)))
+        let holds = holders.iter().any(|holder| holder.owner == Some(claim.owner));
+        Ok(!holds || waiting.iter().any(|entry| is_other(entry.owner)))
     }
 
     /// Takes a grant from its holder.
