@@ -88,7 +88,9 @@ async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
     })
     .await;
     temporary(&try_once(&locks, "k").await.expect_err("it loads"), "LOADING");
-    let error = lock_core::LockManager::connect(&server.url()).await.expect_err("it loads");
+    // It takes a greeting of several round trips, each of which waits for the next 2 MB.
+    let patient = format!("{}?connect_timeout=5s", server.url());
+    let error = lock_core::LockManager::connect(&patient).await.expect_err("it loads");
     assert!(error.is_temporary() && error.to_string().contains("loading"), "{error}");
     loading.join().expect("no panic").expect("it is loaded");
     works_again(&locks, "k").await;

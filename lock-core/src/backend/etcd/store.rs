@@ -164,6 +164,8 @@ impl Store {
     /// Ends a lease, and deletes what is bound to it. From then on no request that is still under way can bind a key to
     /// it.
     pub(super) async fn revoke(&self, stored: &[Vec<u8>], id: i64) -> Result<(), Failure> {
+        // Before the request: a future that is dropped there leaves one that may arrive late.
+        stored.iter().for_each(|stored| self.ledger.doom(stored, id));
         let request = LeaseRevokeRequest { id };
         let answer: Result<LeaseRevokeResponse, Failure> =
             self.call("/etcdserverpb.Lease/LeaseRevoke", request).await;

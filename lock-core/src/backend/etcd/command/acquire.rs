@@ -102,6 +102,11 @@ impl Acquire<'_> {
             self.store.delete(&[entry]).await?;
             return Ok(Step::Again(None));
         }
+        if self.store.ledger.is_doomed(&entry.stored, entry.lease) {
+            // An earlier attempt has given it up, and may yet be heard: the claim lines up again.
+            self.store.revoke(&self.stored, entry.lease).await?;
+            return Ok(Step::Again(None));
+        }
         if entry.kept || entry.mode != self.claim.mode {
             // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
             return Ok(Step::Done(Attempt::Held(line.held(self.claim, None, None))));

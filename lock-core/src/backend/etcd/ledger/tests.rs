@@ -91,3 +91,17 @@ fn what_ran_out_long_ago_is_dropped() {
     let left = ledger.0.lock().pages.len();
     assert_eq!((left, ledger.ids(b"live")), (1, vec![2]));
 }
+
+/// The end of a lease that was asked for and not answered may come at any time.
+#[test]
+fn a_lease_is_doomed_until_its_end_is_answered() {
+    let ledger = Ledger::default();
+    for id in [1, 2] {
+        ledger.ask(b"a/1", lease(id, 4));
+        ledger.given(b"a/1", id);
+    }
+    ledger.doom(b"a/1", 1);
+    assert!(ledger.is_doomed(b"a/1", 1) && !ledger.is_doomed(b"a/1", 2) && !ledger.is_doomed(b"b/1", 1));
+    ledger.revoked(b"a/1", 1);
+    assert!(!ledger.is_doomed(b"a/1", 1));
+}
