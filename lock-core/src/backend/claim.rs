@@ -112,7 +112,7 @@ pub struct Claim {
     /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
     /// on: its grant may stay with its process for a moment after the release, and must not keep a waiter waiting.
     pub notify_holder: bool,
-    /// Whether the grant is renewed until it is released. Then it may begin with less than the ttl.
+    /// Whether the grant is renewed until it is released; `false` by default. Then it may begin with less than the ttl.
     pub renews: bool,
     pub(crate) marks: Marks,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 
-use crate::backend::{Queue, Released};
+use crate::backend::{BoxFuture, Queue, Released};
 use crate::clock::Moment;
 use crate::error::{LockError, Result};
 use crate::key::Key;
@@ -83,22 +83,43 @@ impl Releasing {
         stays
     }
 
-    /// Asks the store whether somebody waits for the key elsewhere, if that decides who gets it next and nobody has told
-    /// this process. Returns the time. Fails where the grant was lost meanwhile.
+    /// Returns whether it depends on those who wait elsewhere, if any, who gets the key next, and the store does not tell
+    /// this process of them.
     #[inline]
-    pub(super) async fn ask_for_others(&mut self, now: Moment) -> Result<Moment> {
+    pub(super) fn depends_on_others(&self, now: Moment) -> bool {
+        // First, because every release passes here, and over most stores none asks.
+        !self.lease.engine.local_queue.is_told_of_others() && self.may_stay_here(now)
+    }
+
+    /// Returns whether somebody of this process gets the key next if nobody waits elsewhere, and the store is asked.
+    fn may_stay_here(&self, now: Moment) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let hands_off = lease.options.kind.hands_off() && lease.options.kind.queue() != Queue::Fifo;
         if !hands_off || !lease.goes_on(now) || lease.is_verified() {
-            return Ok(now);
+            return false;
         }
-        let next = engine.local_queue.is_in_doubt(self.key(), now);
-        if next.is_none_or(|ttl| engine.outlasts(lease.store_until(), ttl, now)) {
-            return Ok(now);
-        }
-        // Boxed, because it is seldom asked.
-        let asking = Box::pin(tokio::time::timeout(ANSWER, engine.store.others_wait(&lease.claim)));
-        let answer = asking.await;
+        let next = engine.local_queue.asks_for_others(self.key(), now);
+        next.is_some_and(|ttl| !engine.outlasts(lease.store_until(), ttl, now))
+    }
+
+    /// Asks the store whether somebody waits for the key elsewhere. Hands it off where nobody does, and releases it
+    /// otherwise.
+    ///
+    /// Boxed, because it is seldom needed, and would make every future of a release larger.
+    pub(super) fn release_unless_others_wait(mut self, now: Moment) -> BoxFuture<'static, Result<Released>> {
+        Box::pin(async move {
+            let now = self.ask_for_others(now).await?;
+            match self.release_now(now) {
+                Some(answer) => answer,
+                None => self.answer(now).await,
+            }
+        })
+    }
+
+    /// Returns the time after the answer. Fails where the grant was lost meanwhile.
+    async fn ask_for_others(&mut self, now: Moment) -> Result<Moment> {
+        let (lease, engine) = (&self.lease, &self.lease.engine);
+        let answer = tokio::time::timeout(ANSWER, engine.store.others_wait(&lease.claim)).await;
         let (asked, now) = (now, lease.now());
         let (others_wait, owner) = (!matches!(answer, Ok(Ok(false))), lease.claim.owner);
         engine.local_queue.answered(self.key(), others_wait, owner, now.since(asked), now);
@@ -112,7 +133,9 @@ impl Releasing {
 
     /// Releases at `now`, and waits for the answer.
     pub(super) async fn release(mut self, now: Moment) -> Result<Released> {
-        let now = self.ask_for_others(now).await?;
+        if self.depends_on_others(now) {
+            return self.release_unless_others_wait(now).await;
+        }
         match self.release_now(now) {
             Some(answer) => answer,
             None => self.answer(now).await,

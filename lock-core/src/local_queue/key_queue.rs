@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::handoff::Handoff;
 use super::lingering_keys::{Lingering, instant};
-use super::quantum::{Doubt, Quantum};
+use super::quantum::{Quantum, Questions};
 use super::waiter_node::{NodeState, WaiterNode};
 use crate::clock::Moment;
 use crate::owner::Owner;
@@ -75,7 +75,7 @@ pub(super) struct KeyQueue {
     /// How many ask the store for a grant that may linger.
     expected: usize,
     quantum: Quantum,
-    doubt: Doubt,
+    questions: Questions,
     /// The waiter that was handed the grant last.
     handed: Given,
     /// The head that was last given the question to the store.
@@ -336,16 +336,16 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether the store is to be asked for others who wait: a holder could hand its grant off here if there are
-    /// none. Then it says which lease the next one asks for.
-    pub(super) fn is_in_doubt(&mut self, now: Moment) -> Option<Duration> {
+    /// Returns whether a holder that releases asks the store for others who wait: without them it could hand its grant
+    /// off here. Then it says which lease the next one asks for.
+    pub(super) fn asks_for_others(&mut self, now: Moment) -> Option<Duration> {
         let head = self.nodes.front()?;
-        (self.quantum.is_over(now) && self.doubt.asks()).then(|| head.ttl())
+        (self.quantum.is_over(now) && self.questions.asks()).then(|| head.ttl())
     }
 
     /// Notes the answer, at `now`, whether others wait, when `owner` held the key. The question took so long.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
-        self.doubt.answered(others_wait);
+        self.questions.answered(others_wait);
         // A grant that did not come through the queue is not noted in it.
         if !others_wait && self.held.is_none_or(|holder| holder == owner) {
             self.quantum.nobody_waited(took, now);

@@ -50,27 +50,29 @@ impl Quantum {
     }
 }
 
-/// When a store that tells no holder of waiters is asked for them. The question costs the time of a round trip, in which
-/// nobody has the key. So after the answer that others wait, or none, it is left out for some quanta.
+/// At the end of which quanta the store is asked whether others wait, where it tells no holder of them.
+///
+/// While a holder asks, nobody has the key. So after the answer that others wait, or no answer, some quanta end without a
+/// question: 1, 3, 7, and then 15 each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Doubt {
-    /// How many quanta end without it after the last answer.
+pub(super) struct Questions {
+    /// How many quanta end without one after the last answer.
     pause: u8,
     /// How many of them are left.
     left: u8,
 }
 
-impl Doubt {
+impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether it is asked at the end of this quantum.
+    /// Returns whether the store is asked at the end of this quantum.
     pub(super) fn asks(&mut self) -> bool {
         let asks = self.left == 0;
         self.left = self.left.saturating_sub(1);
         asks
     }
 
-    /// Notes an answer. None counts as one that others wait.
+    /// Notes an answer. No answer counts as one that others wait.
     pub(super) fn answered(&mut self, others_wait: bool) {
         self.pause = if others_wait { (2 * self.pause + 1).min(Self::LONGEST) } else { 0 };
         self.left = self.pause;
@@ -123,17 +125,17 @@ mod tests {
 
     #[test]
     fn after_each_answer_that_others_wait_fewer_are_asked_for() {
-        let mut doubt = Doubt::default();
+        let mut questions = Questions::default();
         let mut asked_at = Vec::new();
         for turn in 0..40 {
-            if doubt.asks() {
+            if questions.asks() {
                 asked_at.push(turn);
-                doubt.answered(true);
+                questions.answered(true);
             }
         }
         assert_eq!(asked_at, [0, 2, 6, 14, 30], "the pauses are 1, 3, 7, 15, 15");
-        while !doubt.asks() {}
-        doubt.answered(false);
-        assert!(doubt.asks() && doubt.asks(), "nobody waits");
+        while !questions.asks() {}
+        questions.answered(false);
+        assert!(questions.asks() && questions.asks(), "nobody waits");
     }
 }

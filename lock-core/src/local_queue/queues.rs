@@ -197,17 +197,18 @@ impl LocalQueue {
         }
     }
 
-    /// Returns whether a holder that releases `key` at `now` must know whether somebody waits elsewhere, because it has
-    /// kept the key for long, others wait here, and the store tells no holder of waiters. Then it says which lease the
-    /// next one here asks for.
-    pub(crate) fn is_in_doubt(&self, key: &Key, now: Moment) -> Option<Duration> {
-        if self.tells_holder {
-            return None;
-        }
+    /// Returns whether the store tells a holder that somebody waits elsewhere.
+    pub(crate) fn is_told_of_others(&self) -> bool {
+        self.tells_holder
+    }
+
+    /// Returns whether a holder that releases `key` at `now` asks the store for others who wait, because its quantum is
+    /// over and somebody waits here. Then it says which lease the next one here asks for.
+    pub(crate) fn asks_for_others(&self, key: &Key, now: Moment) -> Option<Duration> {
         let mut effects = Effects::default();
         let next = self.with(key, |queue| {
             queue.skip_stalled(now, &mut effects);
-            queue.is_in_doubt(now)
+            queue.asks_for_others(now)
         });
         self.carry_out(effects);
         next.flatten()
@@ -354,8 +355,8 @@ impl LocalQueue {
             return self.group_granted(key, node, owner, contended);
         }
         let now = self.clock.now();
-        // What is dropped here may ask the store, and must not do so under the lock.
         let contended = contended || !self.tells_holder;
+        // What is dropped here may ask the store, and must not do so under the lock.
         drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 
