@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lock_core::Kind;
-use lock_tests::{Etcd, PATIENCE, wait_until};
+use lock_tests::{Etcd, PATIENCE, take_turns, wait_until};
 
 use crate::support::{LONG, connect, empty, manager, ms, try_once};
 
@@ -125,27 +125,15 @@ async fn a_thousand_calls_at_once_are_all_answered() {
 #[tokio::test]
 async fn hand_offs_inside_a_process_write_nothing() {
     const TASKS: u32 = 4;
+    const HOLDS: u32 = 10;
     let etcd = Etcd::start();
     let locks = manager(&etcd).await;
     let granted = || etcd.metric("etcd_debugging_lease_granted_total");
     let before = granted();
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..TASKS {
-        let locks = locks.clone();
-        tasks.spawn(async move {
-            for _ in 0..10 {
-                let guard = locks.lock("k").ttl(LONG).wait(LONG).acquire().await.expect("its turn");
-                tokio::time::sleep(ms(10)).await;
-                guard.release().await.expect("an answer");
-            }
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.expect("no panic");
-    }
+    take_turns(&locks, LONG, TASKS, HOLDS).join_all().await;
     // Each task may ask before it knows of the others.
     let leases = granted() - before;
-    assert!(leases <= f64::from(TASKS), "{leases} leases for {} holds", 10 * TASKS);
+    assert!(leases <= f64::from(TASKS), "{leases} leases for {} holds", HOLDS * TASKS);
 }
 
 /// The process asks whether its grant is still there, too: its hand-offs must not go on beside another holder until the
@@ -173,7 +161,7 @@ async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
     let held = keys.first().expect("an entry");
     let stranger = format!("{}/stranger", held.rsplit_once('/').expect("a path").0);
     etcd.transact(&format!("del {held}\nput {stranger} somebody"));
-    // Longer than a quantum, and much shorter than a third of the ttl, when the next renewal finds out.
+    // It must stop after one quantum, and not with the next renewal, which comes after a third of the ttl.
     tokio::time::sleep(ms(1_000)).await;
     let before = holds.load(Ordering::SeqCst);
     tokio::time::sleep(ms(1_000)).await;

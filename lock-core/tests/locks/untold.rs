@@ -11,7 +11,7 @@ use lock_core::backend::{
     Renewal, Waiting,
 };
 use lock_core::key::Key;
-use lock_core::{LockErrorKind, LockManager, Result, strategy};
+use lock_core::{LockErrorKind, LockGuard, LockManager, Result, strategy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -162,11 +162,7 @@ async fn a_question_without_an_answer_gives_the_key_back() {
 async fn a_release_that_is_dropped_while_it_asks_gives_the_key_back() {
     let store = Untold { is_silent: true, ..Untold::default() };
     let locks = store.manager();
-    let first = locks.lock("k").acquire().await.unwrap();
-    let second = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
-    tokio::time::sleep(millis(20)).await;
-    first.release().await.unwrap();
-    let guard = second.await.unwrap().unwrap();
+    let guard = handed_off(&locks).await;
     let next = tokio::spawn(hold_once(locks.clone(), Duration::ZERO));
     tokio::time::sleep(millis(20)).await;
     let mut release = Box::pin(guard.release());
@@ -181,11 +177,7 @@ async fn a_release_that_is_dropped_while_it_asks_gives_the_key_back() {
 async fn a_grant_that_is_lost_while_its_holder_asks_is_not_handed_off() {
     let store = Untold { is_silent: true, ..Untold::default() };
     let locks = store.manager();
-    let first = locks.lock("k").acquire().await.unwrap();
-    let second = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
-    tokio::time::sleep(millis(20)).await;
-    first.release().await.unwrap();
-    let guard = second.await.unwrap().unwrap();
+    let guard = handed_off(&locks).await;
     let next = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
     tokio::time::sleep(millis(20)).await;
     let key = Key::new("k").unwrap();
@@ -196,6 +188,15 @@ async fn a_grant_that_is_lost_while_its_holder_asks_is_not_handed_off() {
     assert_eq!(release.await.unwrap_err().kind(), LockErrorKind::Lost);
     let next = next.await.unwrap().unwrap();
     assert!(next.is_held(), "a grant of its own");
+}
+
+/// Returns a lock that was handed off, so that its quantum has begun.
+async fn handed_off(locks: &LockManager) -> LockGuard {
+    let first = locks.lock("k").acquire().await.unwrap();
+    let second = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
+    tokio::time::sleep(millis(20)).await;
+    first.release().await.unwrap();
+    second.await.unwrap().unwrap()
 }
 
 /// Polls a future once, and returns whether it waits.

@@ -47,8 +47,8 @@ struct Page {
     held: Option<Held>,
     /// What was last read of the entry, until the next call takes it.
     look: Option<Look>,
-    /// Those for whose end a request was sent: it may yet arrive.
-    doomed: Vec<i64>,
+    /// Leases for whose end a request was sent that was not answered: it may yet arrive.
+    revoking: Vec<i64>,
 }
 
 /// How long after the end of the last lease a page is kept: nobody comes back for it.
@@ -78,15 +78,17 @@ impl Ledger {
     }
 
     /// Notes that a lease is about to be revoked.
-    pub(super) fn doom(&self, stored: &[u8], id: i64) {
+    pub(super) fn begin_revoke(&self, stored: &[u8], id: i64) {
         if let Some(page) = self.0.lock().pages.get_mut(stored) {
-            page.doomed.push(id);
+            // Once, however often a release is repeated.
+            page.revoking.retain(|revoking| *revoking != id);
+            page.revoking.push(id);
         }
     }
 
     /// Returns whether the lease `id` may end at any time, because a request for that was sent and not answered.
-    pub(super) fn is_doomed(&self, stored: &[u8], id: i64) -> bool {
-        self.0.lock().pages.get(stored).is_some_and(|page| page.doomed.contains(&id))
+    pub(super) fn is_being_revoked(&self, stored: &[u8], id: i64) -> bool {
+        self.0.lock().pages.get(stored).is_some_and(|page| page.revoking.contains(&id))
     }
 
     /// Notes that the server gave the lease `id`.
@@ -132,7 +134,7 @@ impl Ledger {
     /// Takes what was read of an entry whose turn has come, if that was at most `age` before `now`.
     pub(super) fn take_turn(&self, stored: &[u8], age: Duration, now: Moment) -> Option<Turn> {
         let Look::Turn(turn) = self.take_look(stored)? else { return None };
-        if self.is_doomed(stored, turn.entry.lease) {
+        if self.is_being_revoked(stored, turn.entry.lease) {
             return None;
         }
         (now.since(turn.read_at) <= age).then_some(turn)
@@ -198,7 +200,7 @@ impl Ledger {
         let Some(page) = pages.pages.get_mut(stored) else { return };
         page.asked.retain(|lease| lease.id != id);
         page.unanswered.retain(|unanswered| *unanswered != id);
-        page.doomed.retain(|doomed| *doomed != id);
+        page.revoking.retain(|revoking| *revoking != id);
         page.held = page.held.filter(|held| held.lease.id != id);
         if page.asked.is_empty() {
             pages.pages.remove(stored);

@@ -165,7 +165,7 @@ impl Store {
     /// it.
     pub(super) async fn revoke(&self, stored: &[Vec<u8>], id: i64) -> Result<(), Failure> {
         // Before the request: a future that is dropped there leaves one that may arrive late.
-        stored.iter().for_each(|stored| self.ledger.doom(stored, id));
+        stored.iter().for_each(|stored| self.ledger.begin_revoke(stored, id));
         let request = LeaseRevokeRequest { id };
         let answer: Result<LeaseRevokeResponse, Failure> =
             self.call("/etcdserverpb.Lease/LeaseRevoke", request).await;

@@ -102,7 +102,7 @@ impl Acquire<'_> {
             self.store.delete(&[entry]).await?;
             return Ok(Step::Again(None));
         }
-        if self.store.ledger.is_doomed(&entry.stored, entry.lease) {
+        if self.store.ledger.is_being_revoked(&entry.stored, entry.lease) {
             // An earlier attempt has given it up, and may yet be heard: the claim lines up again.
             self.store.revoke(&self.stored, entry.lease).await?;
             return Ok(Step::Again(None));

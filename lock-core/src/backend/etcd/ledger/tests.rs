@@ -94,14 +94,18 @@ fn what_ran_out_long_ago_is_dropped() {
 
 /// The end of a lease that was asked for and not answered may come at any time.
 #[test]
-fn a_lease_is_doomed_until_its_end_is_answered() {
+fn a_lease_is_being_revoked_until_its_end_is_answered() {
     let ledger = Ledger::default();
     for id in [1, 2] {
         ledger.ask(b"a/1", lease(id, 4));
         ledger.given(b"a/1", id);
     }
-    ledger.doom(b"a/1", 1);
-    assert!(ledger.is_doomed(b"a/1", 1) && !ledger.is_doomed(b"a/1", 2) && !ledger.is_doomed(b"b/1", 1));
+    ledger.begin_revoke(b"a/1", 1);
+    assert!(
+        ledger.is_being_revoked(b"a/1", 1)
+            && !ledger.is_being_revoked(b"a/1", 2)
+            && !ledger.is_being_revoked(b"b/1", 1)
+    );
     ledger.revoked(b"a/1", 1);
-    assert!(!ledger.is_doomed(b"a/1", 1));
+    assert!(!ledger.is_being_revoked(b"a/1", 1));
 }
