@@ -289,13 +289,16 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// the key back after its turns: where nobody else waits, it has further turns.
     ///
     /// # Behavior
-    /// - Answers `true` where a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to) itself. The
-    ///   news may be as old as the store's reads are: the process asks again.
+    /// - Answers `true` where a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to)
+    ///   itself. The news may be as old as the store's reads are: the process asks again.
     /// - Answers `true` where `claim` does not hold the key, whoever does: the process must not hand it off any more.
     /// - A store that cannot say answers `true`, without I/O.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire). The library then takes it that others wait.
+    ///
+    /// # Cancel safety
+    /// Changes nothing. The library drops the future when there is no answer within 100 ms.
     fn others_wait(&self, _claim: &Claim) -> impl Future<Output = Result<bool>> + Send {
         std::future::ready(Ok(true))
     }
