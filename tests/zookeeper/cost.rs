@@ -70,23 +70,20 @@ async fn tries_for_a_held_key_write_nothing() {
 
 /// The waiters of one process hand the lock to each other for as long as nobody waits elsewhere. Whether somebody does is
 /// asked every 10 ms, by one who releases.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn hand_offs_inside_a_process_write_nothing() {
     const TASKS: u32 = 4;
     const HOLDS: u32 = 10;
     let servers = ZooKeeperServers::start();
     let locks = connect(&url(&servers)).await;
+    try_once(&locks, "k").await.expect("it is free").release().await.expect("an answer");
     let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");
-    let first = try_once(&locks, "k").await.expect("it is free");
     let changes =
         async || client.check_stat("/locks/k").await.expect("an answer").expect("it is there").cversion;
-    let turns = take_turns(&locks, LONG, TASKS, HOLDS);
-    // It asks with a node, which it deletes when it finds that its own process holds the key.
-    wait_until("one asks", PATIENCE, async || changes().await >= 3).await;
     let before = changes().await;
-    first.release().await.expect("an answer");
-    turns.join_all().await;
-    // The end of one node, and those with which somebody asked. Each hold by the store would change two.
+    take_turns(&locks, LONG, TASKS, HOLDS).join_all().await;
+    // Each task may create and delete a node before it knows of the others, and the last ones may find nobody to hand it to.
+    // By the store each hold would change two.
     let (changed, holds) = ((changes().await - before).unsigned_abs(), HOLDS * TASKS);
     assert!(changed <= holds / 2, "{changed} changes for {holds} holds");
 }

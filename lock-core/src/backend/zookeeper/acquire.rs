@@ -22,19 +22,16 @@ enum First {
 }
 
 impl First {
-    /// `busy` is whether the key was held when it was last asked for.
-    fn of(ask: Ask, busy: bool) -> Self {
-        match ask {
-            Ask::Enqueue { room: None } => Self::Create,
-            Ask::Enqueue { room: Some(_) } => Self::Look,
-            Ask::Probe | Ask::Try => {
-                if busy {
-                    Self::Look
-                } else {
-                    Self::Create
-                }
-            }
-        }
+    /// `busy` is whether the key was held when it was last asked for, `is_ours` whether a holder of this manager may hand
+    /// it off to the claim.
+    fn of(ask: Ask, busy: bool, is_ours: bool) -> Self {
+        let looks = match ask {
+            // A claim that is handed the key gets no place.
+            Ask::Enqueue { room: None } => is_ours,
+            Ask::Enqueue { room: Some(_) } => true,
+            Ask::Probe | Ask::Try => busy || is_ours,
+        };
+        if looks { Self::Look } else { Self::Create }
     }
 }
 
@@ -74,8 +71,7 @@ impl Site<'_> {
                 Ok((_, None)) => self.session.with(|grants| grants.forget(&self.prefix))?,
                 Err(error) => return Ok(Err(error)),
             }
-        } else if First::of(ask, self.session.with(|grants| grants.is_busy(&self.directory))?) == First::Look
-        {
+        } else if self.first(ask)? == First::Look {
             let seen = match self.look_without_node().await {
                 Ok(seen) => seen,
                 Err(error) => return Ok(Err(error)),
@@ -106,6 +102,14 @@ impl Site<'_> {
             Ok(seen) => self.answer(ask, created.sent, seen, &node, Some(created)).await,
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    fn first(&self, ask: Ask) -> Result<First, Failure> {
+        self.session.with(|grants| {
+            let is_ours =
+                self.claim.queue == Queue::Barging && grants.may_hand_off(&self.directory, self.claim.owner);
+            First::of(ask, grants.is_busy(&self.directory), is_ours)
+        })
     }
 
     /// Answers for a claim that has the node `own`, or had it a moment ago.

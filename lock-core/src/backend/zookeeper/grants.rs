@@ -1,6 +1,6 @@
 //! What one session knows of its own nodes. No I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::names;
 use crate::backend::FencingToken;
@@ -13,7 +13,7 @@ const BUSY: usize = 1_024;
 /// [paths](names::path_prefix) of its nodes begin with.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    entries: HashMap<String, Entry>,
+    entries: BTreeMap<String, Entry>,
     /// The directories whose key was held by another when it was last asked for.
     busy: HashSet<String>,
 }
@@ -140,6 +140,14 @@ impl Grants {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.owner)
     }
 
+    /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`.
+    pub(super) fn may_hand_off(&self, directory: &str, owner: Owner) -> bool {
+        let below = format!("{directory}/");
+        let mut claims =
+            self.entries.range(below.clone()..).take_while(|(prefix, _)| prefix.starts_with(&below));
+        claims.any(|(_, entry)| entry.granted && entry.owner.may_hand_off_to(&owner))
+    }
+
     /// Notes whether a key was held by another.
     pub(super) fn was_busy(&mut self, directory: &str, busy: bool) {
         if !busy {
@@ -185,6 +193,23 @@ mod tests {
         assert_eq!(grants.fence(&of, 1, Some(token(9))), Some(token(9)));
         grants.begin(&prefix, owner);
         assert_eq!(grants.fence(&of, 1, None), Some(token(9)), "it is the same claim");
+    }
+
+    #[test]
+    fn only_who_holds_this_key_hands_it_off() {
+        let (mut grants, source) = (Grants::default(), OwnerSource::new().expect("random bytes"));
+        let (holder, waits) = (source.mint(), source.mint());
+        let stranger = OwnerSource::new().expect("random bytes").mint();
+        let prefix = format!("/k/{}", names::mark(holder));
+        grants.begin(&prefix, holder);
+        assert!(!grants.may_hand_off("/k", waits), "it waits itself");
+        assert!(grants.granted(&prefix) && grants.may_hand_off("/k", waits));
+        assert!(!grants.may_hand_off("/k", stranger), "another process");
+        for other in ["/", "/j", "/k2", "/k/k"] {
+            assert!(!grants.may_hand_off(other, waits), "{other}");
+        }
+        grants.forget(&prefix);
+        assert!(!grants.may_hand_off("/k", waits));
     }
 
     #[test]
