@@ -10,7 +10,10 @@ mod alarms;
 #[path = "../redis_process/contenders.rs"]
 mod contenders;
 mod contract;
+mod groups;
 mod history;
+#[path = "../in_line/mod.rs"]
+mod in_line;
 mod kinds;
 mod late;
 mod leader;

@@ -15,6 +15,12 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Awaits `future`, which must complete within `bound`.
+pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let outcome = tokio::time::timeout(bound, future).await;
+    outcome.unwrap_or_else(|_| panic!("{what} took longer than {bound:?}"))
+}
+
 /// Waits for a random part of `longest`, exactly: a timer counts whole milliseconds.
 pub(crate) async fn a_moment(longest: Duration) {
     let (since, moment) = (Bound::new(PATIENCE), longest.mul_f64(fastrand::f64()));

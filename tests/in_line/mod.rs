@@ -2,13 +2,18 @@
 #![allow(dead_code, reason = "each store uses its part")]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lock_core::{LockGuard, LockManager, LockRequest, LossReason, strategy};
 use lock_tests::{PATIENCE, wait_until};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::{LONG, ms, within};
+use crate::support::{LONG, within};
+
+mod counted;
+
+pub(crate) use counted::Counted;
 
 /// A server that counts the requests which got a place.
 pub(crate) trait Places {
@@ -108,9 +113,10 @@ pub(crate) async fn lost_as_one(
     server: &impl Places,
     one: &LockManager,
     two: &LockManager,
-    forgets: impl FnOnce(),
+    ttl: Duration,
+    forgets: impl AsyncFnOnce(),
 ) {
-    let request = |locks: &LockManager| fair(locks).ttl(ms(600));
+    let request = |locks: &LockManager| fair(locks).ttl(ttl);
     let first = request(one).acquire().await.expect("it is free");
     let (working, holders) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
     let mut tasks = JoinSet::new();
@@ -119,7 +125,7 @@ pub(crate) async fn lost_as_one(
         tasks.spawn(works_alone(request(locks), Arc::clone(&working), Arc::clone(&holders)));
         wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
     }
-    forgets();
+    forgets().await;
     assert_eq!(within(PATIENCE, "the loss", first.lost()).await, LossReason::Taken);
     within(PATIENCE, "another grant", holders.notified()).await;
     drop(first);

@@ -4,7 +4,7 @@ use lock_tests::{PATIENCE, PgBouncer, PostgresServer};
 
 use crate::common::{calls, take_turns};
 use crate::in_line::{Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order};
-use crate::support::{connect, cycle, empty, manager};
+use crate::support::{connect, cycle, empty, manager, ms};
 
 /// Has the server count the requests that share a place, which write nothing: a sequence has no transactions.
 pub(crate) fn count_shared(server: &PostgresServer) {
@@ -67,8 +67,8 @@ async fn a_group_that_loses_its_grant_queues_again() {
     let [one, two] = [manager(&server).await, manager(&server).await];
     count_shared(&server);
     // A server without its data.
-    let forgets = || drop(server.sql("DELETE FROM lock_core.holders"));
-    lost_as_one(&server, &one, &two, forgets).await;
+    let forgets = async || drop(server.sql("DELETE FROM lock_core.holders"));
+    lost_as_one(&server, &one, &two, ms(600), forgets).await;
     empty(&server, PATIENCE).await;
 }
 

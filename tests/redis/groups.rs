@@ -104,8 +104,8 @@ async fn a_group_that_loses_its_grant_queues_again() {
     let server = RedisServer::start();
     let [one, two] = [manager(&server).await, manager(&server).await];
     // An operator, or a server without its data.
-    let forgets = || drop(server.command(&["DEL", "k"]));
-    lost_as_one(&server, &one, &two, forgets).await;
+    let forgets = async || drop(server.command(&["DEL", "k"]));
+    lost_as_one(&server, &one, &two, ms(600), forgets).await;
     wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
 }
 

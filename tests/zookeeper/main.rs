@@ -5,7 +5,10 @@ mod contract;
 mod cost;
 mod curator;
 mod ensemble;
+mod groups;
 mod history;
+#[path = "../in_line/mod.rs"]
+mod in_line;
 mod kazoo;
 mod kinds;
 mod layout;

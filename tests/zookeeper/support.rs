@@ -21,6 +21,12 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Awaits `future`, which must complete within `bound`.
+pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let outcome = tokio::time::timeout(bound, future).await;
+    outcome.unwrap_or_else(|_| panic!("{what} took longer than {bound:?}"))
+}
+
 /// Returns the URL of locks with sessions of [`SESSION`].
 pub(crate) fn url(servers: &ZooKeeperServers) -> String {
     format!("{}?session_timeout=2s", servers.url("locks"))

@@ -339,8 +339,10 @@ impl<'a> Acquire<'a> {
     fn last_wake(&self) -> Option<Wake> {
         let by_heartbeats = self.engine.capability.waiting.by_heartbeats();
         match self.question {
-            // Others of its group wait longer.
-            _ if self.is_in_group() => self.claim.take_notification().map(Wake::Notified),
+            // Others of its group wait longer. A place that is watched may have been served without a word.
+            _ if self.is_in_group() && (by_heartbeats || !self.claim.is_queued()) => {
+                self.claim.take_notification().map(Wake::Notified)
+            }
             LastQuestion::None => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Stale if !by_heartbeats => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Fresh | LastQuestion::Stale => self.claim.take_notification().map(Wake::Notified),

@@ -188,8 +188,8 @@ impl Capability {
             () if self.keeps_after_release.is_some_and(|keep| keep.is_zero()) => {
                 "`keeps_after_release` is 0: a store that keeps no key says `None`".to_owned()
             }
-            () if self.shares_places && !self.waiting.by_heartbeats() => {
-                "its claims share places (`shares_places`), which the first of them keeps by heartbeats: say \
+            () if self.shares_places && !self.waiting.in_order() => {
+                "its claims share places (`shares_places`), and without an order there are none: say `Order::Arrival` or \
                  `Waiting::Queue`"
                     .to_owned()
             }
@@ -313,15 +313,18 @@ mod tests {
     #[test]
     fn a_contradiction_is_named() {
         let queue = |confirms| Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms };
-        let brief = Order::Arrival { waiter_lease: Duration::from_millis(2) };
-        let table: [(&str, fn(&mut Capability), Waiting); 11] = [
+        let arrival = |millis| Order::Arrival { waiter_lease: Duration::from_millis(millis) };
+        let watch = |order| Waiting::Watch { order, tells_holder: false };
+        let table: [(&str, fn(&mut Capability), Waiting); 13] = [
             ("", |_| {}, Waiting::Poll { order: Order::Any }),
             ("", |store| store.shares_places = true, queue(true)),
+            ("", |store| store.shares_places = true, watch(arrival(2_000))),
+            ("`shares_places`", |store| store.shares_places = true, watch(Order::Any)),
             ("`shares_places`", |store| store.shares_places = true, Waiting::Poll { order: Order::Any }),
             ("", |store| store.fencing = Fencing::StoreTime, queue(false)),
             ("`confirms`", |store| store.fencing = Fencing::StoreTime, queue(true)),
             ("`LeaseScope::Session`", |store| store.lease = LeaseScope::Session, queue(false)),
-            ("`waiter_lease` is 2ms", |_| {}, Waiting::Watch { order: brief, tells_holder: true }),
+            ("`waiter_lease` is 2ms", |_| {}, watch(arrival(2))),
             ("`min_ttl` is 0", |store| store.min_ttl = Duration::ZERO, queue(false)),
             ("longer than `max_ttl`", |store| store.min_ttl = Duration::MAX, queue(false)),
             (

@@ -138,6 +138,7 @@ impl Backend for Etcd {
                 "with `?round_ttl=up` in the URL, etcd stores the next longer one, and the holder keeps to what it asked for",
             ),
             keeps_after_release: Some(ttl::LONGEST),
+            shares_places: true,
             ..Capability::exclusive("etcd")
         }
     }

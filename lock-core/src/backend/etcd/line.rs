@@ -186,6 +186,12 @@ impl Line {
         }
     }
 
+    /// Returns the owner of the last entry, if an entry of `claim` directly behind it would share its grant.
+    pub(super) fn shares_with(&self, claim: &Claim) -> Option<Owner> {
+        let last = self.entries.last().filter(|last| !last.kept)?;
+        last.owner.filter(|owner| owner.may_share_with(&claim.owner))
+    }
+
     /// Returns the entries that an entry of `mode` at `place`, which does not hold the key, must wait for: as long as none
     /// of them is deleted, or changed where `mode` is shared, nothing else can make it hold the key.
     ///

@@ -11,6 +11,7 @@ use crate::backend::conflict::{self, Use};
 use crate::backend::{Ask, Attempt, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
+use crate::owner::Owner;
 
 /// What to do for a claim without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +23,11 @@ enum First {
 }
 
 impl First {
-    /// `busy` is whether the key was held when it was last asked for, `is_ours` whether a holder of this manager may hand
-    /// it off to the claim.
+    /// `busy` is whether the key was held when it was last asked for, `is_ours` whether a claim of this session may
+    /// [serve](super::grants::Grants::may_serve) this one.
     fn of(ask: Ask, busy: bool, is_ours: bool) -> Self {
         let looks = match ask {
-            // A claim that is handed the key gets no place.
+            // A claim that is handed the key gets no place, or one that it shares.
             Ask::Enqueue { room: None } => is_ours,
             Ask::Enqueue { room: Some(_) } => true,
             Ask::Probe | Ask::Try => busy || is_ours,
@@ -76,16 +77,11 @@ impl Site<'_> {
                 Ok(seen) => seen,
                 Err(error) => return Ok(Err(error)),
             };
-            match seen.line.of_newcomer(self.claim.mode) {
-                Standing::Holds => {}
-                Standing::Clashes(with) => return Err(self.in_use(with)),
-                Standing::Behind(_) | Standing::BehindAny if self.stays_outside(ask, &seen.line) => {
-                    return Ok(self.held(ask, &seen.line, None).await);
-                }
-                Standing::Behind(_) | Standing::BehindAny => {}
+            if let Some(answer) = self.without_node(ask, &seen.line).await? {
+                return Ok(answer);
             }
         }
-        self.session.with(|grants| grants.begin(&self.prefix, self.claim.owner))?;
+        self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
         self.claim.mark_sent();
         let (created, seen) = match self.create().await {
             Ok(answers) => answers,
@@ -106,9 +102,30 @@ impl Site<'_> {
 
     fn first(&self, ask: Ask) -> Result<First, Failure> {
         self.session.with(|grants| {
-            let is_ours =
-                self.claim.queue == Queue::Barging && grants.may_hand_off(&self.directory, self.claim.owner);
+            let is_ours = grants.may_serve(&self.directory, self.claim.owner);
             First::of(ask, grants.is_busy(&self.directory), is_ours)
+        })
+    }
+
+    /// Answers for a claim that needs no node, or can have none.
+    async fn without_node(&self, ask: Ask, line: &Line) -> Result<Option<Result<Attempt, Error>>, Failure> {
+        Ok(match line.of_newcomer(self.claim.mode) {
+            Standing::Holds => None,
+            Standing::Clashes(with) => return Err(self.in_use(with)),
+            _ if self.stays_outside(ask, line) => Some(self.held(ask, line, None).await),
+            _ => match self.shares_with(line) {
+                Some(owner) => Some(self.held_behind(ask, line, owner).await),
+                None => None,
+            },
+        })
+    }
+
+    /// Answers that the key is held, and that the claim shares the place or the grant of `owner`: whoever comes after this
+    /// answer stands behind the claim too.
+    async fn held_behind(&self, ask: Ask, line: &Line, owner: Owner) -> Result<Attempt, Error> {
+        Ok(match self.held(ask, line, None).await? {
+            Attempt::Held(held) => Attempt::Held(Held { behind: Some(owner), ..held }),
+            granted @ Attempt::Granted(_) => granted,
         })
     }
 
@@ -186,6 +203,13 @@ impl Site<'_> {
     /// Returns whether a holder of this manager may hand the key off to the claim.
     fn own_holds(&self, line: &Line) -> bool {
         line.holders().iter().any(|place| self.is_handed_off_with(place))
+    }
+
+    /// Returns the owner of the last node, if a node of this claim directly behind it would share its grant.
+    fn shares_with(&self, line: &Line) -> Option<Owner> {
+        let path = self.path(&line.places().last()?.name);
+        let owner = self.session.with(|grants| grants.owner_of(&path)).ok().flatten()?;
+        owner.may_share_with(&self.claim.owner).then_some(owner)
     }
 
     /// Returns whether a place is of a claim of this manager, which hands the key off to this one, or gets it from it.

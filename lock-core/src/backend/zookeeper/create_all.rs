@@ -25,7 +25,7 @@ impl Several<'_> {
         let missing: Vec<&Site<'_>> =
             self.sites.iter().zip(&lacks).filter(|(_, lacks)| **lacks).map(|(site, _)| site).collect();
         self.session.with(|grants| {
-            missing.iter().for_each(|site| grants.begin(&site.prefix, self.claim.owner));
+            missing.iter().for_each(|site| grants.begin(&site.prefix, self.claim));
         })?;
         self.claim.mark_sent();
         let made = match self.create(&missing).await {

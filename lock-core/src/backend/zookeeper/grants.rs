@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::names;
-use crate::backend::FencingToken;
-use crate::owner::Owner;
+use crate::backend::{Claim, FencingToken};
+use crate::owner::{Owner, OwnerRecord};
 
 /// How many busy directories are remembered. It costs nothing but a write to forget one.
 const BUSY: usize = 1_024;
@@ -22,6 +22,8 @@ pub(super) struct Grants {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) owner: Owner,
+    /// What its node says about it.
+    record: OwnerRecord,
     /// The name of its node; `None` while no answer has named one.
     pub(super) node: Option<String>,
     pub(super) granted: bool,
@@ -41,9 +43,15 @@ enum Removal {
 
 impl Grants {
     /// Adds a claim that is about to be sent, unless it is here.
-    pub(super) fn begin(&mut self, prefix: &str, owner: Owner) {
-        let entry = Entry { owner, node: None, granted: false, fence: None, removal: Removal::Unwatched };
-        self.entries.entry(prefix.to_owned()).or_insert(entry);
+    pub(super) fn begin(&mut self, prefix: &str, claim: &Claim) {
+        self.entries.entry(prefix.to_owned()).or_insert_with(|| Entry {
+            owner: claim.owner,
+            record: claim.record.clone(),
+            node: None,
+            granted: false,
+            fence: None,
+            removal: Removal::Unwatched,
+        });
     }
 
     pub(super) fn get(&self, prefix: &str) -> Option<&Entry> {
@@ -140,12 +148,19 @@ impl Grants {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.owner)
     }
 
-    /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`.
-    pub(super) fn may_hand_off(&self, directory: &str, owner: Owner) -> bool {
+    /// Returns what the node at `path` says about its owner, if it is of this session.
+    pub(super) fn record_of(&self, path: &str) -> Option<OwnerRecord> {
+        self.entries.get(names::path_prefix(path)?).map(|entry| entry.record.clone())
+    }
+
+    /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`, or may share its
+    /// place or its grant with it.
+    pub(super) fn may_serve(&self, directory: &str, owner: Owner) -> bool {
         let below = format!("{directory}/");
         let mut claims =
             self.entries.range(below.clone()..).take_while(|(prefix, _)| prefix.starts_with(&below));
-        claims.any(|(_, entry)| entry.granted && entry.owner.may_hand_off_to(&owner))
+        let hands_off = |entry: &Entry| entry.granted && entry.owner.may_hand_off_to(&owner);
+        claims.any(|(_, entry)| hands_off(entry) || entry.owner.may_share_with(&owner))
     }
 
     /// Notes whether a key was held by another.
@@ -174,15 +189,24 @@ impl Grants {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use super::*;
-    use crate::owner::OwnerSource;
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerSource};
+
+    fn claim(owner: Owner) -> Claim {
+        let record = OwnerRecord::new(Arc::new(Identity::of_this_process("test")), None);
+        Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(2), record)
+    }
 
     #[test]
     fn a_holder_has_one_token_and_the_next_of_its_process_another() {
         let (mut grants, owner) = (Grants::default(), OwnerSource::new().expect("random bytes").mint());
         let (prefix, token) = (format!("/k/{}", names::mark(owner)), FencingToken::new);
         let of = [prefix.as_str()];
-        grants.begin(&prefix, owner);
+        grants.begin(&prefix, &claim(owner));
         assert_eq!(grants.fence(&of, 0, Some(token(1))), None, "it waits");
         assert!(grants.granted(&prefix));
         assert_eq!(grants.fence(&of, 0, None), None);
@@ -191,7 +215,7 @@ mod tests {
         assert_eq!(grants.fence(&of, 0, Some(token(6))), Some(token(5)));
         assert_eq!(grants.fence(&of, 1, None), None);
         assert_eq!(grants.fence(&of, 1, Some(token(9))), Some(token(9)));
-        grants.begin(&prefix, owner);
+        grants.begin(&prefix, &claim(owner));
         assert_eq!(grants.fence(&of, 1, None), Some(token(9)), "it is the same claim");
     }
 
@@ -201,15 +225,24 @@ mod tests {
         let (holder, waits) = (source.mint(), source.mint());
         let stranger = OwnerSource::new().expect("random bytes").mint();
         let prefix = format!("/k/{}", names::mark(holder));
-        grants.begin(&prefix, holder);
-        assert!(!grants.may_hand_off("/k", waits), "it waits itself");
-        assert!(grants.granted(&prefix) && grants.may_hand_off("/k", waits));
-        assert!(!grants.may_hand_off("/k", stranger), "another process");
+        grants.begin(&prefix, &claim(holder));
+        assert!(!grants.may_serve("/k", waits), "it waits itself");
+        assert!(grants.granted(&prefix) && grants.may_serve("/k", waits));
+        assert!(!grants.may_serve("/k", stranger), "another process");
         for other in ["/", "/j", "/k2", "/k/k"] {
-            assert!(!grants.may_hand_off(other, waits), "{other}");
+            assert!(!grants.may_serve(other, waits), "{other}");
         }
         grants.forget(&prefix);
-        assert!(!grants.may_hand_off("/k", waits));
+        assert!(!grants.may_serve("/k", waits));
+    }
+
+    #[test]
+    fn a_place_is_shared_and_only_with_one_who_shares() {
+        let (mut grants, source) = (Grants::default(), OwnerSource::new().expect("random bytes"));
+        let [first, second] = [source.mint_grouped(), source.mint_grouped()];
+        grants.begin(&format!("/k/{}", names::mark(first)), &claim(first));
+        assert!(grants.may_serve("/k", second) && !grants.may_serve("/j", second));
+        assert!(!grants.may_serve("/k", source.mint()) && !grants.may_serve("/k", source.mint_strict()));
     }
 
     #[test]
@@ -218,7 +251,7 @@ mod tests {
         let prefixes = ["a", "b"].map(|key| format!("/{key}/{}", names::mark(owner)));
         let ([a, b], token) = (prefixes.each_ref().map(String::as_str), FencingToken::new);
         for prefix in [a, b] {
-            grants.begin(prefix, owner);
+            grants.begin(prefix, &claim(owner));
         }
         assert!(grants.granted(a));
         assert_eq!(grants.fence(&[a], 0, Some(token(5))), Some(token(5)));
@@ -239,7 +272,7 @@ mod tests {
         let prefix = format!("/k/{mark}");
         let [writer, reader] = ["lock-0000000001", "__READ__0000000001"].map(|name| format!("{mark}{name}"));
         let path = |node: &str| format!("/k/{node}");
-        grants.begin(&prefix, owner);
+        grants.begin(&prefix, &claim(owner));
         grants.has_node(&prefix, &writer);
         assert_eq!((grants.watch(&prefix), grants.removed(&path(&writer))), (None, None), "it waits");
         assert!(grants.granted(&prefix));
@@ -275,7 +308,7 @@ mod tests {
         let [holds, waits, left] = [(); 3].map(|()| source.mint());
         let prefix = |key: &str, owner| format!("/{key}/{}", names::mark(owner));
         for owner in [holds, waits, left] {
-            grants.begin(&prefix("k", owner), owner);
+            grants.begin(&prefix("k", owner), &claim(owner));
         }
         assert!(grants.granted(&prefix("k", holds)) && grants.granted(&prefix("k", left)));
         grants.forget(&prefix("k", left));
@@ -283,8 +316,12 @@ mod tests {
         let node = format!("{}lock-0000000001", names::mark(waits));
         grants.has_node(&prefix("k", waits), &node);
         assert_eq!(grants.owner_of(&format!("/k/{node}")), Some(waits));
+        assert!(
+            grants.record_of(&format!("/k/{node}")).is_some()
+                && grants.record_of("/k/lock-0000000001").is_none()
+        );
         // Another key of the same grant.
-        grants.begin(&prefix("l", holds), holds);
+        grants.begin(&prefix("l", holds), &claim(holds));
         assert!(grants.granted(&prefix("l", holds)));
         assert_eq!(grants.into_granted(), [holds]);
     }

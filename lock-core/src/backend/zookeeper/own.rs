@@ -6,6 +6,7 @@ use super::error::Failure;
 use super::grants::Entry;
 use super::line::Line;
 use super::places::{Seen, Site};
+use crate::backend::Queue;
 
 impl Site<'_> {
     /// Returns what the session knows of the claim.
@@ -33,7 +34,11 @@ impl Site<'_> {
 
     /// Looks at the line for a claim without a node in this session.
     pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
-        let seen = self.look().await;
+        // A claim of a fair lock may get the place that it sees, so it must see all who came before it.
+        let seen = match self.claim.queue {
+            Queue::Fifo => self.look_again().await,
+            Queue::Barging => self.look().await,
+        };
         self.without_others("", seen).await
     }
 

@@ -72,9 +72,11 @@ impl<'a> Site<'a> {
     /// was lost with its connection: the leader refuses what arrives late on an old connection.
     pub(super) async fn look_again(&self) -> Result<Seen, Error> {
         let sent = now();
-        self.session.client().sync(&self.directory).await?;
+        // In one round trip: a session executes its requests in the order in which they are sent.
+        let (synced, seen) = tokio::join!(self.session.client().sync(&self.directory), self.look());
+        synced?;
         self.session.prove(sent);
-        self.look().await
+        seen
     }
 
     /// Creates the node of the claim and reads the nodes behind it, in one round trip: a session executes its requests
@@ -140,7 +142,11 @@ impl<'a> Site<'a> {
 
     /// Reads who has a node; `None` for another program.
     pub(super) async fn holder(&self, name: &str) -> Result<Option<OwnerRecord>, Error> {
-        match self.session.client().get_data(&self.path(name)).await {
+        let path = self.path(name);
+        if let Some(own) = self.session.with(|grants| grants.record_of(&path)).ok().flatten() {
+            return Ok(Some(own));
+        }
+        match self.session.client().get_data(&path).await {
             Ok((data, _)) => Ok(read_record(&data)),
             // Whose node nobody may read is held by somebody.
             Err(Error::NoNode | Error::NoAuth) => Ok(None),

@@ -91,7 +91,16 @@ impl Acquire<'_> {
             Ask::Enqueue { room } => !passed_on && room.is_none_or(|room| held.waiters < Some(room)),
             Ask::Probe | Ask::Try => false,
         };
-        if waits { self.join(line).await } else { Ok(Step::Done(Attempt::Held(held))) }
+        if !waits {
+            return Ok(Step::Done(Attempt::Held(held)));
+        }
+        // Whoever comes after this answer stands behind the claim too, so its process can hand that grant on to it.
+        match line.shares_with(claim) {
+            Some(owner) => {
+                Ok(Step::Done(Attempt::Held(crate::backend::Held { behind: Some(owner), ..held })))
+            }
+            None => self.join(line).await,
+        }
     }
 
     /// The claim has an entry already.

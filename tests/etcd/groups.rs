@@ -1,0 +1,121 @@
+//! The groups of a fair lock: waiters of one process that stand directly behind each other share a place and a grant.
+
+use lock_core::LockManager;
+use lock_core::backend::etcd::Etcd as Store;
+use lock_tests::{Etcd, PATIENCE, wait_until};
+
+use crate::in_line::{
+    Counted, Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order,
+};
+use crate::support::{SHORTEST, empty, ms, within};
+
+async fn manager(etcd: &Etcd, counted: &Counted) -> LockManager {
+    counted.manager(Store::connect(&etcd.url()).await.expect("the cluster takes locks"))
+}
+
+/// The places are taken one by one, so their order is known, and the grants must have the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn grants_are_in_the_order_of_the_places() {
+    let etcd = Etcd::start();
+    for holder_is_first in [false, true] {
+        let counted = Counted::default();
+        let [one, two, three] =
+            [manager(&etcd, &counted).await, manager(&etcd, &counted).await, manager(&etcd, &counted).await];
+        let holder = if holder_is_first { &one } else { &three };
+        let held = fair(holder).acquire().await.expect("it is free");
+        let grants = Grants::default();
+        let tasks = line(&counted, &mixed(&one, &two, &three), &grants).await;
+        let places = usize::try_from(places_of_mixed(holder_is_first)).expect("few");
+        assert_eq!(etcd.keys().len(), places + 1, "a group has one entry: {:?}", etcd.keys());
+        served_in_order(held, tasks, &grants).await;
+        empty(&etcd, PATIENCE).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_up_is_passed_over_and_moves_nobody() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let [one, two] = [manager(&etcd, &counted).await, manager(&etcd, &counted).await];
+    let held = fair(&two).acquire().await.expect("it is free");
+    let grants = Grants::default();
+    let order = [&one, &one, &one, &two, &one, &one, &one, &two, &one];
+    let tasks = line(&counted, &order, &grants).await;
+    // The head of a group, one in the middle, the last, and a whole group.
+    let gone = [0, 5, 6, 8];
+    for number in gone {
+        tasks[number].abort();
+    }
+    wait_until("the empty group has left the line", PATIENCE, async || etcd.keys().len() == 5).await;
+    held.release().await.expect("an answer");
+    for (number, task) in tasks.into_iter().enumerate() {
+        let ended = within(PATIENCE, "a turn", task).await;
+        assert_eq!(ended.is_err(), gone.contains(&number), "{number}");
+    }
+    assert_eq!(grants.order(), [1, 2, 3, 4, 7]);
+    grants.check_tokens();
+    empty(&etcd, PATIENCE).await;
+}
+
+/// The grant of a group is lost as one. The rest of it queues again, and nobody holds beside another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_loses_its_grant_queues_again() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let [one, two] = [manager(&etcd, &counted).await, manager(&etcd, &counted).await];
+    let forgets = async || {
+        let entry = etcd.ctl(&["get", "k/", "--prefix", "--keys-only", "--sort-by=CREATE", "--limit=1"]);
+        etcd.ctl(&["del", entry.trim()]);
+    };
+    lost_as_one(&counted, &one, &two, SHORTEST, forgets).await;
+    empty(&etcd, PATIENCE).await;
+}
+
+/// A waiter that nobody polls loses its place with its lease. The others of its group do not wait for it to be polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_polled_is_passed_over() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let locks = manager(&etcd, &counted).await;
+    let held = fair(&locks).acquire().await.expect("it is free");
+    let other = manager(&etcd, &counted).await;
+    let between = tokio::spawn(fair(&other).run(async {}));
+    wait_until("it has a place", PATIENCE, async || counted.placed() == 1).await;
+    let mut stuck = Box::pin(fair(&locks).acquire());
+    while counted.placed() < 2 {
+        assert!(tokio::time::timeout(ms(1), &mut stuck).await.is_err(), "it waits");
+    }
+    let next = tokio::spawn(fair(&locks).run(async {}));
+    wait_until("it has a place", PATIENCE, async || counted.placed() == 3).await;
+    held.release().await.expect("an answer");
+    within(PATIENCE, "the one between", between).await.expect("no panic").expect("granted");
+    within(PATIENCE, "the next", next).await.expect("no panic").expect("granted");
+    let late = within(PATIENCE, "the one that is polled again", stuck).await.expect("granted");
+    late.release().await.expect("an answer");
+    empty(&etcd, PATIENCE).await;
+}
+
+/// A turn of one process costs next to no write: one request has a place for all who wait at that moment, and the grant goes from task
+/// to task. With a place for each, a turn costs a lease and an entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_in_a_group_writes_nothing() {
+    const TASKS: u32 = 8;
+    const TURNS: u32 = 25;
+    let etcd = Etcd::start();
+    for shared in [true, false] {
+        let locks = manager(&etcd, &Counted::default()).await;
+        let puts = || etcd.metric("etcd_mvcc_put_total");
+        let before = puts();
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..TASKS {
+            let locks = locks.clone();
+            tasks.spawn(async move {
+                for _ in 0..TURNS {
+                    let request = fair(&locks);
+                    let request = if shared { request } else { request.max_waiters(1_000) };
+                    request.run(async {}).await.expect("granted");
+                }
+            });
+        }
+        tasks.join_all().await;
+        let (written, turns) = (puts() - before, f64::from(TASKS * TURNS));
+        assert_eq!(written <= turns / 4.0, shared, "{written} entries for {turns} turns");
+    }
+}
