@@ -156,3 +156,25 @@ async fn the_member_that_answers_is_reported() {
     assert!((0..3).any(|member| etcd.address(member).to_string() == node), "{node}");
     assert!(took > Duration::ZERO && took < PATIENCE, "{took:?}");
 }
+
+/// A busy process hands a grant on millions of times while nobody waits elsewhere. Each holder has a token all the same, and each is
+/// larger than those before.
+#[tokio::test]
+async fn a_grant_that_is_handed_on_without_end_has_tokens_without_end() {
+    let etcd = Etcd::start();
+    let store = connect(&etcd.url()).await;
+    let mut claim = claim("k");
+    acquire(&store, &claim).await;
+    let mut last = None;
+    for handoffs in [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20, (5 << 20) + 7, 1 << 40] {
+        claim.handoffs = handoffs;
+        let token = store.fence(&claim).await.expect("a token");
+        assert!(last < Some(token), "{token:?} after {last:?}, with {handoffs} hand-offs");
+        assert_eq!(store.fence(&claim).await.expect("a token"), token, "the same for one holder");
+        last = Some(token);
+    }
+    store.release(&claim, None).await.expect("an answer");
+    let next = self::claim("k");
+    acquire(&store, &next).await;
+    assert!(last < Some(store.fence(&next).await.expect("a token")), "the next grant");
+}

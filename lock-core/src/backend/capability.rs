@@ -130,7 +130,8 @@ pub struct Capability {
     /// The longest time for which the store keeps a key after its [release](Backend::release); `None` if it cannot.
     pub keeps_after_release: Option<Duration>,
     /// Whether the store answers [`Held::behind`](super::Held::behind) to a claim that would stand directly behind one
-    /// of its own process. Then the waiters of a fair lock share places and hand their grant on. A grant that a
+    /// of its own process. That answer must show all who had a place before the request: a stale read would let the claim
+    /// overtake them. Then the waiters of a fair lock share places and hand their grant on. A grant that a
     /// transaction has verified goes back to the store all the same. So a store that says `true` and has a
     /// [lease check](Backend::lease_check) lets a release name who is next ([`Claim::successor`](super::Claim::successor)):
     /// otherwise those who shared its place would lose it.

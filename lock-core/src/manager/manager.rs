@@ -101,7 +101,7 @@ impl LockManager {
 
     /// Requests `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue.
     ///
-    /// On Redis and Postgres, waiters of one process that stand directly behind each other [share a
+    /// On every store elsewhere, waiters of one process that stand directly behind each other [share a
     /// place](crate::backend::Capability::shares_places): the store grants them the lock as one, and they hand it on in
     /// their order without asking it. Nobody overtakes a waiter whose process knows its place. Those who share a place
     /// have the same ttl, and:
@@ -121,8 +121,8 @@ impl LockManager {
     ///
     /// [`lock`](Self::lock) is faster on a key that several processes want many times. A waiter that dies delays those
     /// behind it by its ttl, and by the [waiter lease](crate::backend::Order::Arrival) of the store where that is
-    /// shorter: 2 s on every store of this crate. [`Unsupported`](LockErrorKind::Unsupported) on a store without a
-    /// queue.
+    /// shorter: 2 s on Redis and Postgres, 4 s on etcd, and the session timeout on ZooKeeper.
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }

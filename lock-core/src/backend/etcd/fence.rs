@@ -4,48 +4,63 @@
 //! holds the key. The revision at which the entry was created would not do: a claim of several keys would need one
 //! number above those who held its keys before and below those who stand in line already.
 //!
-//! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored.
+//! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored. A grant that
+//! was handed on so often that these bits are used up is counted on from a revision that its holder makes.
 
 use super::error::Failure;
 use super::keyspace;
+use super::ledger::Since;
 use super::line::{Entry, Line};
 use super::store::Store;
 use crate::backend::{Claim, FencingToken};
-use crate::error::{LockErrorKind, LossReason};
+use crate::error::LossReason;
 
 /// The number of bits that count hand-offs. 43 bits are left to the revision: 28 years of 10,000 writes a second.
 const BITS: u32 = 20;
 
-/// Returns the token of a claim that was `granted` at this revision, or `None` when it has given out all of its own.
+/// Returns the token of a claim that was `granted` at this revision, or `None` where it was handed on too often.
 pub(super) fn token(claim: &Claim, granted: i64) -> Option<FencingToken> {
-    let revision = u64::try_from(granted).ok()?;
+    token_since(claim, Since { revision: granted, handoffs: 0 })
+}
+
+fn token_since(claim: &Claim, since: Since) -> Option<FencingToken> {
+    let revision = u64::try_from(since.revision).ok()?;
     let first = revision.checked_mul(1 << BITS)?;
+    let handoffs = claim.handoffs.checked_sub(since.handoffs)?;
     // Numbers that this process gave out by itself are passed over.
-    let number = first.max(claim.own_fence().map_or(0, FencingToken::get)).checked_add(claim.handoffs)?;
+    let number = first.max(claim.own_fence().map_or(0, FencingToken::get)).checked_add(handoffs)?;
     (number >> BITS == revision).then(|| FencingToken::new(number))
 }
 
 impl Store {
     /// Returns the fencing token of the grant of `claim`, or why it has none.
     pub(super) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
-        let granted = loop {
+        loop {
             let lines = self.read_all(claim.keys()).await?;
             let Some(own) = held(claim, &lines) else { return Ok(Err(LossReason::Taken)) };
-            let known = own.iter().map(|entry| self.ledger.held(&entry.stored, entry.created));
-            let known: Option<Vec<i64>> = known.map(|held| held.map(|held| held.granted)).collect();
-            let granted = match known {
-                Some(known) => known.into_iter().max(),
-                None => self.touch(&own).await?,
-            };
-            if let Some(granted) = granted {
-                break granted;
+            let since = self.counted_since(&own);
+            if let Some(token) = since.and_then(|since| token_since(claim, since)) {
+                return Ok(Ok(token));
             }
-        };
-        let used_up = || {
-            let text = "this grant was handed on so often that it has no fencing token left: release it";
-            Failure::new(LockErrorKind::Unsupported, text)
-        };
-        token(claim, granted).map(Ok).ok_or_else(used_up)
+            // The grant of an earlier process, or one that was handed on a million times. While it holds its keys, a
+            // revision that it makes is larger than all before, and nobody else is granted one of these keys at it.
+            let Some(revision) = self.touch(&own).await? else { continue };
+            let made = Since { revision, handoffs: claim.handoffs };
+            let made = match own[..] {
+                [entry] => self.ledger.renumber(&entry.stored, entry.created, since, made),
+                _ => made,
+            };
+            if let Some(token) = token_since(claim, made) {
+                return Ok(Ok(token));
+            }
+        }
+    }
+
+    /// Returns since when the tokens of a holder are counted, if that is known of all its entries.
+    fn counted_since(&self, own: &[&Entry]) -> Option<Since> {
+        let known = own.iter().map(|entry| self.ledger.counted_since(&entry.stored, entry.created));
+        let known: Option<Vec<Since>> = known.collect();
+        known?.into_iter().max_by_key(|since| since.revision)
     }
 }
 
@@ -77,6 +92,11 @@ mod tests {
         assert_eq!(of(&claim, 8), Some((8 << BITS) + 3), "above all of an earlier grant");
         claim.handoffs = 1 << BITS;
         assert_eq!(of(&claim, 7), None, "the next would be that of a later grant");
+        let since =
+            |revision, handoffs| token_since(&claim, Since { revision, handoffs }).map(FencingToken::get);
+        assert_eq!(since(9, claim.handoffs), Some(9 << BITS), "counted anew");
+        assert_eq!(since(9, claim.handoffs - 5), Some((9 << BITS) + 5));
+        assert_eq!(since(9, claim.handoffs + 1), None, "a later holder has counted anew");
         assert_eq!(of(&claim, -1), None);
     }
 }

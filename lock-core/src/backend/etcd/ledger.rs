@@ -37,6 +37,14 @@ pub(super) struct Held {
     pub(super) lease: Lease,
 }
 
+/// A revision from which the fencing tokens of a holder are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Since {
+    pub(super) revision: i64,
+    /// How often the grant had been handed on by then.
+    pub(super) handoffs: u64,
+}
+
 #[derive(Debug, Default)]
 struct Page {
     /// Every lease that was asked for and not revoked since, whether the server gave it or not.
@@ -45,6 +53,8 @@ struct Page {
     unanswered: Vec<i64>,
     /// Once the entry holds the key.
     held: Option<Held>,
+    /// The last revision from which the tokens of the holder with this `created` are counted, after that of its grant.
+    renumbered: Option<(i64, Since)>,
     /// What was last read of the entry, until the next call takes it.
     look: Option<Look>,
     /// Leases for whose end a request was sent that was not answered: it may yet arrive.
@@ -151,6 +161,27 @@ impl Ledger {
     /// Returns what is known of the entry that was `created` at this revision, if it holds the key.
     pub(super) fn held(&self, stored: &[u8], created: i64) -> Option<Held> {
         self.0.lock().pages.get(stored)?.held.filter(|held| held.created == created)
+    }
+
+    /// Returns since when the tokens of the entry that was `created` at this revision are counted, if it holds the key.
+    pub(super) fn counted_since(&self, stored: &[u8], created: i64) -> Option<Since> {
+        let pages = self.0.lock();
+        let page = pages.pages.get(stored)?;
+        let held = page.held.filter(|held| held.created == created)?;
+        let renumbered = page.renumbered.filter(|(of, _)| *of == created).map(|(_, since)| since);
+        Some(renumbered.unwrap_or(Since { revision: held.granted, handoffs: 0 }))
+    }
+
+    /// Notes that the tokens of an entry are counted anew, unless somebody has noted that since `before`. Returns what
+    /// counts.
+    pub(super) fn renumber(&self, stored: &[u8], created: i64, before: Option<Since>, since: Since) -> Since {
+        if let Some(other) = self.counted_since(stored, created).filter(|now| Some(*now) != before) {
+            return other;
+        }
+        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+            page.renumbered = Some((created, since));
+        }
+        since
     }
 
     /// Returns what is known of the lease `id`.

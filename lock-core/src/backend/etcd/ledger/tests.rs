@@ -109,3 +109,19 @@ fn a_lease_is_being_revoked_until_its_end_is_answered() {
     ledger.revoked(b"a/1", 1);
     assert!(!ledger.is_being_revoked(b"a/1", 1));
 }
+
+/// Of two that count anew at the same moment, the first is right.
+#[test]
+fn tokens_are_counted_from_the_grant_or_from_the_last_revision_that_was_made_for_them() {
+    let (ledger, since) = (Ledger::default(), |revision, handoffs| Since { revision, handoffs });
+    assert_eq!(ledger.counted_since(b"a/1", 77), None, "nobody holds it");
+    ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: lease(1, 60) });
+    let granted = ledger.counted_since(b"a/1", 77);
+    assert_eq!((granted, ledger.counted_since(b"a/1", 76)), (Some(since(78, 0)), None));
+    assert_eq!(ledger.renumber(b"a/1", 77, granted, since(90, 5)), since(90, 5));
+    assert_eq!(ledger.renumber(b"a/1", 77, granted, since(91, 5)), since(90, 5), "somebody was faster");
+    ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: lease(1, 60) });
+    assert_eq!(ledger.counted_since(b"a/1", 77), Some(since(90, 5)), "a renewal changes nothing");
+    ledger.hold(b"a/1", Held { created: 95, granted: 95, lease: lease(1, 60) });
+    assert_eq!(ledger.counted_since(b"a/1", 95), Some(since(95, 0)), "another grant");
+}
