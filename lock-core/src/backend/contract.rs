@@ -285,13 +285,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Returns whether other claims want the key that `claim` holds, for a store that does not
-    /// [tell a holder](super::Waiting::tells_holder). A process that has waiters of its own asks this before it gives
-    /// the key back after its turns: where nobody else waits, it has further turns.
+    /// [tell a holder](super::Waiting::tells_holder). A process that has waiters of its own asks this after 10
+    /// ms of turns, and has further ones meanwhile: where nobody else waits, it keeps the key.
     ///
     /// # Behavior
     /// - Answers `true` where a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to)
     ///   itself. The news may be as old as the store's reads are: the process asks again.
-    /// - Answers `true` where `claim` does not hold the key, whoever does: the process must not hand it off any more.
+    /// - Answers `true` where `claim` does not hold the key, whoever does: the process hands it off no more.
     /// - A store that cannot say answers `true`, without I/O.
     ///
     /// # Errors

@@ -38,8 +38,8 @@ pub enum Waiting {
         /// while the claim asks.
         order: Order,
         /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
-        /// with several local waiters asks whether [others wait](Backend::others_wait) after every few of them, to be fair
-        /// to other processes of which it does not know. Without it no grant may
+        /// with several local waiters asks from time to time whether [others wait](Backend::others_wait), to be fair to
+        /// other processes of which it does not know. Without it no grant may
         /// [linger](crate::LockRequest::linger).
         tells_holder: bool,
     },

@@ -155,9 +155,6 @@ impl LockGuard {
     /// Releases the lock, and waits for the store's answer. Does nothing for a lock that was
     /// [released early](LockHandle::release_early), and returns [`Released::Released`].
     ///
-    /// Over a store that tells no holder that somebody waits elsewhere, such as etcd and ZooKeeper, a release may first
-    /// ask for that, for 100 ms at most: if nobody does, another task of this process gets the lock, without the store.
-    ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when
     /// the store did not answer: then the release continues in the background until the lease is over;
@@ -182,9 +179,6 @@ impl LockGuard {
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
             return Err(LockError::lost(releasing.key(), reason));
-        }
-        if releasing.depends_on_others(now) {
-            return releasing.release_unless_others_wait(now).await;
         }
         // A future is made, and moved, only where there is something to wait for.
         match releasing.release_now(now) {

@@ -4,21 +4,17 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 
-use crate::backend::{BoxFuture, Queue, Released};
+use crate::backend::{Queue, Released};
 use crate::clock::Moment;
-use crate::error::{LockError, Result};
+use crate::error::Result;
 use crate::key::Key;
 use crate::lease::Lease;
+use crate::local_queue::{ANSWER, HandedOff};
 use crate::observe::ReleaseError;
 use crate::pending::{Counted, ReleaseUnderWay};
-
-/// How long a holder that releases waits for the answer whether somebody waits elsewhere. After it the key goes back to
-/// the store, as where somebody does.
-const ANSWER: Duration = Duration::from_millis(100);
 
 /// A lease without guards, until the store has answered its release.
 ///
@@ -74,7 +70,18 @@ impl Releasing {
                 let handoff = |ttl| lease.as_handoff(ttl, now());
                 engine.local_queue.hand_off_in_group(key, owner, handoff, || lease.succession())
             }
-            _ => engine.local_queue.hand_off(key, linger, now, |ttl, now| lease.as_handoff(ttl, now)),
+            _ => {
+                let (handoff, may_ask) =
+                    (|ttl, now| lease.as_handoff(ttl, now), || Handle::try_current().is_ok());
+                match engine.local_queue.hand_off(key, linger, now, handoff, may_ask) {
+                    HandedOff::No => false,
+                    HandedOff::Stays => true,
+                    HandedOff::Asks => {
+                        self.ask_for_others(lease.now());
+                        true
+                    }
+                }
+            }
         };
         // A shutdown that began since may have looked for lingering grants before this one was there.
         if stays && linger.is_some() && engine.check_open().is_err() {
@@ -83,59 +90,21 @@ impl Releasing {
         stays
     }
 
-    /// Returns whether it depends on those who wait elsewhere, if any, who gets the key next, and the store does not tell
-    /// this process of them.
-    #[inline]
-    pub(super) fn depends_on_others(&self, now: Moment) -> bool {
-        // First, because every release passes here, and over most stores none asks.
-        !self.lease.engine.local_queue.is_told_of_others() && self.may_stay_here(now)
-    }
-
-    /// Returns whether somebody of this process gets the key next if nobody waits elsewhere, and the store is asked.
-    fn may_stay_here(&self, now: Moment) -> bool {
-        let (lease, engine) = (&self.lease, &self.lease.engine);
-        let hands_off = lease.options.kind.hands_off() && lease.options.kind.queue() != Queue::Fifo;
-        if !hands_off || !lease.goes_on(now) || lease.is_verified() {
-            return false;
-        }
-        let next = engine.local_queue.asks_for_others(self.key(), now);
-        next.is_some_and(|ttl| !engine.outlasts(lease.store_until(), ttl, now))
-    }
-
-    /// Asks the store whether somebody waits for the key elsewhere. Hands it off where nobody does, and releases it
-    /// otherwise.
-    ///
-    /// Boxed, because it is seldom needed, and would make every future of a release larger.
-    pub(super) fn release_unless_others_wait(mut self, now: Moment) -> BoxFuture<'static, Result<Released>> {
-        Box::pin(async move {
-            let now = self.ask_for_others(now).await?;
-            match self.release_now(now) {
-                Some(answer) => answer,
-                None => self.answer(now).await,
-            }
-        })
-    }
-
-    /// Returns the time after the answer. Fails where the grant was lost meanwhile.
-    async fn ask_for_others(&mut self, now: Moment) -> Result<Moment> {
-        let (lease, engine) = (&self.lease, &self.lease.engine);
-        let answer = tokio::time::timeout(ANSWER, engine.store.others_wait(&lease.claim)).await;
-        let (asked, now) = (now, lease.now());
-        let (others_wait, owner) = (!matches!(answer, Ok(Ok(false))), lease.claim.owner);
-        engine.local_queue.answered(self.key(), others_wait, owner, now.since(asked), now);
-        // The lease has ended, so a loss is not noted in it any more.
-        let Some(reason) = engine.reported_lost(owner) else { return Ok(now) };
-        let error = LockError::lost(self.key(), reason);
-        // The drop that follows hands nothing off.
-        self.asked = true;
-        Err(error)
+    /// Asks the store whether others wait for the grant, which this process has handed off meanwhile.
+    fn ask_for_others(&self, now: Moment) {
+        // Where the runtime ends before the answer, the hand-offs do soon after.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (engine, claim) = (Arc::clone(&self.lease.engine), self.lease.claim.clone());
+        runtime.spawn(async move {
+            let answer = tokio::time::timeout(ANSWER, engine.store.others_wait(&claim)).await;
+            let (others_wait, answered) = (!matches!(answer, Ok(Ok(false))), engine.clock.now());
+            let took = answered.since(now);
+            engine.local_queue.answered(&claim.key, others_wait, claim.owner, took, answered);
+        });
     }
 
     /// Releases at `now`, and waits for the answer.
     pub(super) async fn release(mut self, now: Moment) -> Result<Released> {
-        if self.depends_on_others(now) {
-            return self.release_unless_others_wait(now).await;
-        }
         match self.release_now(now) {
             Some(answer) => answer,
             None => self.answer(now).await,
@@ -240,6 +209,8 @@ impl Drop for Releasing {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::guard::LockGuard;
     use crate::manager::LockManager;

@@ -96,11 +96,6 @@ impl Lease {
         Some(Handoff::new(Arc::clone(&self.engine.cleanup), Box::new(handed)))
     }
 
-    /// Returns whether a transaction may have verified it. Then it goes back to the store.
-    pub(crate) fn is_verified(&self) -> bool {
-        self.verified.load(Ordering::Relaxed)
-    }
-
     /// Returns whether another waiter of this process may have the key next, by this grant.
     pub(crate) fn goes_on(&self, now: Moment) -> bool {
         // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager

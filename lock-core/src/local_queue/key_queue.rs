@@ -336,19 +336,30 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether a holder that releases asks the store for others who wait: without them it could hand its grant
-    /// off here. Then it says which lease the next one asks for.
-    pub(super) fn asks_for_others(&mut self, now: Moment) -> Option<Duration> {
-        let head = self.nodes.front()?;
-        (self.quantum.is_over(now) && self.questions.asks()).then(|| head.ttl())
+    /// Returns whether the store is to be asked for others who wait: the quantum is over, and somebody waits here. The
+    /// quantum goes on until the store has answered. `may_ask` is whether anybody can ask.
+    pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce() -> bool, now: Moment) -> bool {
+        let asks = !self.nodes.is_empty()
+            && self.quantum.is_open_question(now)
+            && may_ask()
+            && self.questions.asks();
+        if asks {
+            self.quantum.asked(now);
+        }
+        asks
     }
 
-    /// Notes the answer, at `now`, whether others wait, when `owner` held the key. The question took so long.
+    /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The question took so long.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
-        self.questions.answered(others_wait);
-        // A grant that did not come through the queue is not noted in it.
-        if !others_wait && self.held.is_none_or(|holder| holder == owner) {
-            self.quantum.nobody_waited(took, now);
+        if !others_wait {
+            self.questions.nobody_waited();
+        }
+        match self.held {
+            Some(holder) if holder != owner => {}
+            // Nobody has it any more.
+            None => {}
+            Some(_) if others_wait => self.quantum.others_waited(now),
+            Some(_) => self.quantum.nobody_waited(took, now),
         }
     }
 

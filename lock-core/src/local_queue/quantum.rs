@@ -14,6 +14,9 @@ pub(super) struct Quantum {
     others: Option<Others>,
 }
 
+/// How long hand-offs go on without an answer to the question whether others wait.
+pub(crate) const ANSWER: Duration = Duration::from_millis(100);
+
 /// Waiters elsewhere, known or possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Others {
@@ -21,18 +24,40 @@ struct Others {
     until: Moment,
     /// How many hand-offs are left.
     left: u32,
+    /// Whether the store has answered that they wait.
+    answered: bool,
 }
 
 impl Quantum {
     /// Notes that others wait elsewhere, or may. The quantum begins with that news, not with the grant.
     pub(super) fn contend(&mut self, now: Moment) {
-        self.others.get_or_insert(Others { until: now.plus(QUANTUM), left: HANDOFFS });
+        self.others.get_or_insert(Others { until: now.plus(QUANTUM), left: HANDOFFS, answered: false });
+    }
+
+    /// Notes that the store is asked at `now` whether others wait. Hand-offs go on until it answers.
+    pub(super) fn asked(&mut self, now: Moment) {
+        self.goes_on_until(now.plus(ANSWER));
     }
 
     /// Notes the answer, at `now`, that nobody waited elsewhere. As that may have changed since, another quantum begins,
-    /// at least as long as the question took. A hand-off may be far quicker than that, so time alone ends it.
+    /// at least as long as the question took.
     pub(super) fn nobody_waited(&mut self, took: Duration, now: Moment) {
-        self.others = Some(Others { until: now.plus(took.max(QUANTUM)), left: u32::MAX });
+        self.goes_on_until(now.plus(took.max(QUANTUM)));
+    }
+
+    /// A hand-off may be far quicker than an answer, so time alone ends this quantum.
+    fn goes_on_until(&mut self, until: Moment) {
+        self.others = Some(Others { until, left: u32::MAX, answered: false });
+    }
+
+    /// Notes the answer that others wait: the quantum is over.
+    pub(super) fn others_waited(&mut self, now: Moment) {
+        self.others = Some(Others { until: now, left: 0, answered: true });
+    }
+
+    /// Returns whether the quantum is over at `now`, and it is not known whether others wait.
+    pub(super) fn is_open_question(self, now: Moment) -> bool {
+        self.is_over(now) && self.others.is_some_and(|others| !others.answered)
     }
 
     pub(super) fn is_contended(self) -> bool {
@@ -52,8 +77,8 @@ impl Quantum {
 
 /// At the end of which quanta the store is asked whether others wait, where it tells no holder of them.
 ///
-/// While a holder asks, nobody has the key. So after the answer that others wait, or no answer, some quanta end without a
-/// question: 1, 3, 7, and then 15 each time.
+/// While the store is asked, the process keeps the key. So after the answer that others wait, or no answer, some quanta end
+/// without a question: 1, 3, 7, and then 15 each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Questions {
     /// How many quanta end without one after the last answer.
@@ -65,17 +90,22 @@ pub(super) struct Questions {
 impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether the store is asked at the end of this quantum.
+    /// Returns whether the store is asked at the end of this quantum. Until it answers that nobody waits, others count as
+    /// waiting.
     pub(super) fn asks(&mut self) -> bool {
         let asks = self.left == 0;
-        self.left = self.left.saturating_sub(1);
+        if asks {
+            self.pause = (2 * self.pause + 1).min(Self::LONGEST);
+            self.left = self.pause;
+        } else {
+            self.left -= 1;
+        }
         asks
     }
 
-    /// Notes an answer. No answer counts as one that others wait.
-    pub(super) fn answered(&mut self, others_wait: bool) {
-        self.pause = if others_wait { (2 * self.pause + 1).min(Self::LONGEST) } else { 0 };
-        self.left = self.pause;
+    /// Notes the answer that nobody waited.
+    pub(super) fn nobody_waited(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -130,12 +160,28 @@ mod tests {
         for turn in 0..40 {
             if questions.asks() {
                 asked_at.push(turn);
-                questions.answered(true);
             }
         }
         assert_eq!(asked_at, [0, 2, 6, 14, 30], "the pauses are 1, 3, 7, 15, 15");
-        while !questions.asks() {}
-        questions.answered(false);
-        assert!(questions.asks() && questions.asks(), "nobody waits");
+        for _ in 0..2 {
+            questions.nobody_waited();
+            assert!(questions.asks(), "each time");
+        }
+    }
+
+    #[test]
+    fn a_quantum_goes_on_while_the_store_is_asked_and_no_longer() {
+        let start = Clock::Suspend.now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut quantum = Quantum::default();
+        assert!(!quantum.is_open_question(start), "it has not begun");
+        quantum.contend(start);
+        assert!(!quantum.is_open_question(at(9)) && quantum.is_open_question(at(10)));
+        quantum.asked(at(10));
+        assert!(!quantum.is_over(at(109)) && quantum.is_over(at(110)), "no answer");
+        quantum.others_waited(at(50));
+        assert!(quantum.is_over(at(50)) && !quantum.is_open_question(at(50)), "it is known");
+        quantum.contend(at(60));
+        assert!(quantum.is_over(at(60)), "still");
     }
 }

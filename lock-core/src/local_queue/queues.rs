@@ -23,6 +23,17 @@ use crate::sync::Mutex;
 
 type Shard = KeyMap<KeyQueue>;
 
+/// What became of a grant that is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandedOff {
+    /// It belongs to the store.
+    No,
+    /// It stays in this process.
+    Stays,
+    /// It stays, and the caller asks the store whether others wait, and [notes](LocalQueue::answered) the answer.
+    Asks,
+}
+
 /// The waiters of one manager, by key.
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
@@ -148,31 +159,34 @@ impl LocalQueue {
     }
 
     /// Hands the grant of a holder that releases `key` off to the next waiter, or keeps it for `linger` if nobody
-    /// waits. Returns `false` where it belongs to the store: nobody waits and it does not linger, others wait
-    /// elsewhere, or there is no `handoff` to give.
+    /// waits. It belongs to the store where nobody waits and it does not linger, where others wait elsewhere, or where
+    /// there is no `handoff` to give.
     ///
     /// `now` reads the clock, where somebody may wait. `handoff` makes it for a waiter that asks for a lease of this
-    /// length, or for one that is not there yet. It runs under the lock of the queue, and must not use it.
+    /// length, or for one that is not there yet. It runs under the lock of the queue, and must not use it. `may_ask` is
+    /// whether the caller can [ask](HandedOff::Asks) the store for others who wait.
     pub(crate) fn hand_off(
         &self,
         key: &Key,
         linger: Option<Duration>,
         now: impl FnOnce() -> Moment,
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
-    ) -> bool {
+        may_ask: impl FnOnce() -> bool,
+    ) -> HandedOff {
         // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
         // holder.
         if self.queues.load(Ordering::Acquire) == 0 {
-            return false;
+            return HandedOff::No;
         }
-        let (now, mut effects) = (now(), Effects::default());
+        let (now, mut effects, mut asks) = (now(), Effects::default(), false);
         let passed = self.with(key, |queue| {
+            // Before the hand-off, which a waiter that nobody polls would keep for 250 ms.
+            queue.skip_stalled(now, &mut effects);
             if !self.tells_holder {
                 // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
+                asks = queue.asks_for_others(may_ask, now);
             }
-            // Before the hand-off, which a waiter that nobody polls would keep for 250 ms.
-            queue.skip_stalled(now, &mut effects);
             let passed = queue.pass(linger, |ttl| handoff(ttl, now), now);
             if matches!(passed, Passed::Lingers(..)) {
                 self.lingering.began();
@@ -184,37 +198,20 @@ impl LocalQueue {
             Passed::On(node) => {
                 node.notify();
                 self.signal.raise();
-                true
+                if asks { HandedOff::Asks } else { HandedOff::Stays }
             }
             Passed::Lingers(list) => {
                 if let Some(until) = list {
                     self.lingering.list(key, until);
                 }
-                true
+                HandedOff::Stays
             }
-            Passed::Kept => true,
-            Passed::No => false,
+            Passed::Kept => HandedOff::Stays,
+            Passed::No => HandedOff::No,
         }
     }
 
-    /// Returns whether the store tells a holder that somebody waits elsewhere.
-    pub(crate) fn is_told_of_others(&self) -> bool {
-        self.tells_holder
-    }
-
-    /// Returns whether a holder that releases `key` at `now` asks the store for others who wait, because its quantum is
-    /// over and somebody waits here. Then it says which lease the next one here asks for.
-    pub(crate) fn asks_for_others(&self, key: &Key, now: Moment) -> Option<Duration> {
-        let mut effects = Effects::default();
-        let next = self.with(key, |queue| {
-            queue.skip_stalled(now, &mut effects);
-            queue.asks_for_others(now)
-        });
-        self.carry_out(effects);
-        next.flatten()
-    }
-
-    /// Notes the answer, at `now`, whether others wait for `key`, when `owner` held it. The question took so long.
+    /// Notes the answer, at `now`, whether others wait for `key`, which `owner` holds. The question took so long.
     pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
@@ -232,7 +229,7 @@ impl LocalQueue {
         if fifo {
             self.hand_off_in_group(&key, owner, |_| handoff.take(), || None);
         } else {
-            self.hand_off(&key, None, || self.clock.now(), |_, _| handoff.take());
+            self.hand_off(&key, None, || self.clock.now(), |_, _| handoff.take(), || false);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::waiter::Waiter;
-use super::{Expected, LocalQueue};
+use super::{Expected, HandedOff, LocalQueue};
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, Capability, Order, Waiting};
 use crate::key::Key;
@@ -128,7 +128,8 @@ async fn a_notification_after_a_release_counts_for_the_next_grant() {
     holder.granted(owner(1), true);
     drop(holder);
     assert!(
-        !local_queue.hand_off(&key(), None, || local_queue.clock.now(), |_, _| None),
+        local_queue.hand_off(&key(), None, || local_queue.clock.now(), |_, _| None, || false)
+            == HandedOff::No,
         "it goes to the store"
     );
     assert!(!local_queue.is_contended(&key()), "that is over");
