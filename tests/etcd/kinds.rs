@@ -12,7 +12,9 @@ async fn fair_locks_are_served_in_the_order_of_arrival_over_managers() {
     let guard = managers[0].fair("k").ttl(LONG).acquire().await.expect("free");
     let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..9 {
-        let (request, sender) = (managers[number % 3].fair("k").ttl(LONG).wait(LONG), sender.clone());
+        // With a limit of waiters, each has a place of its own.
+        let request = managers[number % 3].fair("k").ttl(LONG).wait(LONG).max_waiters(100);
+        let sender = sender.clone();
         tokio::spawn(async move {
             let guard = request.acquire().await.expect("served");
             sender.send(number).expect("somebody listens");

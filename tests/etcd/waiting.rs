@@ -21,7 +21,8 @@ async fn one_release_wakes_one_waiter() {
     let guard = managers[0].fair("k").ttl(LONG).acquire().await.expect("free");
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..WAITERS {
-        let request = managers[number % 2].fair("k").ttl(LONG).wait(LONG);
+        // With a limit of waiters, each has a place of its own.
+        let request = managers[number % 2].fair("k").ttl(LONG).wait(LONG).max_waiters(2 * WAITERS);
         waiting.spawn(async move { request.acquire().await });
     }
     wait_until("all stand in line", PATIENCE, async || etcd.keys().len() == WAITERS + 1).await;

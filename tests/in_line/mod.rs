@@ -1,5 +1,5 @@
 //! A line of tasks, in several processes, that wait for one fair lock. The tests of several stores include this module.
-#![allow(dead_code, reason = "each store uses its part")]
+#![allow(dead_code, unused_imports, reason = "each store uses its part")]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

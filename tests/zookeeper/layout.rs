@@ -15,7 +15,9 @@ async fn a_release_wakes_one_waiter() {
     let guard = try_once(&locks, "k").await.expect("free");
     let mut waiting = JoinSet::new();
     for _ in 0..WAITERS {
-        waiting.spawn(locks.fair("k").ttl(LONG).wait(PATIENCE * 4).acquire());
+        // With a limit of waiters, each has a place of its own.
+        let request = locks.fair("k").ttl(LONG).wait(PATIENCE * 4).max_waiters(2 * WAITERS);
+        waiting.spawn(request.acquire());
     }
     wait_until("all wait", PATIENCE, async || servers.nodes("locks/k") == WAITERS + 1).await;
     wait_until("all watch", PATIENCE, async || servers.watches() >= WAITERS).await;
