@@ -5,7 +5,8 @@ use lock_core::backend::etcd::Etcd as Store;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
 use crate::in_line::{
-    Counted, Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order,
+    Counted, Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_by_waves,
+    served_in_order,
 };
 use crate::support::{SHORTEST, empty, ms, within};
 
@@ -30,6 +31,18 @@ async fn grants_are_in_the_order_of_the_places() {
         served_in_order(held, tasks, &grants).await;
         empty(&etcd, PATIENCE).await;
     }
+}
+
+/// Nobody overtakes those who had their places before it came, whoever gives up.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_overtakes_an_earlier_wave() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let processes =
+        [manager(&etcd, &counted).await, manager(&etcd, &counted).await, manager(&etcd, &counted).await];
+    for seed in 0..30 {
+        served_by_waves(&counted, &processes, seed).await;
+    }
+    empty(&etcd, PATIENCE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,16 +56,47 @@ pub(crate) async fn turn(
     request: LockRequest,
     grants: &Grants,
 ) -> JoinHandle<()> {
-    let (before, grants) = (server.placed(), grants.clone());
-    let request = request.fencing(true).strategy(strategy::wait());
-    let task = tokio::spawn(async move {
+    let before = server.placed();
+    let task = waits(number, request, grants);
+    wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
+    task
+}
+
+fn waits(number: usize, request: LockRequest, grants: &Grants) -> JoinHandle<()> {
+    let (request, grants) = (request.fencing(true).strategy(strategy::wait()), grants.clone());
+    tokio::spawn(async move {
         let guard = request.acquire().await.expect("granted");
         let token = guard.fencing_token().await.expect("it came with the grant").get();
         grants.note(number, token);
         guard.release().await.expect("an answer");
-    });
-    wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
-    task
+    })
+}
+
+/// Has tasks of these processes wait in waves: a wave begins when all tasks of the one before it have their places. Some of
+/// them give up. Checks that no task overtakes one of an earlier wave.
+pub(crate) async fn served_by_waves(server: &impl Places, processes: &[LockManager], seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut some = |limit: usize| random.usize(..limit);
+    let held = fair(&processes[some(processes.len())]).acquire().await.expect("it is free");
+    let (grants, before, mut tasks) = (Grants::default(), server.placed(), Vec::new());
+    for wave in 0..10 {
+        // One of a process at most: two would be one request, and one place.
+        for process in processes.iter().filter(|_| some(2) == 0) {
+            tasks.push(waits(wave, fair(process), &grants));
+        }
+        let all = before + u64::try_from(tasks.len()).expect("few");
+        wait_until("all have a place", PATIENCE, async || server.placed() == all).await;
+    }
+    let gone: Vec<bool> = tasks.iter().map(|_| some(4) == 0).collect();
+    tasks.iter().zip(&gone).filter(|(_, gone)| **gone).for_each(|(task, _)| task.abort());
+    held.release().await.expect("an answer");
+    let served = gone.iter().filter(|gone| !**gone).count();
+    for (task, gone) in tasks.into_iter().zip(gone) {
+        assert!(within(PATIENCE, "a turn", task).await.is_ok() || gone, "seed {seed}");
+    }
+    let order = grants.order();
+    assert!(order.is_sorted() && order.len() >= served, "seed {seed}: {order:?}");
+    grants.check_tokens();
 }
 
 /// Waits, as one task after another, each with its place before the next one begins.

@@ -4,7 +4,9 @@ use lock_core::LockManager;
 use lock_core::backend::zookeeper::ZooKeeper;
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
-use crate::in_line::{Counted, Grants, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order};
+use crate::in_line::{
+    Counted, Grants, fair, line, lost_as_one, mixed, places_of_mixed, served_by_waves, served_in_order,
+};
 use crate::support::{LONG, patient_servers, patient_url, within};
 
 async fn manager(servers: &ZooKeeperServers, counted: &Counted) -> LockManager {
@@ -35,6 +37,21 @@ async fn grants_are_in_the_order_of_the_places() {
         served_in_order(held, tasks, &grants).await;
         empty(&servers).await;
     }
+}
+
+/// Nobody overtakes those who had their places before it came, whoever gives up.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_overtakes_an_earlier_wave() {
+    let (servers, counted) = (patient_servers(), Counted::default());
+    let processes = [
+        manager(&servers, &counted).await,
+        manager(&servers, &counted).await,
+        manager(&servers, &counted).await,
+    ];
+    for seed in 0..30 {
+        served_by_waves(&counted, &processes, seed).await;
+    }
+    empty(&servers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
