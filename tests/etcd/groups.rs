@@ -6,7 +6,7 @@ use lock_tests::{Etcd, PATIENCE, wait_until};
 
 use crate::in_line::{
     Counted, Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_by_waves,
-    served_in_order,
+    served_in_order, turn,
 };
 use crate::support::{SHORTEST, empty, ms, within};
 
@@ -131,4 +131,50 @@ async fn a_turn_in_a_group_writes_nothing() {
         let (written, turns) = (puts() - before, f64::from(TASKS * TURNS));
         assert_eq!(written <= turns / 4.0, shared, "{written} entries for {turns} turns");
     }
+}
+
+/// The lease of a place is kept by whoever is the first of its group, also where each of them is the first for a moment only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_outlives_those_who_give_up_one_after_another() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let [one, two] = [manager(&etcd, &counted).await, manager(&etcd, &counted).await];
+    let held = fair(&two).acquire().await.expect("it is free");
+    let grants = Grants::default();
+    let mut tasks = std::collections::VecDeque::new();
+    for number in 0..12 {
+        tasks.push_back(turn(&counted, number, fair(&one).ttl(SHORTEST), &grants).await);
+    }
+    let rival = turn(&counted, 99, fair(&two), &grants).await;
+    let before = etcd.keys();
+    for _ in 0..11 {
+        tokio::time::sleep(ms(400)).await;
+        tasks.pop_front().expect("one waits").abort();
+    }
+    assert_eq!(etcd.keys(), before, "they had one place");
+    held.release().await.expect("an answer");
+    for task in tasks.into_iter().chain([rival]) {
+        within(PATIENCE, "a turn", task).await.expect("no panic");
+    }
+    assert_eq!(grants.order(), [11, 99]);
+    empty(&etcd, PATIENCE).await;
+}
+
+/// Whoever takes over the place of another gets the lease that it asked for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_over_a_place_has_its_own_lease() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let [one, two] = [manager(&etcd, &counted).await, manager(&etcd, &counted).await];
+    let held = fair(&two).acquire().await.expect("it is free");
+    let first = turn(&counted, 0, fair(&one), &Grants::default()).await;
+    let before = counted.placed();
+    let second = tokio::spawn(fair(&one).renew(false).acquire());
+    wait_until("it has a place", PATIENCE, async || counted.placed() > before).await;
+    first.abort();
+    assert!(first.await.is_err(), "it has given up");
+    held.release().await.expect("an answer");
+    let guard = within(PATIENCE, "its turn", second).await.expect("no panic").expect("granted");
+    // Nobody renews it, and its wait had a lease of 4 s.
+    assert!(guard.remaining() > ms(10_000), "{:?}", guard.remaining());
+    guard.release().await.expect("an answer");
+    empty(&etcd, PATIENCE).await;
 }

@@ -36,10 +36,11 @@ impl PendingClaim {
                 self.unless_sent(|| engine.owners.mint_strict());
             }
         }
-        // Read before `begin_request`, which changes it.
-        let waiting = self.is_waiting();
+        // Read before `begin_request`, which changes it. A claim that was taken over while its question was under way has an
+        // entry, and the store has not said that it waits.
+        let (waiting, queued) = (self.is_waiting(), self.is_queued());
         // A question of any other kind would give the entry up.
-        let ask = if waiting { Ask::Enqueue { room: None } } else { ask };
+        let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.begin_request();
         // Before the request: the notification may overtake the answer.
         let subscription = (ask.enqueues() && beats)
@@ -59,10 +60,11 @@ impl PendingClaim {
                 Ok(Answer::Held(held))
             }
             Err(error) => {
-                if error.is_ambiguous() || waiting || self.claim.is_resent() {
-                    self.start_over(&engine.owners);
-                } else {
-                    self.nothing_taken();
+                match () {
+                    () if error.is_ambiguous() || self.claim.is_resent() => self.start_over(&engine.owners),
+                    () if waiting => self.waits_on(),
+                    () if queued => self.start_over(&engine.owners),
+                    () => self.nothing_taken(),
                 }
                 Err(error)
             }

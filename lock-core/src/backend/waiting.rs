@@ -35,7 +35,7 @@ pub enum Waiting {
     /// The claim asks again when [`Backend::changed`] completes.
     Watch {
         /// The order in which the store serves claims. An entry in its queue lives while `changed` is awaited, and
-        /// while the claim asks.
+        /// while the claim asks; with [`LeaseScope::Session`](super::LeaseScope::Session), as long as the session.
         order: Order,
         /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
         /// with several local waiters asks from time to time whether [others wait](Backend::others_wait), to be fair to

@@ -71,8 +71,9 @@ impl Releasing {
                 engine.local_queue.hand_off_in_group(key, owner, handoff, || lease.succession())
             }
             _ => {
-                let (handoff, may_ask) =
-                    (|ttl, now| lease.as_handoff(ttl, now), || Handle::try_current().is_ok());
+                let handoff = |ttl, now| lease.as_handoff(ttl, now);
+                // A forked child has no background, and its locks are its parent's.
+                let may_ask = |now| engine.is_own_process(now) && engine.cleanup.runtime().is_some();
                 match engine.local_queue.hand_off(key, linger, now, handoff, may_ask) {
                     HandedOff::No => false,
                     HandedOff::Stays => true,
@@ -90,15 +91,15 @@ impl Releasing {
         stays
     }
 
-    /// Asks the store whether others wait for the grant, which this process has handed off meanwhile.
+    /// Has the background ask the store whether others wait for the grant, which this process has handed off meanwhile.
     fn ask_for_others(&self, now: Moment) {
-        // Where the runtime ends before the answer, the hand-offs do soon after.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (engine, claim) = (Arc::clone(&self.lease.engine), self.lease.claim.clone());
-        runtime.spawn(async move {
+        let engine = Arc::clone(&self.lease.engine);
+        let claim = self.lease.claim.clone();
+        let Some(background) = engine.cleanup.runtime() else { return };
+        background.spawn(async move {
             let answer = tokio::time::timeout(ANSWER, engine.store.others_wait(&claim)).await;
             let (others_wait, answered) = (!matches!(answer, Ok(Ok(false))), engine.clock.now());
-            let took = answered.since(now);
+            let took = answered.since(now).min(ANSWER);
             engine.local_queue.answered(&claim.key, others_wait, claim.owner, took, answered);
         });
     }

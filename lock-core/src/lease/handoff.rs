@@ -28,7 +28,8 @@ impl Lease {
         span: tracing::Span,
         now: Moment,
     ) -> Arc<Self> {
-        let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
+        let HandoffLease { mut claim, mut deadline, mut store_until, confirmed, sequence } = handed;
+        claim.renews = options.renew;
         if ends_by_itself(&engine, &options) {
             // The holder before it may have counted the whole lease of the session.
             let until = expiry::held_until(engine.capability.placement, confirmed, ttl);

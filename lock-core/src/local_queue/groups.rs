@@ -7,7 +7,7 @@
 //!
 //! One group asks at a time, the earliest of those without a [place](Place). So nobody overtakes those who came before,
 //! also where these have lost their place and ask again. A place belongs to the head, which keeps it alive: it is lost
-//! with a head that nobody polls, and left to the next one by a head that gives up.
+//! to the group with a head that nobody polls, and left to the next one by a head that gives up.
 //!
 //! While a group asks, a grant whose own group has nobody left is *kept*: those of the request may stand directly
 //! behind it. It is not kept where others are known to stand there: another group of this process has a place of its

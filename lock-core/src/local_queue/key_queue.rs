@@ -338,15 +338,24 @@ impl KeyQueue {
 
     /// Returns whether the store is to be asked for others who wait: the quantum is over, and somebody waits here. The
     /// quantum goes on until the store has answered. `may_ask` is whether anybody can ask.
-    pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce() -> bool, now: Moment) -> bool {
+    pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce(Moment) -> bool, now: Moment) -> bool {
         let asks = !self.nodes.is_empty()
             && self.quantum.is_open_question(now)
-            && may_ask()
+            && may_ask(now)
             && self.questions.asks();
         if asks {
             self.quantum.asked(now);
         }
         asks
+    }
+
+    /// Notes that the store is not asked after all: the grant goes back to it.
+    pub(super) fn asks_nothing(&mut self, before: Questions) {
+        self.questions = before;
+    }
+
+    pub(super) fn questions(&self) -> Questions {
+        self.questions
     }
 
     /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The question took so long.

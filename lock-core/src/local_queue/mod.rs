@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Once others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the
-//! grant goes back to the store. A store that does not tell of them is asked when the quantum is over: where nobody waits
-//! elsewhere, another one begins.
+//! grant goes back to the store. A store that does not tell of them is asked when the quantum is over, and the hand-offs go
+//! on until it answers: where nobody waits elsewhere, another quantum begins.
 //!
 //! Where the request allows it, a grant that nobody waits for [lingers](lingering): it stays here for a moment, and the
 //! next acquisition of the key takes it without a request to the store.

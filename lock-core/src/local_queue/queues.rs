@@ -171,7 +171,7 @@ impl LocalQueue {
         linger: Option<Duration>,
         now: impl FnOnce() -> Moment,
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
-        may_ask: impl FnOnce() -> bool,
+        may_ask: impl FnOnce(Moment) -> bool,
     ) -> HandedOff {
         // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
         // holder.
@@ -185,11 +185,14 @@ impl LocalQueue {
             if !self.tells_holder {
                 // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
-                asks = queue.asks_for_others(may_ask, now);
             }
+            let questions = queue.questions();
+            asks = !self.tells_holder && queue.asks_for_others(may_ask, now);
             let passed = queue.pass(linger, |ttl| handoff(ttl, now), now);
-            if matches!(passed, Passed::Lingers(..)) {
-                self.lingering.began();
+            match passed {
+                Passed::Lingers(..) => self.lingering.began(),
+                Passed::No if asks => queue.asks_nothing(questions),
+                _ => {}
             }
             passed
         });
@@ -229,7 +232,7 @@ impl LocalQueue {
         if fifo {
             self.hand_off_in_group(&key, owner, |_| handoff.take(), || None);
         } else {
-            self.hand_off(&key, None, || self.clock.now(), |_, _| handoff.take(), || false);
+            self.hand_off(&key, None, || self.clock.now(), |_, _| handoff.take(), |_| false);
         }
     }
 

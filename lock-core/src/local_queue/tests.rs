@@ -128,7 +128,7 @@ async fn a_notification_after_a_release_counts_for_the_next_grant() {
     holder.granted(owner(1), true);
     drop(holder);
     assert!(
-        local_queue.hand_off(&key(), None, || local_queue.clock.now(), |_, _| None, || false)
+        local_queue.hand_off(&key(), None, || local_queue.clock.now(), |_, _| None, |_| false)
             == HandedOff::No,
         "it goes to the store"
     );

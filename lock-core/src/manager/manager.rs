@@ -108,7 +108,8 @@ impl LockManager {
     ///
     /// - They lose the place together, and queue again behind those of other processes: if its grant is lost, by
     ///   [`max_hold`](LockRequest::max_hold) too, or if the first of them is not polled for a second, as in a `select!`
-    ///   loop or a `buffer_unordered` that is busy elsewhere. A request that must not lose its place through others
+    ///   loop or a `buffer_unordered` that is busy elsewhere, and over etcd and ZooKeeper if its question is cut off in
+    ///   the middle. A request that must not lose its place through others
     ///   sets [`max_waiters`](LockRequest::max_waiters) to a large number.
     /// - They count as one where the store counts its waiters, and as one in [`locks`](Self::locks).
     /// - The store shows one holder for all of them: its record is that of the first who asked, also when that one has

@@ -151,9 +151,14 @@ impl PendingClaim {
         (self.state, self.entry) = (Sent::Nothing, None);
     }
 
-    /// Notes that the last request took nothing. An entry in the store's queue stays.
+    /// Notes that the last request took nothing.
     pub(crate) fn nothing_taken(&mut self) {
         self.state = Sent::Nothing;
+    }
+
+    /// Notes that the last request changed nothing: the claim waits as before.
+    pub(crate) fn waits_on(&mut self) {
+        self.state = Sent::Queued;
     }
 
     /// Notes that the store's queue has an entry for the claim.
@@ -194,6 +199,7 @@ impl PendingClaim {
         // `QueueEntry::lease`.
         left.claim.ttl = self.claim.ttl;
         left.claim.fencing = self.claim.fencing;
+        left.claim.renews = self.claim.renews;
         *self = *left;
         true
     }

@@ -179,6 +179,11 @@ impl Cleanup {
         });
     }
 
+    /// Returns the runtime of the background; `None` where it is gone.
+    pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
+        self.background.runtime()
+    }
+
     fn spawn(self: &Arc<Self>, release: PendingRelease) {
         let Some(runtime) = self.background.runtime() else {
             tracing::error!("no runtime for a release: the key stays until the store's lease is over");

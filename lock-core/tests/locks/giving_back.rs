@@ -151,17 +151,21 @@ async fn a_place_in_the_queue_of_the_store_is_given_back() {
     drop(holder);
     assert!(is_free(&other, "k").await);
 
-    // Left by a refused try: the queue entry is released, and another owner is queued.
-    let (locks, store) = slow();
-    let place = Some(Clock::Tokio.now());
-    store.script().acquire.push_back(Ok(Attempt::Held(Held { queued_at: place, ..Held::default() })));
-    store.script().acquire.push_back(Err(no_answer().nothing_taken()));
-    let guard = locks.fair("k").wait(millis(60_000)).acquire().await.unwrap();
-    let tries = store.tries();
-    assert!(tries.len() == 3 && tries[0] == tries[1] && tries[1] != tries[2], "{tries:?}");
-    tokio::time::sleep(millis(10)).await;
-    assert_eq!(store.releases()[0].0, tries[0]);
-    drop(guard);
+    // Left by a try without an answer: the queue entry is released, and another owner is queued. One that is refused leaves
+    // it as it was.
+    for (error, is_left) in [(no_answer(), true), (no_answer().nothing_taken(), false)] {
+        let (locks, store) = slow();
+        let place = Some(Clock::Tokio.now());
+        store.script().acquire.push_back(Ok(Attempt::Held(Held { queued_at: place, ..Held::default() })));
+        store.script().acquire.push_back(Err(error));
+        let guard = locks.fair("k").wait(millis(60_000)).acquire().await.unwrap();
+        let tries = store.tries();
+        assert!(tries.len() == 3 && tries[0] == tries[1], "{tries:?}");
+        tokio::time::sleep(millis(10)).await;
+        let left = store.releases().into_iter().next().map(|(owner, _)| owner);
+        assert_eq!((tries[1] != tries[2], left), (is_left, is_left.then(|| tries[0].clone())));
+        drop(guard);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -537,3 +537,63 @@ async fn an_extension_that_is_dropped_half_way_leaves_a_lease_that_is_given_back
     tokio::time::sleep(secs(2)).await;
     assert!(store.is_empty(), "the store has it for an hour, and nobody gives it back any more");
 }
+
+/// A waiter takes over the place of another whose question is under way, and its own question takes nothing. It gives up, and the
+/// place goes with it.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_was_taken_over_in_the_middle_of_a_question_is_given_back() {
+    let store = Memory::new();
+    let (flaky, control) = Flaky::new(store.clone());
+    let (locks, other) =
+        (LockManager::builder(flaky).build().unwrap(), LockManager::builder(store).build().unwrap());
+    let holder = other.lock("k").acquire().await.unwrap();
+    let first = tokio::spawn(wait(&locks, "k").acquire());
+    tokio::time::sleep(millis(10)).await;
+    let second = tokio::spawn(wait(&locks, "k").acquire());
+    tokio::time::sleep(millis(10)).await;
+    let waiting = async || other.inspect("k").await.unwrap().unwrap().waiting;
+    assert_eq!(waiting().await, 1, "they share a place");
+    control.fail_always(Operation::Enqueue, Fault::Hang);
+    for _ in 0..100 {
+        // It asks once a minute.
+        if control.hanging(Operation::Enqueue) == 0 {
+            tokio::time::sleep(secs(1)).await;
+        }
+    }
+    assert_eq!(control.hanging(Operation::Enqueue), 1);
+    first.abort();
+    tokio::time::sleep(millis(10)).await;
+    control.heal();
+    control.fail_always(Operation::Enqueue, Fault::Refuse);
+    let asked = control.calls(Operation::Enqueue);
+    tokio::time::sleep(secs(100)).await;
+    assert!(control.calls(Operation::Enqueue) > asked, "once a minute");
+    second.abort();
+    tokio::time::sleep(millis(10)).await;
+    assert_eq!(waiting().await, 0, "a place that nobody has");
+    drop(holder);
+}
+
+/// A request that takes nothing costs a waiter nothing either.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_refused_costs_no_place() {
+    let store = Memory::new();
+    let (flaky, control) = Flaky::new(store.clone());
+    let (locks, other) =
+        (LockManager::builder(flaky).build().unwrap(), LockManager::builder(store).build().unwrap());
+    let holder = other.lock("k").acquire().await.unwrap();
+    let fair = |locks: &LockManager| locks.fair("k").strategy(strategy::wait());
+    let first = tokio::spawn(fair(&locks).acquire());
+    tokio::time::sleep(millis(10)).await;
+    let second = tokio::spawn(fair(&other).acquire());
+    tokio::time::sleep(millis(10)).await;
+    control.fail_next(Operation::Enqueue, Fault::Refuse, 1);
+    let asked = control.calls(Operation::Enqueue);
+    tokio::time::sleep(secs(100)).await;
+    assert!(control.calls(Operation::Enqueue) > asked, "once a minute");
+    holder.release().await.unwrap();
+    let first = first.await.unwrap().unwrap();
+    assert!(!second.is_finished(), "it is the second");
+    first.release().await.unwrap();
+    second.await.unwrap().unwrap().release().await.unwrap();
+}

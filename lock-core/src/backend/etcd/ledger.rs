@@ -165,22 +165,18 @@ impl Ledger {
 
     /// Returns since when the tokens of the entry that was `created` at this revision are counted, if it holds the key.
     pub(super) fn counted_since(&self, stored: &[u8], created: i64) -> Option<Since> {
-        let pages = self.0.lock();
-        let page = pages.pages.get(stored)?;
-        let held = page.held.filter(|held| held.created == created)?;
-        let renumbered = page.renumbered.filter(|(of, _)| *of == created).map(|(_, since)| since);
-        Some(renumbered.unwrap_or(Since { revision: held.granted, handoffs: 0 }))
+        self.0.lock().pages.get(stored)?.counted_since(created)
     }
 
     /// Notes that the tokens of an entry are counted anew, unless somebody has noted that since `before`. Returns what
     /// counts.
     pub(super) fn renumber(&self, stored: &[u8], created: i64, before: Option<Since>, since: Since) -> Since {
-        if let Some(other) = self.counted_since(stored, created).filter(|now| Some(*now) != before) {
+        let mut pages = self.0.lock();
+        let Some(page) = pages.pages.get_mut(stored) else { return since };
+        if let Some(other) = page.counted_since(created).filter(|now| Some(*now) != before) {
             return other;
         }
-        if let Some(page) = self.0.lock().pages.get_mut(stored) {
-            page.renumbered = Some((created, since));
-        }
+        page.renumbered = Some((created, since));
         since
     }
 
@@ -252,6 +248,12 @@ impl Ledger {
 }
 
 impl Page {
+    fn counted_since(&self, created: i64) -> Option<Since> {
+        let held = self.held.filter(|held| held.created == created)?;
+        let renumbered = self.renumbered.filter(|(of, _)| *of == created).map(|(_, since)| since);
+        Some(renumbered.unwrap_or(Since { revision: held.granted, handoffs: 0 }))
+    }
+
     fn strays(&self, bound: i64) -> impl Iterator<Item = i64> + '_ {
         let given = self.asked.iter().map(|lease| lease.id).filter(|id| !self.unanswered.contains(id));
         given.filter(move |id| *id != bound)

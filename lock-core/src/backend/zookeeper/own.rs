@@ -34,7 +34,8 @@ impl Site<'_> {
 
     /// Looks at the line for a claim without a node in this session.
     pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
-        // A claim of a fair lock may get the place that it sees, so it must see all who came before it.
+        // A claim of a fair lock may get the place that it sees, so it must see all who came before it: but for those whose
+        // node the leader has committed and not yet made visible to its own clients, a moment later than other servers.
         let seen = match self.claim.queue {
             Queue::Fifo => self.look_again().await,
             Queue::Barging => self.look().await,

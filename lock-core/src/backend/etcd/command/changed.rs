@@ -121,8 +121,11 @@ impl Store {
 
     /// Keeps the entry of a waiter, which was last read at `looked`. Returns when it is gone.
     async fn stay(&self, stored: &[u8], lease: i64, looked: Moment) -> Result<(), Failure> {
+        // The watch of the claim before, whose place this is, may not have lived long enough to give one.
+        let last = self.ledger.lease(stored, lease).map(|lease| now().since(lease.sent));
+        let mut pause = SIGN_OF_LIFE.saturating_sub(last.unwrap_or(SIGN_OF_LIFE));
         loop {
-            sleep(SIGN_OF_LIFE).await;
+            sleep(std::mem::replace(&mut pause, SIGN_OF_LIFE)).await;
             if self.keep_place(stored, lease, looked).await?.is_none() {
                 return Ok(());
             }
