@@ -27,6 +27,7 @@ mod no_stall;
 mod partition;
 mod processes;
 mod rounded;
+mod spare;
 mod stalls;
 mod stopped;
 mod store;

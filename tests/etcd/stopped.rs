@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{LockErrorKind, LossReason, strategy};
 use lock_tests::{Bound, Etcd, Flow, PATIENCE, Proxy, wait_until};
 
-use crate::support::{LONG, SHORTEST, connect, cycle, empty, manager, ms, try_once, works_again};
+use crate::support::{LONG, SHORTEST, a_moment, connect, cycle, empty, manager, ms, try_once, works_again};
 
 /// The cluster stands still: the loss is told before anybody else can have the key.
 #[tokio::test]
@@ -78,9 +78,12 @@ async fn what_is_delivered_late_takes_nothing() {
     let mut failed = 0;
     for round in 0..ROUNDS {
         let key = format!("k{round}");
-        let request = locks.lock(key).ttl(LONG).strategy(strategy::fail_fast());
+        // A lease of another length must be asked for; the other is spare, and taken with one request.
+        let (length, longest) =
+            if round % 2 == 0 { (LONG, ms(2)) } else { (LONG + Duration::from_secs(round as u64), ms(6)) };
+        let request = locks.lock(key).ttl(length).strategy(strategy::fail_fast());
         let acquiring = tokio::spawn(request.acquire());
-        tokio::time::sleep(Duration::from_micros(fastrand::u64(..6_000))).await;
+        a_moment(longest).await;
         proxy.requests(Flow::Hold);
         match acquiring.await.expect("no panic") {
             Ok(guard) => drop(guard),
@@ -91,8 +94,9 @@ async fn what_is_delivered_late_takes_nothing() {
         works_again(&locks, "other").await;
     }
     assert!(failed > ROUNDS / 10, "{failed} of {ROUNDS} were cut off: this shows nothing");
-    // The leases are a minute long.
+    // The leases are a minute long. What is spare ends with the manager.
     empty(&etcd, PATIENCE).await;
+    locks.shutdown(ms(100)).await;
     wait_until("no lease is left", PATIENCE, async || etcd.leases() == 0).await;
 }
 

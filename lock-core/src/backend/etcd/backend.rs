@@ -23,6 +23,9 @@ use crate::backend::{
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
+/// The longest time for which the end of the store waits for the end of its spare leases.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 /// Locks in an etcd cluster.
 ///
 /// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
@@ -233,6 +236,10 @@ impl Backend for Etcd {
     }
 
     async fn close(&self) {
+        // Nobody waits for a cluster that does not answer: they end by themselves.
+        if self.store.connections.current().is_some() {
+            let _ = timeout(FAREWELL, self.store.revoke_spares()).await;
+        }
         self.store.connections.close();
     }
 }

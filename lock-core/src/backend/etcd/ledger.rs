@@ -1,9 +1,13 @@
 //! What this process knows of its own entries, so that a renewal need not ask and a release finds everything.
 
+mod leave;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
+pub(super) use self::leave::Leaving;
 use super::look::{Look, Turn};
+use super::spare::Spares;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
@@ -59,6 +63,11 @@ struct Page {
     look: Option<Look>,
     /// Leases for whose end a request was sent that was not answered: it may yet arrive.
     revoking: Vec<i64>,
+    /// Leases that a request binds the entry to that was not answered: it may yet arrive.
+    binding: Vec<i64>,
+    /// How many reasons there are, beside the above, not to leave its lease to others: releases that have begun, further
+    /// keys of the lease, a lease of unknown origin.
+    doubts: u32,
 }
 
 /// How long after the end of the last lease a page is kept: nobody comes back for it.
@@ -74,6 +83,7 @@ pub(super) struct Ledger(Mutex<Pages>);
 #[derive(Debug, Default)]
 struct Pages {
     pages: HashMap<Vec<u8>, Page>,
+    spares: Spares,
     sweep_at: usize,
 }
 
@@ -87,13 +97,19 @@ impl Ledger {
         page.unanswered.push(lease.id);
     }
 
-    /// Notes that a lease is about to be revoked.
-    pub(super) fn begin_revoke(&self, stored: &[u8], id: i64) {
-        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+    /// Notes that a lease is about to be revoked. Returns whether it may be: not where the entries have left it to others.
+    pub(super) fn begin_revoke(&self, stored: &[impl AsRef<[u8]>], id: i64) -> bool {
+        let mut pages = self.0.lock();
+        if pages.spares.is_elsewhere(stored, id) {
+            return false;
+        }
+        for stored in stored {
+            let Some(page) = pages.pages.get_mut(stored.as_ref()) else { continue };
             // Once, however often a release is repeated.
             page.revoking.retain(|revoking| *revoking != id);
             page.revoking.push(id);
         }
+        true
     }
 
     /// Returns whether the lease `id` may end at any time, because a request for that was sent and not answered.
@@ -111,7 +127,12 @@ impl Ledger {
     /// Notes that the entry holds the key.
     pub(super) fn hold(&self, stored: &[u8], held: Held) {
         let mut pages = self.0.lock();
-        let page = pages.pages.entry(stored.to_vec()).or_default();
+        if pages.spares.is_elsewhere(&[stored], held.lease.id) {
+            // A renewal that was overtaken by the release of the entry.
+            return;
+        }
+        let of_unknown_origin = || Page { doubts: 1, ..Page::default() };
+        let page = pages.pages.entry(stored.to_vec()).or_insert_with(of_unknown_origin);
         page.asked.retain(|asked| asked.id != held.lease.id);
         page.asked.push(held.lease);
         page.held = Some(held);
@@ -223,15 +244,7 @@ impl Ledger {
 
     /// Forgets a lease that is revoked.
     pub(super) fn revoked(&self, stored: &[u8], id: i64) {
-        let mut pages = self.0.lock();
-        let Some(page) = pages.pages.get_mut(stored) else { return };
-        page.asked.retain(|lease| lease.id != id);
-        page.unanswered.retain(|unanswered| *unanswered != id);
-        page.revoking.retain(|revoking| *revoking != id);
-        page.held = page.held.filter(|held| held.lease.id != id);
-        if page.asked.is_empty() {
-            pages.pages.remove(stored);
-        }
+        self.0.lock().revoked(stored, id);
     }
 
     /// Forgets an entry that is released, but for what may yet arrive.
@@ -261,6 +274,19 @@ impl Page {
 }
 
 impl Pages {
+    fn revoked(&mut self, stored: &[u8], id: i64) {
+        let Some(page) = self.pages.get_mut(stored) else { return };
+        self.spares.ended(id);
+        page.asked.retain(|lease| lease.id != id);
+        for ids in [&mut page.unanswered, &mut page.revoking, &mut page.binding] {
+            ids.retain(|other| *other != id);
+        }
+        page.held = page.held.filter(|held| held.lease.id != id);
+        if page.asked.is_empty() {
+            self.pages.remove(stored);
+        }
+    }
+
     /// Drops the pages of leases that have run out, as those of a claim whose process lost it and never released it.
     fn sweep(&mut self, now: Moment) {
         if self.pages.len() < self.sweep_at.max(SWEEP_FROM) {
@@ -268,6 +294,7 @@ impl Pages {
         }
         let lives = |lease: &Lease| !lease.sent.plus(lease.ttl + KEPT).is_past(now);
         self.pages.retain(|_, page| page.asked.iter().any(lives));
+        self.spares.retain_of(|stored| self.pages.contains_key(stored));
         self.sweep_at = self.pages.len().saturating_mul(2);
     }
 }

@@ -11,6 +11,7 @@ mod line;
 mod link;
 mod look;
 mod proto;
+mod spare;
 mod store;
 mod ttl;
 

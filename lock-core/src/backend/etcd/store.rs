@@ -67,6 +67,11 @@ impl Store {
         self.connections.connector().config.timeout
     }
 
+    /// Returns the length that the cluster gives to a lease of `ttl`.
+    pub(super) fn given(&self, ttl: Duration) -> Duration {
+        ttl::rounded_up(ttl).max(self.min_ttl)
+    }
+
     /// Returns how long a holder that asked for `asked` may rely on a lease of `given`. Where ttls are rounded up, its own
     /// deadline stays what it asked for.
     pub(super) fn relied_on(&self, given: Duration, asked: Duration) -> Duration {
@@ -135,6 +140,9 @@ impl Store {
         loop {
             let lease = Lease { id: fastrand::i64(1..), ttl, sent: now() };
             stored.iter().for_each(|stored| self.ledger.ask(stored, lease));
+            if stored.len() > 1 {
+                stored.iter().for_each(|stored| self.ledger.doubt(stored));
+            }
             match self.grant_as(lease).await {
                 // Another client has chosen the same number, of 2^63.
                 Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => {
@@ -165,7 +173,10 @@ impl Store {
     /// it.
     pub(super) async fn revoke(&self, stored: &[Vec<u8>], id: i64) -> Result<(), Failure> {
         // Before the request: a future that is dropped there leaves one that may arrive late.
-        stored.iter().for_each(|stored| self.ledger.begin_revoke(stored, id));
+        if !self.ledger.begin_revoke(stored, id) {
+            // A call that was overtaken by another one of these entries: none of them is bound to it any more.
+            return Ok(());
+        }
         let request = LeaseRevokeRequest { id };
         let answer: Result<LeaseRevokeResponse, Failure> =
             self.call("/etcdserverpb.Lease/LeaseRevoke", request).await;
@@ -177,6 +188,15 @@ impl Store {
             Err(failure) => return Err(failure),
         }
         Ok(())
+    }
+
+    /// Revokes the leases that nobody has taken. Those whose revocation is not answered end by themselves.
+    pub(super) async fn revoke_spares(&self) {
+        let spares = self.ledger.drain_spares();
+        let revoked = spares
+            .into_iter()
+            .map(|lease| -> crate::backend::BoxFuture<'_, _> { Box::pin(self.revoke(&[], lease.id)) });
+        drop(join_all(revoked.collect()).await);
     }
 
     /// Keeps leases alive. Returns the time that each has from now on, in their order; `None` for one that is over.

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use super::secure::Secured;
-use crate::backend::etcd::error::Failure;
+use super::secure::{Longer, Secured};
+use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::{Held, Lease};
 use crate::backend::etcd::line::{self, Line, NO_LEASE};
 use crate::backend::etcd::look::{Blocked, FRESH, Look, Turn};
-use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest};
+use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest, TxnResponse};
+use crate::backend::etcd::spare;
 use crate::backend::etcd::store::{self, Store, now, reads};
 use crate::backend::etcd::ttl;
 use crate::backend::{Ask, Attempt, Claim, Grant, Queue};
@@ -35,6 +36,8 @@ struct Acquire<'a> {
     stored: [Vec<u8>; 1],
     /// A lease that no entry is bound to yet.
     spare: Option<Lease>,
+    /// Whether it may be one that a released lock has left.
+    borrows: bool,
     /// A time before the last request that has read the line.
     read_at: Moment,
 }
@@ -43,11 +46,12 @@ impl Store {
     /// Attempts the claim of one key once.
     pub(in super::super) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
         let stored = [keyspace::entry(&claim.key, claim.owner)];
-        let mut acquire = Acquire { store: self, claim, ask, stored, spare: None, read_at: now() };
+        let (spare, borrows) = (None, claim.renews);
+        let mut acquire = Acquire { store: self, claim, ask, stored, spare, borrows, read_at: now() };
         let outcome = acquire.run().await;
         if let Some(lease) = acquire.spare.take() {
             // The release by the owner would end it too, but nobody releases what was refused.
-            let _ = self.revoke(&acquire.stored, lease.id).await;
+            let _ = acquire.give_back(lease).await;
         }
         outcome
     }
@@ -136,7 +140,8 @@ impl Acquire<'_> {
             let grant = (turn.read_at, held.lease.left(turn.read_at));
             return Ok(self.granted(turn.waiting, held.granted, grant));
         }
-        Ok(match self.store.secure(&[&turn.entry], self.claim.ttl, turn.read_at).await? {
+        let longer = if self.claim.renews { Longer::Spare } else { Longer::Fresh };
+        Ok(match self.store.secure(&[&turn.entry], self.claim.ttl, turn.read_at, longer).await? {
             Secured::Held { granted, lease } => self.granted(turn.waiting, granted, (lease.sent, lease.ttl)),
             Secured::Changed | Secured::Over => Step::Again(None),
         })
@@ -153,7 +158,7 @@ impl Acquire<'_> {
     /// Nothing stands in the way.
     async fn take(&mut self, seen: &Line) -> Result<Step, Failure> {
         let lease = self.lease(self.claim.ttl).await?;
-        let (put, line) = self.put(seen, lease).await?;
+        let Some((put, line)) = self.put(seen, lease).await? else { return Ok(Step::Again(None)) };
         let place = line.place(&self.stored[0]).filter(|_| put);
         match place {
             Some(place) if line.holder(place).is_some() => {
@@ -178,7 +183,7 @@ impl Acquire<'_> {
     /// Joins the line behind those that stand in the way.
     async fn join(&mut self, seen: &Line) -> Result<Step, Failure> {
         let lease = self.lease(self.claim.ttl.min(WAITER_LEASE)).await?;
-        let (put, line) = self.put(seen, lease).await?;
+        let Some((put, line)) = self.put(seen, lease).await? else { return Ok(Step::Again(None)) };
         let Some(place) = line.place(&self.stored[0]).filter(|_| put) else {
             return Ok(Step::Again(Some(line)));
         };
@@ -186,7 +191,7 @@ impl Acquire<'_> {
         if line.holder(place).is_some() {
             return Ok(Step::Again(Some(line)));
         }
-        let held = line.held(self.claim, Some(place), Some(lease.sent));
+        let held = line.held(self.claim, Some(place), Some(self.read_at));
         if let Ask::Enqueue { room: Some(room) } = self.ask
             && held.position >= Some(room)
         {
@@ -198,30 +203,53 @@ impl Acquire<'_> {
                 ..held
             })));
         }
-        Ok(self.waits(&line, place, lease.sent))
+        Ok(self.waits(&line, place, self.read_at))
     }
 
-    /// Returns a lease of `ttl`, the spare one if it is as long.
+    /// Returns a lease of `ttl`, the spare one if it is as long. An entry is bound to it next.
     async fn lease(&mut self, ttl: Duration) -> Result<Lease, Failure> {
         if let Some(spare) = self.spare.take() {
             let fits = spare.ttl == ttl::rounded_up(ttl) || (spare.ttl > ttl && ttl < self.store.min_ttl);
-            if fits && now().since(spare.sent) < ttl / 4 {
+            if fits && now().since(spare.sent) < spare::oldest(ttl) {
+                self.claim.mark_sent();
                 self.spare = Some(spare);
                 return Ok(spare);
             }
-            self.store.revoke(&self.stored, spare.id).await?;
+            self.give_back(spare).await?;
         }
         // Until now nothing could be left behind.
         self.claim.mark_sent();
-        let lease = self.store.grant(&self.stored, ttl).await?;
+        self.borrow(ttl);
+        let lease = match self.spare {
+            Some(spare) => spare,
+            None => self.store.grant(&self.stored, ttl).await?,
+        };
         self.spare = Some(lease);
         Ok(lease)
     }
 
+    /// Takes a lease of `ttl` that a released lock has left. Not for a claim that is not renewed, which has its whole ttl
+    /// at once. Returns whether there was one.
+    fn borrow(&mut self, ttl: Duration) -> bool {
+        if self.borrows {
+            let (length, age) = (self.store.given(ttl), spare::oldest(ttl));
+            self.spare = self.store.ledger.take_spare(&self.stored[0], length, age, now());
+        }
+        self.spare.is_some()
+    }
+
+    /// Leaves a lease that no entry was bound to to the next claim, or revokes it.
+    async fn give_back(&self, lease: Lease) -> Result<(), Failure> {
+        if self.claim.renews && self.store.ledger.leave_unused(&self.stored[0], lease.id, now()) {
+            return Ok(());
+        }
+        self.store.revoke(&self.stored, lease.id).await
+    }
+
     /// Adds an entry at the end of the line, if the last one that was seen is still there: all that stand in a line go
     /// together with each other, so whoever came since goes together with this claim too. The last one, because it stays
-    /// longest. Returns whether the entry was added, and what there is now.
-    async fn put(&mut self, seen: &Line, lease: Lease) -> Result<(bool, Line), Failure> {
+    /// longest. Returns whether the entry was added, and what there is now; `None` if the lease was over.
+    async fn put(&mut self, seen: &Line, lease: Lease) -> Result<Option<(bool, Line)>, Failure> {
         self.read_at = now();
         let (claim, [stored]) = (self.claim, &self.stored);
         let unchanged = match seen.entries.last() {
@@ -239,9 +267,28 @@ impl Acquire<'_> {
             success: vec![put.into(), read.clone()],
             failure: vec![read],
         };
-        let answer = self.store.txn(txn).await?;
+        let Some(answer) = self.bind(txn, lease).await? else { return Ok(None) };
         let (put, revision) = (answer.succeeded, answer.revision());
-        Ok((put, store::line(&mut answer.ranges(), revision)?))
+        Ok(Some((put, store::line(&mut answer.ranges(), revision)?)))
+    }
+
+    /// Runs a transaction that binds the entry to a lease. Returns `None` if somebody has ended the lease: then the claim
+    /// asks for another one.
+    async fn bind(&mut self, txn: TxnRequest, lease: Lease) -> Result<Option<TxnResponse>, Failure> {
+        let ([stored], ledger) = (&self.stored, &self.store.ledger);
+        ledger.begin_bind(stored, lease.id);
+        match self.store.txn(txn).await {
+            Ok(answer) => {
+                ledger.bound(stored, lease.id);
+                Ok(Some(answer))
+            }
+            Err(failure) if failure.reaction == Reaction::NoLease => {
+                ledger.lapsed(stored, lease.id);
+                (self.spare, self.borrows) = (None, false);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// The claim is granted since the revision `granted`, for a time from a moment on.

@@ -1,6 +1,6 @@
 //! Acquiring several keys at once: all of them or none, in one transaction.
 
-use super::secure::Secured;
+use super::secure::{Longer, Secured};
 use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
@@ -40,7 +40,7 @@ impl Store {
                 Found::Held(line) => return Ok(Attempt::Held(line.held(claim, None, None))),
                 Found::Ours(entries) => {
                     claim.mark_sent();
-                    match self.secure(&entries, claim.ttl, sent).await? {
+                    match self.secure(&entries, claim.ttl, sent, Longer::Fresh).await? {
                         Secured::Held { granted, lease } => Some((granted, lease)),
                         Secured::Changed | Secured::Over => None,
                     }

@@ -1,6 +1,6 @@
 //! Turning an exclusive lock into a shared one.
 
-use super::secure::Secured;
+use super::secure::{Longer, Secured};
 use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::value;
@@ -41,7 +41,7 @@ impl Store {
                 self.txn(txn).await?;
                 continue;
             }
-            match self.secure(&[entry], claim.ttl, sent).await? {
+            match self.secure(&[entry], claim.ttl, sent, Longer::Fresh).await? {
                 Secured::Held { lease, .. } => {
                     let length = self.relied_on(lease.ttl, claim.ttl);
                     return Ok(Renewal::Renewed { sent: lease.sent, lease: length, waiters: None });

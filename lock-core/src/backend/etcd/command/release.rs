@@ -4,22 +4,31 @@ use std::time::Duration;
 
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::keyspace;
-use crate::backend::etcd::ledger::Lease;
+use crate::backend::etcd::ledger::{Lease, Leaving};
 use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE};
 use crate::backend::etcd::proto::{Compare, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest};
-use crate::backend::etcd::store::{Store, now};
+use crate::backend::etcd::store::{self, Store, now, reads};
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Claim, Released};
 
 impl Store {
     /// Frees what the owner has, and whatever a request of it that is still under way could get: the leases that it
-    /// asked for are revoked, and nothing can be bound to them any more.
+    /// asked for are revoked, and nothing can be bound to them any more. Where no request is under way, the lease is left
+    /// to the next claim instead.
     pub(in super::super) async fn release(
         &self,
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
         let stored: Vec<Vec<u8>> = claim.keys().map(|key| keyspace::entry(key, claim.owner)).collect();
+        if claim.renews
+            && keep_for.is_none()
+            && let [stored] = &stored[..]
+            && let Some(released) = self.release_and_leave(claim, stored).await?
+        {
+            return Ok(released);
+        }
+        stored.iter().for_each(|stored| self.ledger.doubt(stored));
         loop {
             let lines = self.read_all(claim.keys()).await?;
             let entry = |at: usize| lines[at].place(&stored[at]).map(|place| &lines[at].entries[place]);
@@ -46,6 +55,29 @@ impl Store {
             let is_released = had || kept.len() == stored.len();
             return Ok(if is_released { Released::Released } else { missing(claim, &stored, &lines) });
         }
+    }
+
+    /// Deletes the entry of a claim that is certain to have one lease, and leaves the lease to the next claim. Returns
+    /// `None` where nothing is certain, or the entry is not what is known of it.
+    async fn release_and_leave(&self, claim: &Claim, stored: &Vec<u8>) -> Result<Option<Released>, Failure> {
+        let Some(leaving) = self.ledger.begin_leave(stored, now()) else { return Ok(None) };
+        let answer = self.txn(deletion(claim, stored, leaving)).await?;
+        if !answer.succeeded {
+            return Ok(None);
+        }
+        let released = match leaving.created {
+            Some(_) => Released::Released,
+            None => {
+                let revision = answer.revision();
+                let lines = [store::line(&mut answer.ranges(), revision)?];
+                let stored = std::slice::from_ref(stored);
+                if is_held(stored, &lines) { Released::Released } else { missing(claim, stored, &lines) }
+            }
+        };
+        if !self.ledger.end_leave(stored, leaving.lease, now()) {
+            self.revoke_all(std::slice::from_ref(stored), std::iter::once(leaving.lease), false).await?;
+        }
+        Ok(Some(released))
     }
 
     /// Revokes the leases that entries are bound to, and all others that were asked for.
@@ -88,9 +120,12 @@ impl Store {
         Ok(self.txn(txn).await?.succeeded)
     }
 
-    /// Deletes entries that no lease ends: another program has written them. Returns whether they were still there.
+    /// Deletes entries that no lease of theirs ends: another program has written them. Returns whether they were still
+    /// there.
     async fn delete_unbound(&self, own: &[&Entry]) -> Result<bool, Failure> {
-        let unbound: Vec<&Entry> = own.iter().copied().filter(|entry| entry.lease == NO_LEASE).collect();
+        let is_unbound =
+            |entry: &Entry| entry.lease == NO_LEASE || self.ledger.is_elsewhere(&entry.stored, entry.lease);
+        let unbound: Vec<&Entry> = own.iter().copied().filter(|entry| is_unbound(entry)).collect();
         if unbound.is_empty() { Ok(true) } else { self.delete(&unbound).await }
     }
 
@@ -103,6 +138,19 @@ impl Store {
         }
         Ok(self.txn(txn).await?.succeeded)
     }
+}
+
+/// Returns a transaction that deletes an entry if it is bound to the lease that is known. An entry that was created at the
+/// known revision holds the key until it is gone; of any other, the line says what it was.
+fn deletion(claim: &Claim, stored: &[u8], leaving: Leaving) -> TxnRequest {
+    let mut txn = TxnRequest::default();
+    txn.compare.push(Compare::bound_to(stored.to_vec(), leaving.lease));
+    match leaving.created {
+        Some(created) => txn.compare.push(Compare::created_at(stored.to_vec(), created)),
+        None => txn.success.push(reads(&claim.key)),
+    }
+    txn.success.push(RequestOp::from(DeleteRangeRequest { key: stored.to_vec() }));
+    txn
 }
 
 /// Returns whether the owner holds all its keys.

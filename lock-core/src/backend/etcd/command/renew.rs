@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::secure::Secured;
+use super::secure::{Longer, Secured};
 use crate::backend::etcd::error::{Failure, unexpected};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::Lease;
@@ -156,7 +156,7 @@ impl Store {
             let entries: Option<Vec<&Entry>> =
                 stored.iter().zip(&lines).map(|(stored, line)| line.held_by(stored)).collect();
             let Some(entries) = entries else { return Ok(Renewal::NotOwned) };
-            let secured = match self.secure(&entries, renew.ttl, sent).await {
+            let secured = match self.secure(&entries, renew.ttl, sent, Longer::Fresh).await {
                 // A hold that began on the lease of its wait goes on with that where there is no room for a longer one.
                 Err(failure) if failure.is_permanent() && claim.renews && renew.ttl <= claim.ttl => {
                     return self.renew_as_it_is(&entries, renew, sent, failure).await;

@@ -2,12 +2,23 @@
 
 use std::time::Duration;
 
-use crate::backend::etcd::error::Failure;
+use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::ledger::{Held, Lease};
 use crate::backend::etcd::line::{Entry, NO_LEASE};
 use crate::backend::etcd::proto::{PutRequest, RequestOp, TxnRequest};
+use crate::backend::etcd::spare;
 use crate::backend::etcd::store::{Store, now};
 use crate::clock::Moment;
+
+/// Where a longer lease comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Longer {
+    /// It is asked for, and has its whole time.
+    Fresh,
+    /// One that a released lock has left, if there is one, of which some time may be over; and the lease before it is left
+    /// to others. For a claim that is about to be granted, and renewed.
+    Spare,
+}
 
 /// What came of an attempt to give entries a lease.
 pub(in super::super) enum Secured {
@@ -22,6 +33,7 @@ pub(in super::super) enum Secured {
 impl Store {
     /// Makes the lease of the entries of one claim at least `ttl` long from now on, never shorter than before, and makes
     /// them the holders if nobody has noted yet that their turn has come. The entries were read after `sent`.
+    /// A [spare](Longer::Spare) lease may have up to a quarter less.
     ///
     /// A lease of etcd has one length for life. A longer one is another lease, to which the entries are bound instead.
     /// A request for that which was not answered may yet arrive, and bind them to a lease that is nearly over. So where
@@ -32,6 +44,7 @@ impl Store {
         entries: &[&Entry],
         ttl: Duration,
         sent: Moment,
+        longer: Longer,
     ) -> Result<Secured, Failure> {
         // Before the first request, so that none of them belongs to a call that reads what is written here.
         let (strays, known) = (self.strays(entries), self.known(entries));
@@ -41,14 +54,16 @@ impl Store {
                 return Ok(self.settled(entries, granted, lease));
             }
             (Kept::For(lease), _) => (lease, self.touch(entries).await?),
-            (Kept::TooShort, _) => self.bind(entries, ttl).await?,
+            (Kept::TooShort, _) => self.bind(entries, ttl, longer).await?,
         };
         let Some(revision) = written else { return Ok(Secured::Changed) };
         let granted = known.unwrap_or(revision);
-        for entry in entries {
-            // Nothing is bound to it any more, and it ends by itself.
-            if entry.lease != lease.id {
-                self.ledger.revoked(&entry.stored, entry.lease);
+        for entry in entries.iter().filter(|entry| entry.lease != lease.id) {
+            // Nothing is bound to it any more.
+            match longer {
+                Longer::Spare => self.ledger.leave_former(&entry.stored, entry.lease, now()),
+                // It ends by itself.
+                Longer::Fresh => self.ledger.revoked(&entry.stored, entry.lease),
             }
         }
         self.holds(entries, granted, lease);
@@ -100,21 +115,44 @@ impl Store {
 
     /// Binds entries to a new lease. Returns it, and the revision at which that was done, `None` when one of them has
     /// changed.
-    async fn bind(&self, entries: &[&Entry], ttl: Duration) -> Result<(Lease, Option<i64>), Failure> {
+    async fn bind(
+        &self,
+        entries: &[&Entry],
+        ttl: Duration,
+        longer: Longer,
+    ) -> Result<(Lease, Option<i64>), Failure> {
         let stored = stored(entries);
-        let longer = self.grant(&stored, ttl).await?;
+        let spare = if longer == Longer::Spare { self.take_instead(&stored, ttl) } else { None };
+        let longer = match spare {
+            Some(spare) => spare,
+            None => self.grant(&stored, ttl).await?,
+        };
         let longer = self.outlasting(entries, longer).await?;
         let put = |entry: &Entry| PutRequest {
             lease: longer.id,
             ignore_value: true,
             ..PutRequest::of(&entry.stored)
         };
-        let answer = self.txn(rewriting(entries, put)).await?;
+        stored.iter().for_each(|stored| self.ledger.begin_bind(stored, longer.id));
+        let answer = match self.txn(rewriting(entries, put)).await {
+            Err(failure) if failure.reaction == Reaction::NoLease && spare.is_some() => {
+                stored.iter().for_each(|stored| self.ledger.lapsed(stored, longer.id));
+                return Ok((longer, None));
+            }
+            answer => answer?,
+        };
+        stored.iter().for_each(|stored| self.ledger.bound(stored, longer.id));
         if !answer.succeeded {
             self.revoke(&stored, longer.id).await?;
             return Ok((longer, None));
         }
         Ok((longer, Some(answer.revision())))
+    }
+
+    /// Takes a lease of `ttl` that a released lock has left, for the entry of one key.
+    fn take_instead(&self, stored: &[Vec<u8>], ttl: Duration) -> Option<Lease> {
+        let [stored] = stored else { return None };
+        self.ledger.take_instead(stored, self.given(ttl), spare::oldest(ttl), now())
     }
 
     /// Keeps `longer` alive once more if it would end before the lease that the entries have. A renewal on another

@@ -100,7 +100,7 @@ fn a_lease_is_being_revoked_until_its_end_is_answered() {
         ledger.ask(b"a/1", lease(id, 4));
         ledger.given(b"a/1", id);
     }
-    ledger.begin_revoke(b"a/1", 1);
+    assert!(ledger.begin_revoke(&[b"a/1"], 1));
     assert!(
         ledger.is_being_revoked(b"a/1", 1)
             && !ledger.is_being_revoked(b"a/1", 2)
