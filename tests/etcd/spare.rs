@@ -26,6 +26,31 @@ fn cost(etcd: &Etcd) -> [usize; 3] {
         .map(|(service, method)| requests(etcd, service, method))
 }
 
+/// A free lock costs one transaction, and its release another one.
+#[tokio::test]
+async fn a_free_lock_costs_two_requests() {
+    const CYCLES: usize = 50;
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    cycle(&locks, "k").await;
+    let before = cost(&etcd);
+    for number in 0..CYCLES {
+        // Whichever key, and whichever kind.
+        match number % 3 {
+            0 => cycle(&locks, "k").await,
+            1 => cycle(&locks, &format!("k{number}")).await,
+            _ => {
+                let guard = locks.fair("fair").ttl(LONG).acquire().await.expect("free");
+                guard.release().await.expect("an answer");
+            }
+        }
+    }
+    let after = cost(&etcd);
+    let took: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    assert_eq!(took, [CYCLES * 2, 0, 0], "transactions, leases, and ends of leases");
+    assert_eq!((etcd.keys().len(), etcd.leases()), (0, 1));
+}
+
 /// A claim that finds the key taken writes nothing, and leaves the lease to the next.
 #[tokio::test]
 async fn a_refused_claim_gives_its_lease_back() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::busy::Busy;
 use super::command::WAITER_LEASE;
 use super::config::Config;
 use super::error::{Failure, Reaction};
@@ -79,7 +80,8 @@ impl Etcd {
         let error = |failure: Failure| failure.error_of(format_args!("etcd at {}", members.config));
         let session = dial(&members).await.map_err(error)?;
         let connections = PerRuntime::new(Arc::clone(&members), Some(session));
-        let mut store = Store { connections, ledger: Ledger::default(), min_ttl: ttl::STEP };
+        let (ledger, busy) = (Ledger::default(), Busy::default());
+        let mut store = Store { connections, ledger, busy, min_ttl: ttl::STEP };
         let proved = timeout(members.config.timeout, prove(&store)).await;
         let proved = proved.unwrap_or_else(|_| Err(Failure::no_answer(members.config.timeout)));
         store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;

@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod backend;
+mod busy;
 mod command;
 mod config;
 mod error;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::busy::Busy;
 use super::error::{Failure, Reaction, unexpected};
 use super::keyspace;
 use super::ledger::{Lease, Ledger};
@@ -31,6 +32,7 @@ const KEPT_ALIVE_TOGETHER: usize = 128;
 pub(super) struct Store {
     pub(super) connections: PerRuntime<Members>,
     pub(super) ledger: Ledger,
+    pub(super) busy: Busy,
     /// The shortest lease that the cluster gives.
     pub(super) min_ttl: Duration,
 }

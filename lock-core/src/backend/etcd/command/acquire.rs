@@ -63,7 +63,7 @@ impl Acquire<'_> {
         let turn = self.store.ledger.take_turn(&self.stored[0], FRESH, self.read_at);
         let mut step = match turn {
             Some(turn) => self.turn(turn).await?,
-            None => Step::Again(None),
+            None => self.guess().await?,
         };
         loop {
             let line = match step {
@@ -78,8 +78,19 @@ impl Acquire<'_> {
         }
     }
 
+    /// Takes the key unseen, if it may be free and there is a lease at hand: one request, which writes nothing if somebody
+    /// stands in the line, and reads the line then.
+    async fn guess(&mut self) -> Result<Step, Failure> {
+        let may_be_free = self.ask != Ask::Probe && !self.store.busy.was_taken(&self.claim.key, self.read_at);
+        if !may_be_free || !self.borrow(self.claim.ttl) {
+            return Ok(Step::Again(None));
+        }
+        self.take(&Line::default()).await
+    }
+
     async fn look(&mut self, line: &Line) -> Result<Step, Failure> {
         let claim = self.claim;
+        self.store.busy.note(&claim.key, !line.entries.is_empty(), self.read_at);
         if let Some(place) = line.place(&self.stored[0]) {
             return self.stands(line, place).await;
         }
