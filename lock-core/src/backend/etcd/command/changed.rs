@@ -10,14 +10,21 @@ use tokio::time::sleep;
 use crate::backend::etcd::error::{Failure, of_status};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::link::Events;
-use crate::backend::etcd::look::{Blocked, Look, Turn};
-use crate::backend::etcd::proto::{WatchRequest, WatchResponse};
+use crate::backend::etcd::look::{Blocked, Keys, Look, Turn};
+use crate::backend::etcd::proto::{RangeRequest, RangeResponse, WatchRequest, WatchResponse};
 use crate::backend::etcd::store::{Store, now};
 use crate::backend::{Claim, Mode};
 use crate::clock::Moment;
 
 /// How often a waiter gives a sign of life while it watches. Its lease may be as short as the shortest of etcd.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(650);
+
+/// How long after the beginning of a watch its entry is looked at, each time after the one before.
+///
+/// A member gives a watch the next revision and adds it in two steps. Where a write comes in between, it counts as a watch
+/// of the past, and such watches are told of changes only every 100 ms.
+const LOOKS: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(70)];
 
 /// What the first answers to watches say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,12 +74,16 @@ impl Store {
                     continue;
                 }
             }
-            match &now.own {
-                Some((stored, lease)) => tokio::select! {
-                    told = told(&mut events) => told?,
-                    lost = self.stay(stored, *lease, now.read_at) => return lost,
-                },
-                None => told(&mut events).await?,
+            let stays = async {
+                match &now.own {
+                    Some((stored, lease)) => self.stay(stored, *lease, now.read_at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                told = told(&mut events) => told?,
+                () = self.goes(&now.by) => {}
+                lost = stays => return lost,
             }
             drop(events);
             blocked = self.blocked(claim).await?;
@@ -117,6 +128,34 @@ impl Store {
         let connection = self.connections.get().await?;
         let token = connection.token();
         connection.watch(requests.collect(), token).await
+    }
+
+    /// Looks a few times at the entry that a claim waits for, if it is one. Completes when it is gone.
+    async fn goes(&self, by: &[Keys]) {
+        if let [(stored, end)] = by
+            && end.is_empty()
+        {
+            for pause in LOOKS {
+                sleep(pause).await;
+                // Without an answer the watch tells, or ends.
+                if matches!(self.is_there(stored).await, Ok(false)) {
+                    return;
+                }
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Returns whether an entry is there, as far as the member knows that the watches are at.
+    async fn is_there(&self, stored: &[u8]) -> Result<bool, Failure> {
+        let request = RangeRequest {
+            key: stored.to_vec(),
+            serializable: true,
+            count_only: true,
+            ..RangeRequest::default()
+        };
+        let answer: RangeResponse = self.call("/etcdserverpb.KV/Range", request).await?;
+        Ok(answer.count > 0)
     }
 
     /// Keeps the entry of a waiter, which was last read at `looked`. Returns when it is gone.

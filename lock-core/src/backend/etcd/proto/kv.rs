@@ -25,6 +25,9 @@ pub(in super::super) struct RangeRequest {
     pub(in super::super) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(in super::super) limit: i64,
+    /// The member answers what it knows, and does not ask the leader.
+    #[prost(bool, tag = "7")]
+    pub(in super::super) serializable: bool,
     #[prost(bool, tag = "9")]
     pub(in super::super) count_only: bool,
 }
