@@ -274,3 +274,25 @@ async fn a_repeated_release_leaves_the_next_lock_alone() {
     assert_eq!((etcd.keys().len(), etcd.leases()), (1, 1));
     assert_eq!(store.release(&second, None).await.expect("an answer"), Released::Released);
 }
+
+/// `max_hold` and `min_hold` count from the grant, and not from when an earlier lock has asked for the lease.
+#[tokio::test]
+async fn a_hold_on_a_spare_lease_begins_with_its_own_grant() {
+    let etcd = Etcd::start();
+    let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
+    let ages = async |name: &str| {
+        let first = locks.lock(name).ttl(TTL).acquire().await.expect("free");
+        tokio::time::sleep(TTL / 5).await;
+        first.release().await.expect("an answer");
+    };
+    ages("a").await;
+    let guard = locks.lock("b").ttl(TTL).max_hold(TTL / 10).acquire().await.expect("free");
+    assert!(guard.remaining() < TTL, "it has taken the lease");
+    tokio::time::sleep(TTL / 20).await;
+    assert!(guard.is_held(), "{:?}", guard.check());
+    guard.release().await.expect("an answer");
+    ages("a").await;
+    let guard = locks.lock("c").ttl(TTL).min_hold(TTL / 5).acquire().await.expect("free");
+    guard.release().await.expect("an answer");
+    try_once(&others, "c").await.expect_err("it is kept");
+}

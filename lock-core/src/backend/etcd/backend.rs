@@ -14,7 +14,7 @@ use super::config::Config;
 use super::error::{Failure, Reaction};
 use super::ledger::{Lease, Ledger};
 use super::link::{Members, dial};
-use super::store::{Store, now};
+use super::store::{Store, lease_id, now};
 use super::ttl;
 use crate::backend::remote::PerRuntime;
 use crate::backend::{
@@ -116,7 +116,7 @@ async fn prove(store: &Store) -> Result<Duration, Failure> {
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
-    let asked = Lease { id: fastrand::i64(1..), ttl: ttl::STEP, sent: now() };
+    let asked = Lease { id: lease_id(), ttl: ttl::STEP, sent: now() };
     let given = store.grant_as(asked).await?;
     store.revoke(&[], given.id).await?;
     Ok(given.ttl)

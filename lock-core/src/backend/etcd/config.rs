@@ -127,8 +127,8 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the deadline of a call that asks for a lease of `lease`. The holder then has at least half of the lease
-    /// left.
+    /// Returns the deadline of a call that asks for a lease of `lease`. The holder then has at least half of it left, and a
+    /// quarter of one that an earlier lock has left.
     pub(super) fn deadline(&self, lease: Duration) -> Duration {
         self.timeout.min(lease / 2)
     }

@@ -28,6 +28,12 @@ impl Lease {
     pub(super) fn left(&self, now: Moment) -> Duration {
         self.sent.plus(self.ttl).remaining(now)
     }
+
+    /// Returns what a grant that begins at `now` may rely on: what is left of it where the clock of the server is faster. A
+    /// grant is counted so from its own beginning, which the lease does not know that an earlier lock has left.
+    pub(super) fn rest(&self, now: Moment) -> Duration {
+        self.left(now).saturating_sub(now.since(self.sent) / 100)
+    }
 }
 
 /// An entry that holds its key.
@@ -117,10 +123,14 @@ impl Ledger {
         self.0.lock().pages.get(stored).is_some_and(|page| page.revoking.contains(&id))
     }
 
-    /// Notes that the server gave the lease `id`.
-    pub(super) fn given(&self, stored: &[u8], id: i64) {
+    /// Notes that the server gave a lease, which may be longer than was asked for.
+    pub(super) fn given(&self, stored: &[u8], lease: Lease) {
         if let Some(page) = self.0.lock().pages.get_mut(stored) {
-            page.unanswered.retain(|unanswered| *unanswered != id);
+            page.unanswered.retain(|unanswered| *unanswered != lease.id);
+            page.asked
+                .iter_mut()
+                .filter(|asked| asked.id == lease.id)
+                .for_each(|asked| asked.ttl = lease.ttl);
         }
     }
 
@@ -133,6 +143,9 @@ impl Ledger {
         }
         let of_unknown_origin = || Page { doubts: 1, ..Page::default() };
         let page = pages.pages.entry(stored.to_vec()).or_insert_with(of_unknown_origin);
+        if !page.asked.iter().any(|asked| asked.id == held.lease.id) {
+            page.doubts = page.doubts.saturating_add(1);
+        }
         page.asked.retain(|asked| asked.id != held.lease.id);
         page.asked.push(held.lease);
         page.held = Some(held);
@@ -249,11 +262,13 @@ impl Ledger {
 
     /// Forgets an entry that is released, but for what may yet arrive.
     pub(super) fn forget(&self, stored: &[u8]) {
-        let mut pages = self.0.lock();
+        let pages = &mut *self.0.lock();
         let Some(page) = pages.pages.get_mut(stored) else { return };
         page.held = None;
         let Page { asked, unanswered, .. } = page;
-        asked.retain(|lease| unanswered.contains(&lease.id));
+        let (stay, end): (Vec<_>, Vec<_>) = asked.drain(..).partition(|lease| unanswered.contains(&lease.id));
+        *asked = stay;
+        end.iter().for_each(|lease| pages.spares.ended(lease.id));
         if asked.is_empty() {
             pages.pages.remove(stored);
         }

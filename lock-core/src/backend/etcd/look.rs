@@ -31,6 +31,8 @@ pub(super) enum Look {
 pub(super) struct Blocked {
     /// It waits for changes of any of these.
     pub(super) by: Vec<Keys>,
+    /// Whether it is one entry, and that holds the key: the claim is next.
+    pub(super) is_next: bool,
     /// The revision at which that was so.
     pub(super) revision: i64,
     /// Its own entry, if it has one, with the lease.
@@ -64,9 +66,10 @@ impl Blocked {
     /// Says what a claim waits for, whose entry is at `place` if it has one; `None` where another attempt makes sense.
     pub(super) fn of(line: &Line, place: Option<usize>, claim: &Claim, read_at: Moment) -> Option<Self> {
         let by = blockers(line, place, claim)?;
+        let is_next = by.len() == 1 && place.unwrap_or(line.entries.len()) <= line.holding();
         let own = place.filter(|_| claim.more.is_empty()).map(|place| &line.entries[place]);
         let own = own.map(|entry| (entry.stored.clone(), entry.lease));
-        Some(Self { by, revision: line.revision, own, read_at })
+        Some(Self { by, is_next, revision: line.revision, own, read_at })
     }
 }
 

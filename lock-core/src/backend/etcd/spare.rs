@@ -22,16 +22,22 @@ pub(super) struct Spares {
     taken: HashMap<i64, Vec<u8>>,
 }
 
+/// How much of a lease may be over at most when it is taken, however long it is.
+const OLDEST: Duration = Duration::from_secs(15);
+
+/// The longest lease that is kept: one that nobody takes is there until it ends by itself.
+const LONGEST: Duration = Duration::from_secs(300);
+
 /// Returns how much of a lease of `ttl` may be over when it is taken: as much as leaves time for a renewal.
 pub(super) fn oldest(ttl: Duration) -> Duration {
-    ttl / 4
+    OLDEST.min(ttl / 4)
 }
 
 impl Spares {
     /// Keeps a lease for the next claim. Returns whether there is room for it, and enough of it left.
     pub(super) fn keep(&mut self, lease: Lease, now: Moment) -> bool {
         self.drop_old(now);
-        if self.free.len() >= MOST || !is_young(&lease, now) {
+        if self.free.len() >= MOST || lease.ttl > LONGEST || !is_young(&lease, now) {
             return false;
         }
         self.taken.remove(&lease.id);
@@ -121,6 +127,9 @@ mod tests {
         }
         let later = start.plus(TTL / 4);
         assert!(spares.keep(lease(400, later), later), "the others are too old by now");
+        let long = |ttl| Lease { ttl, ..lease(401, later) };
+        assert!(!spares.keep(long(LONGEST * 2), later), "it would be there for long");
+        assert!(oldest(LONGEST) < LONGEST / 4);
         assert_eq!(spares.drain(), [lease(400, later)]);
     }
 

@@ -48,6 +48,11 @@ pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }
 
+/// Draws the id of a lease from the operating system: two children of one process must not draw the same.
+pub(super) fn lease_id() -> i64 {
+    getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
+}
+
 /// Returns the request for the line of a key.
 pub(super) fn reads(key: &Key) -> RequestOp {
     let (from, to) = keyspace::line(key);
@@ -140,7 +145,7 @@ impl Store {
     pub(super) async fn grant(&self, stored: &[Vec<u8>], ttl: Duration) -> Result<Lease, Failure> {
         let mut tries = 0;
         loop {
-            let lease = Lease { id: fastrand::i64(1..), ttl, sent: now() };
+            let lease = Lease { id: lease_id(), ttl, sent: now() };
             stored.iter().for_each(|stored| self.ledger.ask(stored, lease));
             if stored.len() > 1 {
                 stored.iter().for_each(|stored| self.ledger.doubt(stored));
@@ -152,7 +157,7 @@ impl Store {
                     stored.iter().for_each(|stored| self.ledger.revoked(stored, lease.id));
                 }
                 Ok(given) => {
-                    stored.iter().for_each(|stored| self.ledger.given(stored, given.id));
+                    stored.iter().for_each(|stored| self.ledger.given(stored, given));
                     return Ok(given);
                 }
                 Err(failure) => return Err(failure),

@@ -82,10 +82,18 @@ impl Acquire<'_> {
     /// stands in the line, and reads the line then.
     async fn guess(&mut self) -> Result<Step, Failure> {
         let may_be_free = self.ask != Ask::Probe && !self.store.busy.was_taken(&self.claim.key, self.read_at);
-        if !may_be_free || !self.borrow(self.claim.ttl) {
+        // Without a connection nothing is sent, and nothing is to look as if it were.
+        let is_connected = self.store.connections.current().is_some();
+        if !may_be_free || !is_connected || !self.borrow(self.claim.ttl) {
             return Ok(Step::Again(None));
         }
-        self.take(&Line::default()).await
+        match self.take(&Line::default()).await {
+            // A full database refuses the entry before it looks whether there is one: then the line says more.
+            Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
+                Ok(Step::Again(None))
+            }
+            step => step,
+        }
     }
 
     async fn look(&mut self, line: &Line) -> Result<Step, Failure> {
@@ -148,12 +156,13 @@ impl Acquire<'_> {
     async fn turn(&mut self, turn: Turn) -> Result<Step, Failure> {
         self.claim.mark_sent();
         if let Some(held) = self.store.as_it_waited(self.claim, &turn).await? {
-            let grant = (turn.read_at, held.lease.left(turn.read_at));
-            return Ok(self.granted(turn.waiting, held.granted, grant));
+            return Ok(self.granted(turn.waiting, held.granted, self.since(held.lease, turn.read_at)));
         }
         let longer = if self.claim.renews { Longer::Spare } else { Longer::Fresh };
         Ok(match self.store.secure(&[&turn.entry], self.claim.ttl, turn.read_at, longer).await? {
-            Secured::Held { granted, lease } => self.granted(turn.waiting, granted, (lease.sent, lease.ttl)),
+            Secured::Held { granted, lease } => {
+                self.granted(turn.waiting, granted, self.since(lease, turn.read_at))
+            }
             Secured::Changed | Secured::Over => Step::Again(None),
         })
     }
@@ -173,17 +182,15 @@ impl Acquire<'_> {
         let place = line.place(&self.stored[0]).filter(|_| put);
         match place {
             Some(place) if line.holder(place).is_some() => {
-                self.spare = None;
                 // The transaction that created it made it the holder.
                 let created = line.entries[place].created;
                 let held = Held { created, granted: created, lease };
                 self.store.ledger.hold(&self.stored[0], held);
                 let waiting = line.entries.len() - line.holding();
-                Ok(self.granted(waiting, created, (lease.sent, lease.ttl)))
+                Ok(self.granted(waiting, created, self.since(lease, self.read_at)))
             }
             // Somebody whom it would overtake came in between: behind it, it looks again.
             Some(_) => {
-                self.spare = None;
                 self.store.revoke(&self.stored, lease.id).await?;
                 Ok(Step::Again(None))
             }
@@ -198,7 +205,6 @@ impl Acquire<'_> {
         let Some(place) = line.place(&self.stored[0]).filter(|_| put) else {
             return Ok(Step::Again(Some(line)));
         };
-        self.spare = None;
         if line.holder(place).is_some() {
             return Ok(Step::Again(Some(line)));
         }
@@ -280,6 +286,10 @@ impl Acquire<'_> {
         };
         let Some(answer) = self.bind(txn, lease).await? else { return Ok(None) };
         let (put, revision) = (answer.succeeded, answer.revision());
+        if put {
+            // An entry is bound to it, whatever else the answer says.
+            self.spare = None;
+        }
         Ok(Some((put, store::line(&mut answer.ranges(), revision)?)))
     }
 
@@ -300,6 +310,13 @@ impl Acquire<'_> {
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Returns from when a grant counts on its lease, and for how long, where it was asked for after `asked`. A grant that is
+    /// not renewed has a lease of its own, and all of it.
+    fn since(&self, lease: Lease, asked: Moment) -> (Moment, Duration) {
+        let began_before = asked.since(lease.sent) > Duration::ZERO;
+        if self.claim.renews && began_before { (asked, lease.rest(asked)) } else { (lease.sent, lease.ttl) }
     }
 
     /// The claim is granted since the revision `granted`, for a time from a moment on.

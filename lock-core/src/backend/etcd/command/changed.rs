@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::backend::etcd::error::{Failure, of_status};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::link::Events;
-use crate::backend::etcd::look::{Blocked, Keys, Look, Turn};
+use crate::backend::etcd::look::{Blocked, Look, Turn};
 use crate::backend::etcd::proto::{RangeRequest, RangeResponse, WatchRequest, WatchResponse};
 use crate::backend::etcd::store::{Store, now};
 use crate::backend::{Claim, Mode};
@@ -82,7 +82,7 @@ impl Store {
             };
             tokio::select! {
                 told = told(&mut events) => told?,
-                () = self.goes(&now.by) => {}
+                () = self.goes(&now) => {}
                 lost = stays => return lost,
             }
             drop(events);
@@ -130,10 +130,11 @@ impl Store {
         connection.watch(requests.collect(), token).await
     }
 
-    /// Looks a few times at the entry that a claim waits for, if it is one. Completes when it is gone.
-    async fn goes(&self, by: &[Keys]) {
-        if let [(stored, end)] = by
+    /// Looks a few times at the entry that a claim waits for, if the claim is next. Completes when that is gone.
+    async fn goes(&self, blocked: &Blocked) {
+        if let [(stored, end)] = &blocked.by[..]
             && end.is_empty()
+            && blocked.is_next
         {
             for pause in LOOKS {
                 sleep(pause).await;

@@ -11,7 +11,10 @@ fn every_lease_that_was_asked_for_is_found_until_it_is_revoked() {
     ledger.ask(b"a/1", lease(1, 4));
     ledger.ask(b"a/1", lease(2, 60));
     ledger.ask(b"a/1", lease(3, 60));
-    [1, 2].iter().for_each(|id| ledger.given(b"a/1", *id));
+    // The server may give more than was asked for.
+    ledger.given(b"a/1", lease(1, 5));
+    ledger.given(b"a/1", lease(2, 60));
+    assert_eq!(ledger.lease(b"a/1", 1).map(|lease| lease.ttl), Some(Duration::from_secs(5)));
     [3, 9].iter().for_each(|id| ledger.missing(b"a/1", *id));
     assert_eq!(ledger.ids(b"a/1"), [1, 2, 3], "it may yet arrive");
     ledger.revoked(b"a/1", 3);
@@ -33,13 +36,13 @@ fn an_entry_is_settled_while_it_can_be_bound_to_one_lease_alone() {
     let held = |id| Held { created: 77, granted: 78, lease: lease(id, 10) };
     assert!(!ledger.is_settled(b"a/1", 1), "nothing is known");
     ledger.ask(b"a/1", lease(1, 10));
-    ledger.given(b"a/1", 1);
+    ledger.given(b"a/1", lease(1, 10));
     assert!(!ledger.is_settled(b"a/1", 1), "it is not known to hold the key");
     ledger.hold(b"a/1", held(1));
     assert!(ledger.is_settled(b"a/1", 1) && !ledger.is_settled(b"a/1", 2));
     ledger.ask(b"a/1", lease(2, 12));
     assert!(ledger.is_settled(b"a/1", 1), "nothing is bound to a lease before it is given");
-    ledger.given(b"a/1", 2);
+    ledger.given(b"a/1", lease(2, 12));
     assert!(!ledger.is_settled(b"a/1", 1));
     assert_eq!((ledger.strays(b"a/1", 1), ledger.strays(b"a/1", 2)), (vec![2], vec![1]));
     // The request for it was executed, or it was given back.
@@ -70,7 +73,7 @@ fn what_is_kept_alive_is_not_dropped() {
     let start = Clock::Suspend.now();
     for stored in [b"kept", b"gone"] {
         ledger.ask(stored, Lease { sent: start, ..lease(1, 4) });
-        ledger.given(stored, 1);
+        ledger.given(stored, Lease { sent: start, ..lease(1, 4) });
     }
     let after = |seconds| start.plus(Duration::from_secs(seconds));
     ledger.kept(b"kept", Lease { sent: after(3_599), ..lease(1, 4) });
@@ -98,7 +101,7 @@ fn a_lease_is_being_revoked_until_its_end_is_answered() {
     let ledger = Ledger::default();
     for id in [1, 2] {
         ledger.ask(b"a/1", lease(id, 4));
-        ledger.given(b"a/1", id);
+        ledger.given(b"a/1", lease(id, 4));
     }
     assert!(ledger.begin_revoke(&[b"a/1"], 1));
     assert!(

@@ -16,7 +16,7 @@ fn held(id: i64) -> Held {
 fn holding() -> Ledger {
     let ledger = Ledger::default();
     ledger.ask(b"a/1", lease(1));
-    ledger.given(b"a/1", 1);
+    ledger.given(b"a/1", lease(1));
     ledger.begin_bind(b"a/1", 1);
     ledger.bound(b"a/1", 1);
     ledger.hold(b"a/1", held(1));
@@ -51,7 +51,7 @@ fn the_lease_of_an_entry_goes_to_the_next() {
 fn a_waiter_leaves_its_lease_too() {
     let ledger = Ledger::default();
     ledger.ask(b"a/1", lease(1));
-    ledger.given(b"a/1", 1);
+    ledger.given(b"a/1", lease(1));
     let leaving = ledger.begin_leave(b"a/1", Clock::Suspend.now());
     assert_eq!(leaving, Some(Leaving { lease: 1, created: None }));
     assert!(ends(&ledger));
@@ -73,7 +73,7 @@ fn a_lease_about_which_something_is_under_way_is_left_to_nobody() {
         ("another lease that was asked for", |ledger| ledger.ask(b"a/1", lease(2))),
         ("another lease that was given", |ledger| {
             ledger.ask(b"a/1", lease(2));
-            ledger.given(b"a/1", 2);
+            ledger.given(b"a/1", lease(2));
         }),
         ("another release, or a further key of the lease", |ledger| ledger.doubt(b"a/1")),
     ];
@@ -106,7 +106,7 @@ fn only_the_first_release_leaves_a_lease() {
 fn a_lease_that_was_bound_to_an_entry_later_is_left_as_well() {
     let ledger = holding();
     ledger.ask(b"a/1", lease(2));
-    ledger.given(b"a/1", 2);
+    ledger.given(b"a/1", lease(2));
     ledger.begin_bind(b"a/1", 2);
     ledger.bound(b"a/1", 2);
     ledger.revoked(b"a/1", 1);
@@ -170,7 +170,7 @@ fn instead() -> Ledger {
     ledger.revoked(b"a/1", 1);
     for (stored, id) in [(b"b/2", 2), (b"a/1", 1)] {
         ledger.ask(stored, lease(id));
-        ledger.given(stored, id);
+        ledger.given(stored, lease(id));
     }
     assert!(ledger.leave_unused(b"b/2", 2, Clock::Suspend.now()));
     let instead = ledger.take_instead(b"a/1", TTL, TTL, Clock::Suspend.now());
