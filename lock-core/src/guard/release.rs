@@ -72,16 +72,12 @@ impl Releasing {
             }
             _ => {
                 let handoff = |ttl, now| lease.as_handoff(ttl, now);
-                // A forked child has no background, and its locks are its parent's.
-                let may_ask = |now| engine.is_own_process(now) && engine.cleanup.runtime().is_some();
-                match engine.local_queue.hand_off(key, linger, now, handoff, may_ask) {
-                    HandedOff::No => false,
-                    HandedOff::Stays => true,
-                    HandedOff::Asks => {
-                        self.ask_for_others(lease.now());
-                        true
-                    }
+                let handed_off =
+                    engine.local_queue.hand_off(key, linger, now, handoff, |now| self.may_ask(now));
+                if handed_off == HandedOff::Asks {
+                    self.ask_for_others(lease.now());
                 }
+                handed_off != HandedOff::No
             }
         };
         // A shutdown that began since may have looked for lingering grants before this one was there.
@@ -91,7 +87,14 @@ impl Releasing {
         stays
     }
 
+    /// Returns whether the background can ask the store. A forked child has none, and its locks are its parent's.
+    #[cold]
+    fn may_ask(&self, now: Moment) -> bool {
+        self.lease.engine.is_own_process(now) && self.lease.engine.cleanup.runtime().is_some()
+    }
+
     /// Has the background ask the store whether others wait for the grant, which this process has handed off meanwhile.
+    #[cold]
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
         let claim = self.lease.claim.clone();
