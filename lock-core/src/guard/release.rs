@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
 use crate::lease::Lease;
-use crate::local_queue::{ANSWER, HandedOff};
+use crate::local_queue::{HandedOff, QUESTION_TIMEOUT};
 use crate::observe::ReleaseError;
 use crate::pending::{Counted, ReleaseUnderWay};
 
@@ -100,9 +100,9 @@ impl Releasing {
         let claim = self.lease.claim.clone();
         let Some(background) = engine.cleanup.runtime() else { return };
         background.spawn(async move {
-            let answer = tokio::time::timeout(ANSWER, engine.store.others_wait(&claim)).await;
+            let answer = tokio::time::timeout(QUESTION_TIMEOUT, engine.store.others_wait(&claim)).await;
             let (others_wait, answered) = (!matches!(answer, Ok(Ok(false))), engine.clock.now());
-            let took = answered.since(now).min(ANSWER);
+            let took = answered.since(now).min(QUESTION_TIMEOUT);
             engine.local_queue.answered(&claim.key, others_wait, claim.owner, took, answered);
         });
     }

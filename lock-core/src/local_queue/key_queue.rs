@@ -254,10 +254,11 @@ impl KeyQueue {
     }
 
     /// Hands the grant off to the next waiter, if there is one and the quantum is not over. If there is none, the grant
-    /// may stay for `linger`.
+    /// may stay for `linger`. Where the caller `asks` for others who wait, the quantum goes on until the answer.
     pub(super) fn pass(
         &mut self,
         linger: Option<Duration>,
+        asks: bool,
         handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
         now: Moment,
     ) -> Passed {
@@ -274,7 +275,7 @@ impl KeyQueue {
                 (self.handed, self.held) = (None, None);
                 handoff(None).map_or(Passed::No, |handoff| self.linger(handoff, linger, now))
             }
-            _ => self.hand_off(|ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
+            _ => self.hand_off(asks, |ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
         };
         if matches!(passed, Passed::No) {
             // Here and not in `freed`: a notification that comes from now on is that of the next grant, and the answer
@@ -297,6 +298,7 @@ impl KeyQueue {
 
     fn hand_off(
         &mut self,
+        asks: bool,
         handoff: impl FnOnce(Duration) -> Option<Handoff>,
         now: Moment,
     ) -> Option<Arc<WaiterNode>> {
@@ -305,12 +307,16 @@ impl KeyQueue {
         let ttl = self.nodes.front()?.ttl();
         // Where nothing is handed off, the head need not ask yet: the release that follows calls `freed`, once the
         // store has answered it or it is given up.
-        if self.quantum.is_over(now) {
+        if self.quantum.is_over(now) && !asks {
             return None;
         }
         // Made while the waiter is still in the queue: where there is none, that waiter must be there to ask the store.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
+        if asks {
+            self.quantum.asked(now);
+            self.questions.asked();
+        }
         self.give(&next, handoff, now);
         Some(next)
     }
@@ -336,26 +342,13 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether the store is to be asked for others who wait: the quantum is over, and somebody waits here. The
-    /// quantum goes on until the store has answered. `may_ask` is whether anybody can ask.
+    /// Returns whether the store is to be asked for others who wait, because the quantum is over and somebody waits here.
+    /// `may_ask` is whether anybody can ask.
     pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce(Moment) -> bool, now: Moment) -> bool {
-        let asks = !self.nodes.is_empty()
+        !self.nodes.is_empty()
             && self.quantum.is_open_question(now)
             && may_ask(now)
-            && self.questions.asks();
-        if asks {
-            self.quantum.asked(now);
-        }
-        asks
-    }
-
-    /// Notes that the store is not asked after all: the grant goes back to it.
-    pub(super) fn asks_nothing(&mut self, before: Questions) {
-        self.questions = before;
-    }
-
-    pub(super) fn questions(&self) -> Questions {
-        self.questions
+            && self.questions.is_due()
     }
 
     /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The question took so long.

@@ -78,7 +78,7 @@ pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use handoff::{Handoff, HandoffLease};
 pub(crate) use lingering::Expected;
 pub(crate) use places::Placed;
-pub(crate) use quantum::ANSWER;
+pub(crate) use quantum::QUESTION_TIMEOUT;
 pub(crate) use queues::{HandedOff, LocalQueue};
 pub(crate) use reclaim::RECLAIM_AFTER;
 pub(crate) use waiter::Waiter;

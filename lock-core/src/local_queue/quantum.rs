@@ -14,8 +14,8 @@ pub(super) struct Quantum {
     others: Option<Others>,
 }
 
-/// How long hand-offs go on without an answer to the question whether others wait.
-pub(crate) const ANSWER: Duration = Duration::from_millis(100);
+/// How long the store has to answer whether others wait. Hand-offs go on for as long without an answer.
+pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Waiters elsewhere, known or possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ impl Quantum {
 
     /// Notes that the store is asked at `now` whether others wait. Hand-offs go on until it answers.
     pub(super) fn asked(&mut self, now: Moment) {
-        self.goes_on_until(now.plus(ANSWER));
+        self.goes_on_until(now.plus(QUESTION_TIMEOUT));
     }
 
     /// Notes the answer, at `now`, that nobody waited elsewhere. As that may have changed since, another quantum begins,
@@ -90,17 +90,17 @@ pub(super) struct Questions {
 impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether the store is asked at the end of this quantum. Until it answers that nobody waits, others count as
-    /// waiting.
-    pub(super) fn asks(&mut self) -> bool {
-        let asks = self.left == 0;
-        if asks {
-            self.pause = (2 * self.pause + 1).min(Self::LONGEST);
-            self.left = self.pause;
-        } else {
-            self.left -= 1;
-        }
-        asks
+    /// Returns whether the store is to be asked at the end of this quantum. If not, the quantum counts as one of the pause.
+    pub(super) fn is_due(&mut self) -> bool {
+        let is_due = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        is_due
+    }
+
+    /// Notes that the store is asked. Until it answers that nobody waits, others count as waiting.
+    pub(super) fn asked(&mut self) {
+        self.pause = (2 * self.pause + 1).min(Self::LONGEST);
+        self.left = self.pause;
     }
 
     /// Notes the answer that nobody waited.
@@ -158,14 +158,18 @@ mod tests {
         let mut questions = Questions::default();
         let mut asked_at = Vec::new();
         for turn in 0..40 {
-            if questions.asks() {
+            if questions.is_due() {
                 asked_at.push(turn);
+                questions.asked();
             }
         }
         assert_eq!(asked_at, [0, 2, 6, 14, 30], "the pauses are 1, 3, 7, 15, 15");
+        while !questions.is_due() {}
+        assert!(questions.is_due(), "it was due and nobody asked: the next one does");
         for _ in 0..2 {
             questions.nobody_waited();
-            assert!(questions.asks(), "each time");
+            assert!(questions.is_due(), "each time");
+            questions.asked();
         }
     }
 

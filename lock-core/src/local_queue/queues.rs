@@ -186,13 +186,10 @@ impl LocalQueue {
                 // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
             }
-            let questions = queue.questions();
             asks = !self.tells_holder && queue.asks_for_others(may_ask, now);
-            let passed = queue.pass(linger, |ttl| handoff(ttl, now), now);
-            match passed {
-                Passed::Lingers(..) => self.lingering.began(),
-                Passed::No if asks => queue.asks_nothing(questions),
-                _ => {}
+            let passed = queue.pass(linger, asks, |ttl| handoff(ttl, now), now);
+            if matches!(passed, Passed::Lingers(..)) {
+                self.lingering.began();
             }
             passed
         });

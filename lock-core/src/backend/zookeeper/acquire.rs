@@ -123,10 +123,8 @@ impl Site<'_> {
     /// Answers that the key is held, and that the claim shares the place or the grant of `owner`: whoever comes after this
     /// answer stands behind the claim too.
     async fn held_behind(&self, ask: Ask, line: &Line, owner: Owner) -> Result<Attempt, Error> {
-        Ok(match self.held(ask, line, None).await? {
-            Attempt::Held(held) => Attempt::Held(Held { behind: Some(owner), ..held }),
-            granted @ Attempt::Granted(_) => granted,
-        })
+        let held = self.refusal(ask, line, None).await?;
+        Ok(Attempt::Held(Held { behind: Some(owner), ..held }))
     }
 
     /// Answers for a claim that has the node `own`, or had it a moment ago.
@@ -235,17 +233,21 @@ impl Site<'_> {
         line: &Line,
         queued: Option<(Moment, usize)>,
     ) -> Result<Attempt, Error> {
+        self.refusal(ask, line, queued).await.map(Attempt::Held)
+    }
+
+    async fn refusal(&self, ask: Ask, line: &Line, queued: Option<(Moment, usize)>) -> Result<Held, Error> {
         // Without a session the next request finds out.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
-            return Ok(Attempt::Held(Held::default()));
+            return Ok(Held::default());
         }
         let holders = line.holders();
         let holder = match holders.first() {
             Some(first) => self.holder(&first.name).await?,
             None => None,
         };
-        Ok(Attempt::Held(Held {
+        Ok(Held {
             remaining: None,
             holder,
             waiters: Some(line.waiting() - usize::from(self.own_waits(line))),
@@ -253,7 +255,7 @@ impl Site<'_> {
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),
             behind: None,
-        }))
+        })
     }
 
     /// Gives up a node that has just been created.
