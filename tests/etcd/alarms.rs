@@ -82,6 +82,19 @@ async fn a_fair_turn_goes_on_while_the_database_is_full() {
     assert_eq!(next.release().await.expect("an answer"), lock_core::Released::Released);
 }
 
+/// Who tries for a key learns who holds it, also with a lease at hand for a free one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_key_is_held_while_the_database_is_full() {
+    let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
+    let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
+    let guard = try_once(&locks, "k").await.expect("free");
+    cycle(&others, "spare").await;
+    tokio::task::block_in_place(|| fill(&etcd));
+    let error = try_once(&others, "k").await.expect_err("held");
+    assert!(error.is_contended() && error.holder().is_some(), "{error}");
+    guard.release().await.expect("an answer");
+}
+
 /// The revision from which a waiter watches is compacted before the watch is set, or while it stands.
 #[tokio::test]
 async fn a_waiter_survives_compaction() {

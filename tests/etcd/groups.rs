@@ -5,8 +5,8 @@ use lock_core::backend::etcd::Etcd as Store;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
 use crate::in_line::{
-    Counted, Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_by_waves,
-    served_in_order, turn,
+    Counted, Grants, Places, fair, line, lost_as_one, mixed, passed_over, places_of_mixed, served_by_waves,
+    served_in_order, turn, turns_of_one_process,
 };
 use crate::support::{SHORTEST, empty, ms, within};
 
@@ -49,23 +49,10 @@ async fn nobody_overtakes_an_earlier_wave() {
 async fn who_gives_up_is_passed_over_and_moves_nobody() {
     let (etcd, counted) = (Etcd::start(), Counted::default());
     let [one, two] = [manager(&etcd, &counted).await, manager(&etcd, &counted).await];
-    let held = fair(&two).acquire().await.expect("it is free");
-    let grants = Grants::default();
-    let order = [&one, &one, &one, &two, &one, &one, &one, &two, &one];
-    let tasks = line(&counted, &order, &grants).await;
-    // The head of a group, one in the middle, the last, and a whole group.
-    let gone = [0, 5, 6, 8];
-    for number in gone {
-        tasks[number].abort();
-    }
-    wait_until("the empty group has left the line", PATIENCE, async || etcd.keys().len() == 5).await;
-    held.release().await.expect("an answer");
-    for (number, task) in tasks.into_iter().enumerate() {
-        let ended = within(PATIENCE, "a turn", task).await;
-        assert_eq!(ended.is_err(), gone.contains(&number), "{number}");
-    }
-    assert_eq!(grants.order(), [1, 2, 3, 4, 7]);
-    grants.check_tokens();
+    let left = async || {
+        wait_until("the empty group has left the line", PATIENCE, async || etcd.keys().len() == 5).await;
+    };
+    passed_over(&counted, &one, &two, left).await;
     empty(&etcd, PATIENCE).await;
 }
 
@@ -109,26 +96,13 @@ async fn who_is_not_polled_is_passed_over() {
 /// to task. With a place for each, a turn costs a lease and an entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_in_a_group_writes_nothing() {
-    const TASKS: u32 = 8;
-    const TURNS: u32 = 25;
     let etcd = Etcd::start();
     for shared in [true, false] {
         let locks = manager(&etcd, &Counted::default()).await;
         let puts = || etcd.metric("etcd_mvcc_put_total");
         let before = puts();
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..TASKS {
-            let locks = locks.clone();
-            tasks.spawn(async move {
-                for _ in 0..TURNS {
-                    let request = fair(&locks);
-                    let request = if shared { request } else { request.max_waiters(1_000) };
-                    request.run(async {}).await.expect("granted");
-                }
-            });
-        }
-        tasks.join_all().await;
-        let (written, turns) = (puts() - before, f64::from(TASKS * TURNS));
+        let turns = turns_of_one_process(&locks, shared).await;
+        let (written, turns) = (puts() - before, f64::from(turns));
         assert_eq!(written <= turns / 4.0, shared, "{written} entries for {turns} turns");
     }
 }

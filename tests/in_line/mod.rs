@@ -177,3 +177,49 @@ async fn works_alone(request: LockRequest, working: Arc<Mutex<i32>>, holders: Ar
     count(-1);
     guard.release().await.expect("an answer");
 }
+
+/// Lets tasks of two processes line up behind a holder, and some of them give up. `left` completes when the place of a group that has
+/// nobody is gone: then there are four. Checks that the others get the key in their order.
+pub(crate) async fn passed_over(
+    server: &impl Places,
+    one: &LockManager,
+    two: &LockManager,
+    left: impl AsyncFnOnce(),
+) {
+    let held = fair(two).acquire().await.expect("it is free");
+    let grants = Grants::default();
+    let tasks = line(server, &[one, one, one, two, one, one, one, two, one], &grants).await;
+    // The head of a group, one in the middle, the last, and a whole group.
+    let gone = [0, 5, 6, 8];
+    for number in gone {
+        tasks[number].abort();
+    }
+    left().await;
+    held.release().await.expect("an answer");
+    for (number, task) in tasks.into_iter().enumerate() {
+        let ended = within(PATIENCE, "a turn", task).await;
+        assert_eq!(ended.is_err(), gone.contains(&number), "{number}");
+    }
+    assert_eq!(grants.order(), [1, 2, 3, 4, 7]);
+    grants.check_tokens();
+}
+
+/// Has tasks of one process hold the key in turn, and returns how many turns that were. Unless places are `shared`, each turn has one
+/// of its own.
+pub(crate) async fn turns_of_one_process(locks: &LockManager, shared: bool) -> u32 {
+    const TASKS: u32 = 8;
+    const TURNS: u32 = 25;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let locks = locks.clone();
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let request = fair(&locks);
+                let request = if shared { request } else { request.max_waiters(1_000) };
+                request.run(async {}).await.expect("granted");
+            }
+        });
+    }
+    tasks.join_all().await;
+    TASKS * TURNS
+}

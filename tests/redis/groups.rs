@@ -5,7 +5,7 @@ use lock_core::{LockError, LockErrorKind, strategy};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::in_line::{
-    Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order, turn,
+    Grants, Places, fair, line, lost_as_one, mixed, passed_over, places_of_mixed, served_in_order, turn,
 };
 use crate::store::{Process, holds, queue};
 use crate::support::{LONG, calls, manager, ms, within};
@@ -79,23 +79,11 @@ async fn grants_are_in_the_order_of_the_places() {
 async fn who_gives_up_is_passed_over_and_moves_nobody() {
     let server = RedisServer::start();
     let [one, two] = [manager(&server).await, manager(&server).await];
-    let held = two.fair("k").ttl(LONG).acquire().await.expect("it is free");
-    let grants = Grants::default();
-    let order = [&one, &one, &one, &two, &one, &one, &one, &two, &one];
-    let tasks = line(&server, &order, &grants).await;
-    // The head of a group, one in the middle, the last, and a whole group.
-    let gone = [0, 5, 6, 8];
-    for number in gone {
-        tasks[number].abort();
-    }
-    wait_until("the empty group has left the queue", PATIENCE, async || queue(&server, "k") == (4, 4)).await;
-    held.release().await.expect("an answer");
-    for (number, task) in tasks.into_iter().enumerate() {
-        let ended = within(PATIENCE, "a turn", task).await;
-        assert_eq!(ended.is_err(), gone.contains(&number), "{number}");
-    }
-    assert_eq!(grants.order(), [1, 2, 3, 4, 7]);
-    grants.check_tokens();
+    let left = async || {
+        wait_until("the empty group has left the queue", PATIENCE, async || queue(&server, "k") == (4, 4))
+            .await;
+    };
+    passed_over(&server, &one, &two, left).await;
 }
 
 /// The grant of a group is lost as one. The rest of it queues again, and nobody holds beside another.

@@ -5,9 +5,10 @@ use lock_core::backend::zookeeper::ZooKeeper;
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
 use crate::in_line::{
-    Counted, Grants, fair, line, lost_as_one, mixed, places_of_mixed, served_by_waves, served_in_order,
+    Counted, Grants, fair, line, lost_as_one, mixed, passed_over, places_of_mixed, served_by_waves,
+    served_in_order, turns_of_one_process,
 };
-use crate::support::{LONG, patient_servers, patient_url, within};
+use crate::support::{LONG, patient_servers, patient_url};
 
 async fn manager(servers: &ZooKeeperServers, counted: &Counted) -> LockManager {
     counted.manager(ZooKeeper::connect(&patient_url(servers)).await.expect("the servers take locks"))
@@ -58,23 +59,11 @@ async fn nobody_overtakes_an_earlier_wave() {
 async fn who_gives_up_is_passed_over_and_moves_nobody() {
     let (servers, counted) = (patient_servers(), Counted::default());
     let [one, two] = [manager(&servers, &counted).await, manager(&servers, &counted).await];
-    let held = fair(&two).acquire().await.expect("it is free");
-    let grants = Grants::default();
-    let order = [&one, &one, &one, &two, &one, &one, &one, &two, &one];
-    let tasks = line(&counted, &order, &grants).await;
-    // The head of a group, one in the middle, the last, and a whole group.
-    let gone = [0, 5, 6, 8];
-    for number in gone {
-        tasks[number].abort();
-    }
-    wait_until("the empty group has left the line", PATIENCE, async || servers.nodes("locks/k") == 5).await;
-    held.release().await.expect("an answer");
-    for (number, task) in tasks.into_iter().enumerate() {
-        let ended = within(PATIENCE, "a turn", task).await;
-        assert_eq!(ended.is_err(), gone.contains(&number), "{number}");
-    }
-    assert_eq!(grants.order(), [1, 2, 3, 4, 7]);
-    grants.check_tokens();
+    let left = async || {
+        wait_until("the empty group has left the line", PATIENCE, async || servers.nodes("locks/k") == 5)
+            .await;
+    };
+    passed_over(&counted, &one, &two, left).await;
     empty(&servers).await;
 }
 
@@ -97,8 +86,6 @@ async fn a_group_that_loses_its_grant_queues_again() {
 /// to task. With a place for each, a turn costs a node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_in_a_group_writes_nothing() {
-    const TASKS: u32 = 8;
-    const TURNS: u32 = 25;
     let servers = patient_servers();
     let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");
     for shared in [true, false] {
@@ -107,19 +94,8 @@ async fn a_turn_in_a_group_writes_nothing() {
         let changes =
             async || client.check_stat("/locks/k").await.expect("an answer").expect("it is there").cversion;
         let before = changes().await;
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..TASKS {
-            let locks = locks.clone();
-            tasks.spawn(async move {
-                for _ in 0..TURNS {
-                    let request = fair(&locks);
-                    let request = if shared { request } else { request.max_waiters(1_000) };
-                    request.run(async {}).await.expect("granted");
-                }
-            });
-        }
-        tasks.join_all().await;
-        let (changed, turns) = ((changes().await - before).unsigned_abs(), TASKS * TURNS);
+        let turns = turns_of_one_process(&locks, shared).await;
+        let changed = (changes().await - before).unsigned_abs();
         assert_eq!(changed <= turns / 4, shared, "{changed} changes for {turns} turns");
     }
 }

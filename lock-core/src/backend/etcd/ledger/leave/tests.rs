@@ -212,3 +212,26 @@ fn what_ends_a_spare_lease_ends_all() {
     ledger.lapsed(b"a/1", 2);
     assert_eq!((ledger.ids(b"a/1"), taken(&ledger, b"c/3")), (vec![], None));
 }
+
+/// A lease that a page comes to know by a grant alone is not known from the start.
+#[test]
+fn a_lease_of_unknown_origin_is_left_to_nobody() {
+    let ledger = Ledger::default();
+    ledger.ask(b"a/1", lease(2));
+    ledger.given(b"a/1", lease(2));
+    ledger.hold(b"a/1", held(1));
+    ledger.revoked(b"a/1", 2);
+    assert_eq!(ledger.ids(b"a/1"), [1]);
+    assert!(!begins(&ledger));
+}
+
+/// What is remembered of leases that were taken goes with the entries that have taken them.
+#[test]
+fn a_lease_that_ends_with_its_entry_is_forgotten() {
+    let ledger = holding();
+    assert!(begins(&ledger) && ends(&ledger));
+    assert_eq!(taken(&ledger, b"b/2"), Some(1));
+    assert!(ledger.is_elsewhere(b"a/1", 1));
+    ledger.forget(b"b/2");
+    assert!(!ledger.is_elsewhere(b"a/1", 1) && ledger.ids(b"b/2").is_empty());
+}
