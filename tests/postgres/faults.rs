@@ -32,10 +32,14 @@ async fn a_lock_outlives_a_crash_of_the_server() {
 async fn a_grant_that_was_told_is_on_disk() {
     // The server writes what may wait every ten seconds, and on its own account what may not.
     let mut server = PostgresServer::with(&["wal_writer_delay=10s"]);
-    let rows = "SELECT count(*) FROM lock_core.holders";
+    let rows = "SELECT count(*) FROM lock_core.holders WHERE owner <> ''";
     for round in 0..3 {
         let (one, other) = (manager(&server).await, manager(&server).await);
         let key = format!("k{round}");
+        // From the third on, it is taken in the row of the grant before.
+        for _ in 0..2 * round {
+            cycle(&one, &key).await;
+        }
         let guard = one.fair(&key).ttl(LONG).acquire().await.expect("it is free");
         server.crash();
         server.restart();

@@ -7,6 +7,7 @@ use lock_core::LockManager;
 use lock_core::testkit::history::{History, Violation};
 use lock_tests::PostgresServer;
 
+use crate::alone::{company, watch};
 use crate::load::{End, Load, count};
 use crate::support::{empty, manager, ms};
 
@@ -39,6 +40,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     for _ in 0..3 {
         managers.push(manager(&server).await);
     }
+    watch(&server);
     let time = Duration::from_secs(9);
     let history = tokio::select! {
         history = load(&managers, time) => history,
@@ -46,6 +48,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     };
     history.check().unwrap_or_else(|violation| panic!("{violation}"));
     let (holds, fenced) = count(&history);
+    assert_eq!(company(&server), "0", "a row that is alone has no company");
     assert!(holds > 200 && fenced > 100, "{holds} holds, {fenced} with a token");
     for locks in &managers {
         locks.shutdown(Duration::from_secs(5)).await;
@@ -78,21 +81,20 @@ async fn violation_on(change: &str) -> Result<(), Violation> {
     verdict
 }
 
+/// Makes the time between the look at the holders and the end of the new grant longer. The index would refuse a second exclusive
+/// grant of a key, so each gets a slot of its own.
+const SLOW: &str = "CREATE FUNCTION lock_core.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.005); \
+                    NEW.slot := NEW.owner; NEW.alone := false; RETURN NEW; END $$; CREATE TRIGGER slow BEFORE INSERT ON lock_core.holders FOR EACH ROW EXECUTE FUNCTION \
+                    lock_core.slow();";
+
 /// A negative control: a claim fits beside every holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_looks_at_no_holder_is_found_out() {
-    let verdict = violation_on(
-        "CREATE OR REPLACE FUNCTION lock_core.fits(p_mode text, p_held text, p_count bigint) RETURNS boolean \
-         LANGUAGE sql IMMUTABLE AS $$ SELECT true $$",
-    )
-    .await;
+    let fits = "CREATE OR REPLACE FUNCTION lock_core.fits(p_mode text, p_held text, p_count bigint) RETURNS boolean LANGUAGE sql \
+                IMMUTABLE AS $$ SELECT true $$";
+    let verdict = violation_on(&format!("{SLOW} {fits}")).await;
     assert!(matches!(verdict, Err(Violation::Overlap { .. })), "{verdict:?}");
 }
-
-/// Makes the time between the look at the holders and the end of the new grant longer.
-const SLOW: &str = "CREATE FUNCTION lock_core.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.005); \
-                    RETURN NEW; END $$; CREATE TRIGGER slow BEFORE INSERT ON lock_core.holders FOR EACH ROW EXECUTE FUNCTION \
-                    lock_core.slow();";
 
 /// Puts a key that is free on the way of all others.
 const LONG_WAY: &str = "CREATE OR REPLACE FUNCTION lock_core.take_free(p_key text, p_owner text, p_record text, p_mode text, \

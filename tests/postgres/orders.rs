@@ -112,7 +112,7 @@ async fn a_release_in_the_opposite_order_is_found_out() {
 async fn a_renewal_that_waits_is_found_out() {
     let change = changed(
         "renew",
-        "ORDER BY h.key, h.owner FOR NO KEY UPDATE OF h SKIP LOCKED",
+        "ORDER BY h.key, h.slot FOR NO KEY UPDATE OF h SKIP LOCKED",
         "ORDER BY h.key DESC FOR NO KEY UPDATE OF h",
     );
     assert!(deadlocks(&change).await > 0);

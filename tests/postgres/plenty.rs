@@ -27,7 +27,7 @@ async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
 #[tokio::test]
 async fn many_permits_that_are_over_are_cleared_at_once() {
     let (server, locks) = crowded(
-        "INSERT INTO lock_core.holders (key, owner, mode, record, expires_at) SELECT 'k', lpad(n::text, 48, '0'), 'p20000', '', \
+        "INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'k', n, lpad(n::text, 48, '0'), 'p20000', '', \
          now() - interval '1 hour' FROM generate_series(1, 20000) n",
     )
     .await;
@@ -47,4 +47,41 @@ async fn many_readers_are_served_at_once() {
                 SELECT verdict, waiting FROM lock_core.acquire('k', repeat('a', 48), '', 's', 60000000, false, null, false)";
     assert_eq!(server.sql(call), "1|0");
     assert_eq!(server.sql("SELECT count(*) FROM lock_core.holders WHERE key = 'k'"), "8001");
+}
+
+/// A key with thousands of permits, among thousands that have one holder, as the planner expects of all.
+#[tokio::test]
+async fn a_permit_among_thousands_is_found_by_the_index() {
+    let (server, _locks) = crowded(
+        "INSERT INTO lock_core.holders SELECT 'one' || n, lpad(n::text, 48, 'e'), 'x', '', 'infinity' FROM generate_series(1, 20000) n; \
+         INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'k', o, o, 'p9999', '', 'infinity' FROM \
+         (SELECT lpad(n::text, 48, '0') AS o FROM generate_series(1, 4000) n) p; ANALYZE lock_core.holders",
+    )
+    .await;
+    let owner = |n: usize| format!("{n:0>48}");
+    let calls = [
+        "FROM (SELECT array_agg(key) AS keys, array_agg(owner) AS owners, array_agg(60000000::bigint) AS ttls, array_agg(0::bigint) AS \
+         owns FROM (SELECT * FROM lock_core.holders WHERE key = 'k' AND slot < lpad('101', 48, '0')) h) h, \
+         lock_core.renew(h.keys, h.owners, h.ttls, h.owns)"
+            .to_owned(),
+        format!("lock_core.verify(ARRAY['k'], '{}')", owner(200)),
+        format!("lock_core.heartbeat('k', '{}', '', 'p9999', 60000000)", owner(201)),
+        format!("lock_core.fence(ARRAY['k'], '{0}', '{0}', 0)", owner(202)),
+        format!("lock_core.give_back('k', '{}')", owner(203)),
+        format!("lock_core.release(ARRAY['k'], '{}', 'p9999', NULL, 0)", owner(204)),
+    ];
+    for call in calls {
+        // The rows that an index finds are counted in the session that looks them up.
+        let counted = format!(
+            "SET enable_seqscan = off; SELECT {call}; SELECT pg_stat_get_xact_tuples_fetched('lock_core.holders_pkey'::regclass)",
+        );
+        let read: u64 = server
+            .sql(&format!("BEGIN; {counted}"))
+            .lines()
+            .last()
+            .map_or(0, |n| n.parse().expect("a number"));
+        assert!(read < 1_500, "{read} rows for {call}");
+    }
+    let left = "SELECT count(*) FROM lock_core.holders WHERE key = 'k'";
+    assert_eq!(server.sql(left), "4000", "each of them was rolled back");
 }

@@ -33,7 +33,7 @@ async fn count(url: Option<&str>) -> u64 {
 async fn processes_lose_no_update_under_a_lock() {
     let server = PostgresServer::start();
     assert_eq!(count(Some(&server.url())).await, PROCESSES * BY_EACH);
-    assert_eq!(server.sql("SELECT count(*) FROM lock_core.holders"), "0");
+    assert_eq!(server.sql("SELECT count(*) FROM lock_core.holders WHERE owner <> ''"), "0");
 }
 
 /// The negative control: without the lock, the same work shows in the counter.

@@ -23,28 +23,31 @@ struct Round {
     server: f64,
 }
 
-/// A key that is free: the advisory lock and its release over one connection, the least that a lease in a table can cost,
-/// and the library.
+/// A key that is free: the advisory lock and its release over one connection, the least that a lease in a table can cost in
+/// two ways, and the library.
 pub(crate) async fn free(server: &Server) {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let sessions = LockManager::connect(&server.advisory_url()).await.expect("connects");
-    let row = Arc::new(Row::new(server.connection().await).await);
+    let row = Arc::new(Row::written(server.connection().await).await);
+    let same = Arc::new(Row::changed(server.connection().await).await);
     let advisory = Arc::new(Advisory::new(server.connection().await, "pg_try_advisory_lock").await);
     for tasks in [1, 64] {
         println!(
             "free keys, {tasks} tasks ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)"
         );
-        let (mut base, mut rows) = (Vec::new(), Vec::new());
+        let (mut base, mut rows, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         let (mut lock, mut fair, mut session) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             base.push(advisory_round(server, tasks, |_| Arc::clone(&advisory), false).await);
             rows.push(row_round(server, tasks, &row).await);
+            changed.push(row_round(server, tasks, &same).await);
             session.push(lock_round(server, tasks, &sessions, Kind::Lock, false).await);
             lock.push(lock_round(server, tasks, &locks, Kind::Lock, false).await);
             fair.push(lock_round(server, tasks, &locks, Kind::Fair, false).await);
         }
         print("advisory, one connection", &base, &base);
-        print("a row, one connection", &rows, &base);
+        print("a row, written and deleted", &rows, &base);
+        print("a row, changed in place", &changed, &base);
         print("lock-core, mode=advisory", &session, &base);
         print("lock-core, lock", &lock, &base);
         print("lock-core, fair", &fair, &base);
@@ -99,25 +102,41 @@ impl Advisory {
     }
 }
 
-/// A lease that is one row, written and deleted by one plain statement each. It has neither waiters nor fencing tokens, and
-/// a grant that has expired stays taken: no lock in a table can write less.
+/// A lease that is one row, taken and released by one plain statement each. It has neither waiters nor fencing tokens, and
+/// a grant that has expired stays taken: no lock in a table can do less.
 struct Row {
     client: Client,
-    write: Statement,
-    delete: Statement,
+    take: Statement,
+    release: Statement,
 }
 
 impl Row {
-    async fn new(client: Client) -> Self {
-        let table =
-            "CREATE TABLE IF NOT EXISTS least (key text PRIMARY KEY, owner text, expires_at timestamptz)";
-        client.batch_execute(table).await.expect("a table");
-        let write =
-            "INSERT INTO least VALUES ($1, $2, clock_timestamp() + interval '10 s') ON CONFLICT DO NOTHING";
-        let write = client.prepare(write).await.expect("a statement");
-        let delete =
-            client.prepare("DELETE FROM least WHERE key = $1 AND owner = $2").await.expect("a statement");
-        Self { client, write, delete }
+    /// The row is written by who takes it, and deleted by who releases it.
+    async fn written(client: Client) -> Self {
+        let take =
+            "INSERT INTO written VALUES ($1, $2, clock_timestamp() + interval '10 s') ON CONFLICT DO NOTHING";
+        Self::new(client, "written", take, "DELETE FROM written WHERE key = $1 AND owner = $2").await
+    }
+
+    /// The row stays, and the release waits for no disk.
+    async fn changed(client: Client) -> Self {
+        let take = "UPDATE changed SET owner = $2, expires_at = clock_timestamp() + interval '10 s' WHERE key = $1 AND owner = ''";
+        let release = "UPDATE changed SET owner = '', expires_at = '-infinity' WHERE key = $1 AND owner = $2 \
+                       AND expires_at > clock_timestamp() RETURNING set_config('synchronous_commit', 'off', true)";
+        let row = Self::new(client, "changed", take, release).await;
+        let free = "INSERT INTO changed SELECT 'free:' || n, '', '-infinity' FROM generate_series(0, 63) n";
+        row.client.batch_execute(free).await.expect("rows");
+        row
+    }
+
+    async fn new(client: Client, table: &str, take: &str, release: &str) -> Self {
+        let made = format!(
+            "CREATE TABLE {table} (key text PRIMARY KEY, owner text, expires_at timestamptz) WITH (fillfactor = 70)"
+        );
+        client.batch_execute(&made).await.expect("a table");
+        let take = client.prepare(take).await.expect("a statement");
+        let release = client.prepare(release).await.expect("a statement");
+        Self { client, take, release }
     }
 }
 
@@ -126,7 +145,7 @@ async fn row_round(server: &Server, tasks: usize, row: &Arc<Row>) -> Round {
     let cycle = move |task: usize| {
         let (row, key, owner) = (Arc::clone(&row), format!("free:{task}"), format!("owner:{task}"));
         async move {
-            for statement in [&row.write, &row.delete] {
+            for statement in [&row.take, &row.release] {
                 let changed =
                     row.client.execute(statement, &[&key, &owner]).await.expect("the server answers");
                 assert_eq!(changed, 1, "the key is free");

@@ -248,6 +248,16 @@ impl Claim {
         self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
     }
 
+    /// Records that a transaction of the application is about to [verify](Backend::lease_check) the lease.
+    pub(crate) fn mark_verified(&self) {
+        self.marks.verified.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a transaction of the application may have verified the lease.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.marks.verified.load(Ordering::Relaxed)
+    }
+
     /// Returns the last fencing token of this grant that was numbered in this process, without the store. Release,
     /// renewal and [`fence`](Backend::fence) raise the last token that the store knows to it.
     #[must_use]

@@ -48,7 +48,7 @@ impl Lease {
     /// The caller checks the lease behind this. Either the check sees that the lease has ended, or `as_handoff` sees
     /// the note.
     pub(crate) fn note_verified(&self) {
-        self.verified.store(true, Ordering::Relaxed);
+        self.claim.mark_verified();
         atomic::fence(Ordering::SeqCst);
     }
 
@@ -73,7 +73,7 @@ impl Lease {
         // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it
         // sees that it has ended, and keeps the number to itself. In the same way with the one in `note_verified`.
         atomic::fence(Ordering::SeqCst);
-        if self.verified.load(Ordering::Relaxed) {
+        if self.claim.is_verified() {
             return None;
         }
         let known = *self.fence.lock();
@@ -118,7 +118,7 @@ impl Lease {
     /// For those who share the place of this grant. Without it, they would stand at the end of the queue.
     pub(crate) fn succession(&self) -> Option<LeftEntry> {
         let (engine, now) = (&self.engine, self.now());
-        if !self.verified.load(Ordering::Relaxed) || !self.goes_on(now) {
+        if !self.claim.is_verified() || !self.goes_on(now) {
             return None;
         }
         let next = engine.owners.mint_grouped();

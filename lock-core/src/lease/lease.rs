@@ -1,6 +1,6 @@
 //! A grant in use, and how many guards share it.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -61,8 +61,6 @@ pub(crate) struct Lease {
     /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
-    /// Whether a transaction of the application may have verified it.
-    pub(super) verified: AtomicBool,
 }
 
 impl Lease {
@@ -124,7 +122,6 @@ impl Lease {
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),
-            verified: AtomicBool::new(false),
             engine,
             claim,
         })
@@ -178,6 +175,8 @@ impl Lease {
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });
+        // Pairs with the fence in `note_verified`: either the check sees that the lease has ended, or the release sees the note.
+        atomic::fence(Ordering::SeqCst);
     }
 
     pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {

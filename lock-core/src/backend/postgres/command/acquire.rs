@@ -6,7 +6,7 @@ use super::stuck::Turn;
 use crate::backend::conflict::Use;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Listening, text};
-use crate::backend::{Ask, Attempt, Claim, Heartbeat, Mode, Queue};
+use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Mode, Queue};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::key::Key;
@@ -23,6 +23,9 @@ impl Server {
             }
         } else {
             self.listening.iter().for_each(Listening::start);
+        }
+        if let Some(granted) = self.take_alone(claim).await? {
+            return Ok(Attempt::Granted(granted));
         }
         let turn = self.turn(claim).await?;
         // A caller that waits for a connection here has sent nothing.
@@ -48,17 +51,12 @@ impl Server {
                 flag(claim.fencing),
                 int(room),
                 flag(claim.queue == Queue::Barging),
+                flag(claim.owner.is_grouped()),
             ];
             let live = self.connections.get().await?;
             // Before the request leaves, because a lease counts from here.
             let sent = Clock::Suspend.now();
-            let queues = room.is_some() && claim.mode == Mode::Exclusive;
-            let forms = match queues {
-                true if claim.owner.is_grouped() => &statements.enqueue_shared,
-                true => &statements.enqueue,
-                false => &statements.acquire,
-            };
-            let statement = forms.of(live.is_own());
+            let statement = statements.acquire.of(live.is_own());
             let rows =
                 live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
             Answer::read_flat(&rows, sent)?
@@ -78,6 +76,47 @@ impl Server {
             -2 => Err(answer.conflict(Use::Lock(claim.mode))),
             _ => Err(answer.unexpected()),
         }
+    }
+
+    /// Takes a key that this process released last, in the fewest steps. `None`: others have used it since, or it is no
+    /// such key.
+    async fn take_alone(&self, claim: &Claim) -> Result<Option<Grant>, Failure> {
+        let short = claim.mode == Mode::Exclusive && !claim.fencing && claim.more.is_empty();
+        if !short || !self.alone.forget(&claim.key) {
+            return Ok(None);
+        }
+        let turn = self.turn(claim).await?;
+        // A caller that waits for a connection here has sent nothing.
+        let live = self.connections.get().await?;
+        if !live.is_own() {
+            return Ok(None);
+        }
+        // From here on the request may take effect, so a dropped claim must be released.
+        claim.mark_sent();
+        let parameters = vec![
+            text(claim.key.as_str()),
+            text(claim.owner.token().as_str()),
+            text(record_of(claim)),
+            micros(claim.ttl),
+        ];
+        // Before the request leaves, because a lease counts from here.
+        let sent = Clock::Suspend.now();
+        let statement = &self.shared().statements.take;
+        let rows = live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
+        match rows.first().map(|row| row.try_get(0)) {
+            None => Ok(None),
+            Some(Ok(true)) => Ok(Some(Grant::new(sent, claim.ttl).with_waiters(Some(0)))),
+            Some(Ok(false)) => self.give_alone(claim).await.map(|()| None),
+            Some(Err(_)) => Err(Failure::unexpected("another type")),
+        }
+    }
+
+    /// Gives a grant back that nobody was told of. A transaction of the application relies on the lease before it.
+    async fn give_alone(&self, claim: &Claim) -> Result<(), Failure> {
+        let parameters =
+            vec![text(claim.key.as_str()), text(claim.owner.token().as_str()), text(code(claim.mode))];
+        // It has the grant until this is answered.
+        self.rows(&self.shared().statements.give, parameters).await.map(drop).map_err(Failure::in_doubt)
     }
 
     /// Sends one heartbeat of a queued claim.

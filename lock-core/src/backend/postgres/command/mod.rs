@@ -1,6 +1,7 @@
 //! The statements: their parameters, and what their answers mean.
 
 mod acquire;
+mod alone;
 mod answer;
 mod fence;
 mod inspect;

@@ -11,8 +11,11 @@ use super::server::{Server, micros, number, texts};
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::text;
 use crate::backend::remote::Message;
-use crate::backend::{Claim, FencingToken, GrantId, Queue, Released, Renewal};
+use crate::backend::{Claim, FencingToken, GrantId, Mode, Released, Renewal};
 use crate::key::Key;
+
+/// The answer to a release that has left the row of the grant for the next one; see give_alone.sql.
+const ALONE: &str = "alone";
 
 impl Server {
     /// Releases the grant or the queue entry of a claim.
@@ -31,12 +34,11 @@ impl Server {
             ];
             (statements.release_to.as_str(), of_one)
         } else if keep.is_none() && claim.more.is_empty() && own == 0 {
-            let forms = match claim.queue {
-                Queue::Fifo => &statements.release_in_order,
-                // The waiters of its process need no release, so as a rule nobody waits.
-                Queue::Barging => &statements.release_one,
+            let statement = match claim.mode == Mode::Exclusive && live.is_own() && !claim.is_verified() {
+                true => &statements.give,
+                false => statements.release_one.of(live.is_own()),
             };
-            (forms.of(live.is_own()), vec![text(claim.key.as_str()), text(owner.as_str()), text(mode)])
+            (statement, vec![text(claim.key.as_str()), text(owner.as_str()), text(mode)])
         } else {
             let keep = match keep {
                 None => (Box::new(None::<i64>) as Box<_>, Type::INT8),
@@ -48,9 +50,12 @@ impl Server {
         // All claims of a runtime share the connection, and the server runs their statements one after another.
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
         // Also where the caller has given up: the new holder of this process is notified by nothing else.
+        let (alone, key) = (Arc::clone(&self.alone), claim.key.clone());
         let hand_off = move |answer: Result<&[Row], &Failure>| {
             let text = answer.ok().and_then(text_of);
-            if let Some((_, Some(message))) = text.and_then(|text| verdict(process, text)) {
+            if text == Some(ALONE) {
+                alone.note(&key);
+            } else if let Some((_, Some(message))) = text.and_then(|text| verdict(process, text)) {
                 message.deliver(&listeners, process);
             }
         };
@@ -87,7 +92,7 @@ fn text_of(rows: &[Row]) -> Option<&str> {
 /// Reads the answer to a release, with the grant of the next holder if that is of the same process; see hand_off.sql.
 fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)> {
     match text {
-        "1" => Some((Released::Released, None)),
+        "1" | ALONE => Some((Released::Released, None)),
         // Also the answer to a repeated release whose first answer was lost. The caller cannot tell the two apart.
         "0" => Some((Released::Expired, None)),
         "-1" => Some((Released::Taken, None)),
@@ -117,6 +122,7 @@ mod tests {
         let granted = format!("granted {} 3", next.token().as_str());
         let table = [
             ("1", Some((Released::Released, None))),
+            ("alone", Some((Released::Released, None))),
             ("0", Some((Released::Expired, None))),
             ("-1", Some((Released::Taken, None))),
             (&granted, Some((Released::Released, Some(Message::Granted(next, 3))))),

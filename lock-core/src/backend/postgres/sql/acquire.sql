@@ -53,7 +53,7 @@ BEGIN
     v_again := coalesce(v_again AND NOT (p_mode = 'x' AND v_mode <> 'x'), false);
     IF v_again THEN
         UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, v_until)
-            WHERE h.key = p_key AND h.owner = p_owner;
+            WHERE h.key = p_key AND h.slot = lock_core.slot_of(p_key, p_owner) AND h.owner = p_owner;
         v_won := true;
     ELSE
         IF v_ended THEN
@@ -158,7 +158,7 @@ BEGIN
     -- Every key is checked before the first one is written. Serving a queue grants single keys to their waiters only.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_key := p_keys[number];
-        CONTINUE WHEN EXISTS (SELECT FROM lock_core.holders h WHERE h.key = v_key AND h.owner = p_owner
+        CONTINUE WHEN EXISTS (SELECT FROM lock_core.holders h WHERE h.key = v_key AND h.slot = '' AND h.owner = p_owner
             AND h.expires_at > t AND h.mode = 'x' AND NOT h.kept);
         PERFORM lock_core.clear(v_key, t);
         IF EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = v_key) THEN
@@ -178,9 +178,13 @@ BEGIN
     a.verdict := 1;
     a.waiting := 0;
     FOREACH v_key IN ARRAY p_keys LOOP
-        INSERT INTO lock_core.holders AS h (key, owner, mode, record, expires_at)
-            VALUES (v_key, p_owner, 'x', p_record, t + p_ttl * interval '1 microsecond')
-            ON CONFLICT (key, owner) DO UPDATE SET expires_at = greatest(h.expires_at, excluded.expires_at);
+        INSERT INTO lock_core.holders AS h (key, slot, owner, mode, record, expires_at)
+            VALUES (v_key, '', p_owner, 'x', p_record, t + p_ttl * interval '1 microsecond')
+            ON CONFLICT (key, slot) DO UPDATE SET expires_at = greatest(h.expires_at, excluded.expires_at)
+                WHERE h.owner = excluded.owner;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'another owner holds the key';
+        END IF;
         a.waiting := a.waiting + lock_core.waiting(v_key, '', t);
     END LOOP;
     IF p_fenced THEN
@@ -210,8 +214,8 @@ BEGIN
         RETURN a;
     END IF;
     UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, t + p_ttl * interval '1 microsecond')
-        WHERE h.key = p_key AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept
-            AND NOT (p_mode = 'x' AND h.mode <> 'x');
+        WHERE h.key = p_key AND h.slot = CASE p_mode WHEN 'x' THEN '' ELSE p_owner END AND h.owner = p_owner
+            AND h.expires_at > t AND NOT h.kept AND NOT (p_mode = 'x' AND h.mode <> 'x');
     IF FOUND THEN
         a.waiting := lock_core.waiting(p_key, '', t);
         RETURN a;

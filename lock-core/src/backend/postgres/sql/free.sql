@@ -1,12 +1,22 @@
--- The common path: a key that is free, and the release of a grant that nobody waits for.
+-- A key that is free, and the release of a grant that nobody waits for.
 --
 -- Both do what the long way does (acquire.sql, release.sql) where there is nothing else to do, in the fewest statements: the
 -- server spends most of its time on beginning and ending them. Where there is more to do they return null, and have changed
--- nothing that counts; the statement of the client then goes the long way in the same transaction.
+-- nothing that counts; their caller (attempt.sql) then goes the long way in the same transaction.
 --
--- They have no settings of their own, which would cost a tenth more. A session of the library has them from its start. In any other,
--- such as one that a pooler shares, `take_free_with_settings` and `give_back_with_settings` are called. A session that only calls
--- these through a `search_path` of its own would let others put their operators in.
+-- They have no settings of their own, which would cost a tenth more.
+
+-- Takes the row of a grant that was released, behind the lock of its key. One that a transaction of the application has locked (see
+-- verify.sql) is left alone.
+CREATE OR REPLACE FUNCTION lock_core.take_again(p_key text, p_owner text, p_record text, p_until timestamptz) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE lock_core.holders h SET owner = p_owner, record = p_record, expires_at = p_until WHERE h.ctid = (
+        SELECT o.ctid FROM lock_core.holders o WHERE o.key = p_key AND o.slot = '' AND o.alone AND o.owner = ''
+            FOR UPDATE SKIP LOCKED
+    );
+    RETURN FOUND;
+END $$;
 
 -- Grants a key that has no holder and no waiter. Returns the answer in the form of `acquire_flat`.
 CREATE OR REPLACE FUNCTION lock_core.take_free(
@@ -15,6 +25,7 @@ CREATE OR REPLACE FUNCTION lock_core.take_free(
 DECLARE
     t timestamptz := clock_timestamp();
     v_fence bigint;
+    v_taken boolean := false;
 BEGIN
     -- With an older snapshot, the holders that others have committed meanwhile would not be seen.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -28,12 +39,18 @@ BEGIN
     END IF;
     -- Behind the lock, and with a snapshot of its own, which has what the one before in line has committed.
     t := clock_timestamp();
-    INSERT INTO lock_core.holders (key, owner, mode, record, expires_at)
-        SELECT p_key, p_owner, p_mode, p_record, t + p_ttl * interval '1 microsecond'
-        WHERE NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = p_key)
-            AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key);
-    IF NOT FOUND THEN
-        RETURN NULL;
+    IF p_mode = 'x' THEN
+        v_taken := lock_core.take_again(p_key, p_owner, p_record, t + p_ttl * interval '1 microsecond');
+    END IF;
+    IF NOT v_taken THEN
+        INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at, alone)
+            SELECT p_key, CASE p_mode WHEN 'x' THEN '' ELSE p_owner END, p_owner, p_mode, p_record,
+                t + p_ttl * interval '1 microsecond', p_mode = 'x'
+            WHERE NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = p_key)
+                AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key);
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
     END IF;
     IF NOT p_fenced THEN
         RETURN '{1,NULL,NULL,0}'::text[];
@@ -58,7 +75,8 @@ BEGIN
     -- A row that a transaction of the application has locked (see verify.sql) is left to the long way.
     DELETE FROM lock_core.holders h WHERE h.ctid = (
         SELECT o.ctid FROM lock_core.holders o
-            WHERE o.key = p_key AND o.owner = p_owner AND o.expires_at > clock_timestamp() AND NOT o.kept
+            WHERE o.key = p_key AND o.slot = lock_core.slot_of(p_key, p_owner) AND o.owner = p_owner
+                AND o.expires_at > clock_timestamp() AND NOT o.kept
                 AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key)
             FOR UPDATE SKIP LOCKED
     );
@@ -68,20 +86,6 @@ BEGIN
     -- As `commit_later`.
     v_later := set_config('synchronous_commit', 'off', true);
     RETURN 1;
-END $$;
-
-CREATE OR REPLACE FUNCTION lock_core.take_free_with_settings(
-    p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean
-) RETURNS text[] LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-BEGIN
-    RETURN lock_core.take_free(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced);
-END $$;
-
-CREATE OR REPLACE FUNCTION lock_core.give_back_with_settings(p_key text, p_owner text) RETURNS integer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-BEGIN
-    RETURN lock_core.give_back(p_key, p_owner);
 END $$;
 
 -- Goes the long way, and returns its answer as one value: a row of eleven columns costs the server as much as a statement.

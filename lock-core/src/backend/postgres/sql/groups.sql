@@ -24,18 +24,12 @@ BEGIN
         FROM lock_core.holders h LEFT JOIN LATERAL (
             SELECT w.owner FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket DESC LIMIT 1
         ) q ON true
-        WHERE h.key = p_key AND h.mode = 'x' AND h.expires_at > t AND NOT h.kept
+        WHERE h.key = p_key AND h.slot = '' AND h.mode = 'x' AND h.expires_at > t AND NOT h.kept
             AND left(coalesce(q.owner, h.owner), 33) = left(p_owner, 33)
             -- A repeated request keeps its grant or its place.
             AND h.owner <> p_owner
             AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key AND w.owner = p_owner);
     RETURN v_answer;
-END $$;
-
-CREATE OR REPLACE FUNCTION lock_core.stands_behind_with_settings(p_key text, p_owner text) RETURNS text[] LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-BEGIN
-    RETURN lock_core.stands_behind(p_key, p_owner);
 END $$;
 
 -- Ends the exclusive grant of an owner for one key that others of its process share, and gives the key to `p_next`, which stands for
@@ -55,23 +49,24 @@ DECLARE
     v_record text;
 BEGIN
     SELECT h.record INTO v_record FROM lock_core.holders h
-        WHERE h.key = p_key AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode = 'x';
+        WHERE h.key = p_key AND h.slot = '' AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode = 'x';
     IF NOT FOUND OR v_row.key IS NULL THEN
         RETURN lock_core.release(ARRAY[p_key], p_owner, 'x', NULL, p_own)::text;
     END IF;
     IF p_own > v_row.fence THEN
         UPDATE lock_core.keys k SET fence = p_own, fence_of = '-' WHERE k.key = p_key;
     END IF;
-    -- Beside an exclusive holder there is no other. The new owner is in an index, so a check of the old one cannot be under way.
+    -- Beside an exclusive holder there is no other. Behind `FOR UPDATE`, a check of the old owner waits and then fails.
     UPDATE lock_core.holders h SET owner = p_next, expires_at = v_until WHERE h.ctid = (
-        SELECT o.ctid FROM lock_core.holders o WHERE o.key = p_key AND o.owner = p_owner FOR UPDATE SKIP LOCKED
+        SELECT o.ctid FROM lock_core.holders o
+            WHERE o.key = p_key AND o.slot = '' AND o.owner = p_owner FOR UPDATE SKIP LOCKED
     );
     IF FOUND THEN
         PERFORM FROM lock_core.waiters w WHERE w.key = p_key LIMIT 1;
         RETURN 'granted ' || p_next || CASE WHEN FOUND THEN ' 1' ELSE ' 0' END;
     END IF;
     -- As in `drop_holder`.
-    UPDATE lock_core.holders h SET expires_at = '-infinity' WHERE h.key = p_key AND h.owner = p_owner;
+    UPDATE lock_core.holders h SET expires_at = '-infinity' WHERE h.key = p_key AND h.slot = '' AND h.owner = p_owner;
     INSERT INTO lock_core.waiters (key, owner, ticket, deadline, ttl, mode, record)
         SELECT p_key, p_next, coalesce(min(w.ticket), lock_core.micros(t)) - 1, v_until, p_ttl, 'x', v_record
         FROM lock_core.waiters w WHERE w.key = p_key;

@@ -31,10 +31,11 @@ BEGIN
     SELECT w.ctid, w.owner, w.record, w.ttl, w.mode = 'x' AND w.deadline >= t INTO v_place, v_next, v_record, v_ttl, v_fits
         FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LIMIT 1;
     IF NOT FOUND THEN
-        -- A row that a transaction of the application has locked (see verify.sql) is left to the long way, here and below.
+        -- A reader or a permit has another slot, and is left to `give_back`. A row that a transaction of the application has locked
+        -- (see verify.sql) is left to the long way, here and below.
         DELETE FROM lock_core.holders h WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o
-                WHERE o.key = p_key AND o.owner = p_owner AND o.expires_at > t AND NOT o.kept
+                WHERE o.key = p_key AND o.slot = '' AND o.owner = p_owner AND o.expires_at > t AND NOT o.kept
                 FOR UPDATE SKIP LOCKED
         );
         IF NOT FOUND THEN
@@ -52,7 +53,7 @@ BEGIN
         SET owner = v_next, record = v_record, expires_at = t + least(v_ttl, 2000000) * interval '1 microsecond'
         WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o
-                WHERE o.key = p_key AND o.owner = p_owner AND o.expires_at > t AND NOT o.kept AND o.mode = 'x'
+                WHERE o.key = p_key AND o.slot = '' AND o.owner = p_owner AND o.expires_at > t AND NOT o.kept AND o.mode = 'x'
                 FOR UPDATE SKIP LOCKED
         );
     IF NOT FOUND THEN
@@ -81,7 +82,9 @@ DECLARE
     v_record text;
     v_until timestamptz;
     v_waits boolean;
+    v_alone boolean;
     v_own boolean;
+    v_taken boolean := false;
     v_others integer;
     v_last bigint;
     v_fence bigint;
@@ -95,15 +98,26 @@ BEGIN
         RETURN NULL;
     END IF;
     t := clock_timestamp();
-    -- Of several holders, none is exclusive, and any one shows it.
-    SELECT h.owner, h.record, h.expires_at, h.mode = 'x' AND h.expires_at > t AND NOT h.kept AND h.owner <> p_owner, q.others, q.last
-        INTO v_holder, v_record, v_until, v_waits, v_others, v_last
-        FROM (SELECT count(*) FILTER (WHERE w.deadline >= t) AS others, max(w.ticket) AS last
-                FROM lock_core.waiters w WHERE w.key = p_key) q
-            LEFT JOIN lock_core.holders h ON h.key = p_key;
-    IF v_holder IS NULL AND v_last IS NULL THEN
-        INSERT INTO lock_core.holders (key, owner, mode, record, expires_at)
-            VALUES (p_key, p_owner, 'x', p_record, t + p_ttl * interval '1 microsecond');
+    LOOP
+        -- Of several holders, none is exclusive, and any one shows it.
+        SELECT h.owner, h.record, h.expires_at, h.mode = 'x' AND h.expires_at > t AND NOT h.kept AND h.owner <> p_owner, h.alone,
+                q.others, q.last
+            INTO v_holder, v_record, v_until, v_waits, v_alone, v_others, v_last
+            FROM (SELECT count(*) FILTER (WHERE w.deadline >= t) AS others, max(w.ticket) AS last
+                    FROM lock_core.waiters w WHERE w.key = p_key) q
+                LEFT JOIN lock_core.holders h ON h.key = p_key;
+        EXIT WHEN v_alone IS NOT TRUE;
+        v_taken := lock_core.take_again(p_key, p_owner, p_record, t + p_ttl * interval '1 microsecond');
+        EXIT WHEN v_taken;
+        -- From here on nobody changes the row who has not locked the key. Until then its holder may have released it.
+        UPDATE lock_core.holders h SET alone = false WHERE h.key = p_key AND h.alone;
+        t := clock_timestamp();
+    END LOOP;
+    IF v_taken OR v_holder IS NULL AND v_last IS NULL THEN
+        IF NOT v_taken THEN
+            INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at, alone)
+                VALUES (p_key, '', p_owner, 'x', p_record, t + p_ttl * interval '1 microsecond', true);
+        END IF;
         IF NOT p_fenced THEN
             RETURN '{1,NULL,NULL,0}'::text[];
         END IF;
@@ -132,18 +146,4 @@ BEGIN
         '0', NULL, NULL, v_others::text, (lock_core.micros(v_until) - lock_core.micros(t))::text, v_record, v_others::text,
         v_own::text, 'true'
     ];
-END $$;
-
-CREATE OR REPLACE FUNCTION lock_core.hand_off_with_settings(p_key text, p_owner text) RETURNS text LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-BEGIN
-    RETURN lock_core.hand_off(p_key, p_owner);
-END $$;
-
-CREATE OR REPLACE FUNCTION lock_core.enqueue_with_settings(
-    p_key text, p_owner text, p_record text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
-) RETURNS text[] LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-BEGIN
-    RETURN lock_core.enqueue(p_key, p_owner, p_record, p_ttl, p_fenced, p_room, p_barges);
 END $$;

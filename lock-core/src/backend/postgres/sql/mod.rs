@@ -3,7 +3,7 @@
 use super::config::Config;
 
 /// The files of the migration, in their order.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     include_str!("begin.sql"),
     include_str!("tables.sql"),
     include_str!("queue.sql"),
@@ -12,6 +12,7 @@ const FILES: [&str; 13] = [
     include_str!("acquire.sql"),
     include_str!("release.sql"),
     include_str!("groups.sql"),
+    include_str!("attempt.sql"),
     include_str!("renew.sql"),
     include_str!("verify.sql"),
     include_str!("latch.sql"),
@@ -20,7 +21,7 @@ const FILES: [&str; 13] = [
 ];
 
 /// The number of the migration that this version needs; see tables.sql.
-pub(crate) const VERSION: i32 = 4;
+pub(crate) const VERSION: i32 = 5;
 
 /// The name of the schema in the files.
 const NAME: &str = "lock_core";
@@ -38,16 +39,29 @@ pub(crate) fn identifier(schema: &str) -> String {
 /// The columns of the type `answer`.
 const ANSWER: &str = "verdict, now_us, fence, waiting, left_us, record, place, own, queued, mode, number";
 
+/// Returns the text of a statement for a schema, without the lines that explain it: a list of what runs would show them.
+fn statement(text: &str, schema: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("--"));
+    lines.collect::<Vec<_>>().join(" ").replace(NAME, schema)
+}
+
 /// A statement in two forms.
 #[derive(Debug)]
 pub(crate) struct Forms {
     /// For a session that has the settings of the library from its start.
     own: String,
-    /// For any other, such as one that a pooler shares: the functions make the settings, at each call.
+    /// For any other, such as one that a pooler shares: the function makes the settings, at each call.
     any: String,
 }
 
 impl Forms {
+    fn new(schema: &str, function: &str, parameters: &str) -> Self {
+        Self {
+            own: format!("SELECT {schema}.{function}({parameters})"),
+            any: format!("SELECT {schema}.{function}_with_settings({parameters})"),
+        }
+    }
+
     /// Returns the form for a session: `own` is whether it has the settings of the library.
     pub(crate) fn of(&self, own: bool) -> &str {
         if own { &self.own } else { &self.any }
@@ -58,20 +72,17 @@ impl Forms {
 /// of the functions that it calls for the session, whoever uses it next.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// Tries the short way, and else goes the long one; see free.sql.
+    /// For a key that the process released last; see take_alone.sql.
+    pub(crate) take: String,
+    /// For one key; see attempt.sql.
     pub(crate) acquire: Forms,
-    /// As `acquire`, for an exclusive claim that is to be queued; see hand_off.sql.
-    pub(crate) enqueue: Forms,
-    /// As `enqueue`, for a claim that shares a grant where it stands directly behind that; see groups.sql. The free key
-    /// comes first: it costs no more than without groups, and where others wait there is one request for many.
-    pub(crate) enqueue_shared: Forms,
     pub(crate) acquire_all: String,
     pub(crate) heartbeat: String,
     pub(crate) renew: String,
-    /// As `acquire`, for one key that is not kept.
+    /// For an exclusive grant of one key; see give_alone.sql.
+    pub(crate) give: String,
+    /// As `release`, for one key that is not kept; see attempt.sql.
     pub(crate) release_one: Forms,
-    /// As `release_one`, where others probably wait.
-    pub(crate) release_in_order: Forms,
     pub(crate) release: String,
     /// As `release_one`, where the grant has a successor; see groups.sql.
     pub(crate) release_to: String,
@@ -90,40 +101,11 @@ impl Statements {
         let schema = identifier(&config.schema);
         let answer = |call: &str| format!("SELECT {ANSWER} FROM {schema}.{call}");
         let call = |call: &str| format!("SELECT {schema}.{call}");
-        let forms = |text: &dyn Fn(&str) -> String| Forms { own: text(""), any: text("_with_settings") };
         Self {
-            acquire: forms(&|settings| {
-                format!(
-                    "SELECT coalesce({schema}.take_free{settings}($1, $2, $3, $4, $5, $6), \
-                     {schema}.acquire_flat($1, $2, $3, $4, $5, $6, $7, $8))"
-                )
-            }),
-            enqueue: forms(&|settings| {
-                format!(
-                    "SELECT coalesce({schema}.enqueue{settings}($1, $2, $3, $5, $6, $7, $8), \
-                     {schema}.acquire_flat($1, $2, $3, $4, $5, $6, $7, $8))"
-                )
-            }),
-            enqueue_shared: forms(&|settings| {
-                format!(
-                    "SELECT coalesce({schema}.take_free{settings}($1, $2, $3, $4, $5, $6), \
-                     {schema}.stands_behind{settings}($1, $2), \
-                     {schema}.enqueue{settings}($1, $2, $3, $5, $6, $7, $8), \
-                     {schema}.acquire_flat($1, $2, $3, $4, $5, $6, $7, $8))"
-                )
-            }),
-            release_one: forms(&|settings| {
-                format!(
-                    "SELECT coalesce({schema}.give_back{settings}($1, $2)::text, {schema}.hand_off{settings}($1, $2), \
-                     {schema}.release(ARRAY[$1], $2, $3, NULL, 0)::text)"
-                )
-            }),
-            release_in_order: forms(&|settings| {
-                format!(
-                    "SELECT coalesce({schema}.hand_off{settings}($1, $2), \
-                     {schema}.release(ARRAY[$1], $2, $3, NULL, 0)::text)"
-                )
-            }),
+            take: statement(include_str!("take_alone.sql"), &schema),
+            acquire: Forms::new(&schema, "attempt", "$1, $2, $3, $4, $5, $6, $7, $8, $9"),
+            give: statement(include_str!("give_alone.sql"), &schema),
+            release_one: Forms::new(&schema, "let_go", "$1, $2, $3"),
             acquire_all: answer("acquire_all($1, $2, $3, $4, $5)"),
             heartbeat: answer("heartbeat($1, $2, $3, $4, $5)"),
             renew: format!("SELECT number, waiting FROM {schema}.renew($1, $2, $3, $4)"),
@@ -143,13 +125,12 @@ impl Statements {
     }
 
     /// The statements that a session of the library prepares, because they are run often.
-    pub(crate) fn often(&self) -> [&str; 8] {
+    pub(crate) fn often(&self) -> [&str; 7] {
         [
+            &self.take,
+            &self.give,
             self.acquire.of(true),
             self.release_one.of(true),
-            self.enqueue.of(true),
-            self.enqueue_shared.of(true),
-            self.release_in_order.of(true),
             &self.release,
             &self.renew,
             &self.heartbeat,
@@ -172,5 +153,10 @@ mod tests {
         let statements = Statements::new(&config);
         assert_eq!(statements.renew, "SELECT number, waiting FROM \"shop_locks\".renew($1, $2, $3, $4)");
         assert!(!format!("{statements:?}").contains(NAME), "{statements:?}");
+        assert!(
+            statements.take.starts_with("UPDATE \"shop_locks\".holders h SET owner = $2"),
+            "{}",
+            statements.take
+        );
     }
 }

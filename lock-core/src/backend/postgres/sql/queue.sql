@@ -10,8 +10,11 @@
 -- A function that this one or another of this file calls is in plpgsql, which keeps its plans for the session. One in SQL is planned at
 -- each call, unless it is a single expression.
 --
--- Every function that changes a key begins with `lock_row`. Under READ COMMITTED each statement behind it has a snapshot of
+-- Every function that changes a key begins with `lock_row`, or with the same locks. Under READ COMMITTED each statement behind it has a snapshot of
 -- its own, and therefore sees what the one before it in line has committed.
+--
+-- The row of an owner is found by its slot, or a condition on the owner alone would read the rows of all holders of the key. The planner
+-- uses no index for `slot IN ('', owner)`: it expects one row for a key, as most have.
 
 -- Returns a time in us.
 CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -19,7 +22,8 @@ CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUA
 $$;
 
 -- Locks the row of a key until the end of the transaction, and returns it. Makes it if need be: always with `p_make`, and
--- otherwise where the key has holders or waiters. Returns null where it does not.
+-- otherwise where the key has holders or waiters. Returns null where it does not. Behind it, no row of the key is `alone`, so that
+-- nobody changes one who has not locked the key too.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -48,6 +52,7 @@ BEGIN
             SELECT * INTO v_key FROM lock_core.keys k WHERE k.key = p_key;
         END IF;
     END IF;
+    UPDATE lock_core.holders h SET alone = false WHERE h.key = p_key AND h.slot = '' AND h.alone;
     RETURN v_key;
 END $$;
 
@@ -68,33 +73,43 @@ BEGIN
     END IF;
 END $$;
 
--- Deletes the holders whose lease is over. One whose row a transaction of the application has locked (see verify.sql) stays,
--- and excludes others until that transaction ends. The condition is checked again on the locked row, which a renewal may
+-- Deletes the holders whose lease is over, and the row of a grant that was released. One whose row a transaction of the application
+-- has locked (see verify.sql) stays, and excludes others until that transaction ends. The condition is checked again on the locked row, which a renewal may
 -- have changed.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- An array and not a join: the planner expects a few rows, and would compare each one with each.
     v_ended text[] := ARRAY(
-        SELECT h.owner FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at <= t FOR UPDATE SKIP LOCKED
+        SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at <= t FOR UPDATE SKIP LOCKED
     );
 BEGIN
     IF cardinality(v_ended) > 0 THEN
-        DELETE FROM lock_core.holders h WHERE h.key = p_key AND h.owner = ANY (v_ended);
+        DELETE FROM lock_core.holders h WHERE h.key = p_key AND h.slot = ANY (v_ended);
     END IF;
+END $$;
+
+-- Returns the slot of the row of an owner, if there is one. An index serves a condition on it, because it is stable.
+CREATE OR REPLACE FUNCTION lock_core.slot_of(p_key text, p_owner text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.slot = p_owner), '');
 END $$;
 
 -- Ends the grant of an owner. A row that a transaction of the application has locked stays until that transaction ends.
 CREATE OR REPLACE FUNCTION lock_core.drop_holder(p_key text, p_owner text, t timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_slot text := lock_core.slot_of(p_key, p_owner);
 BEGIN
     WITH mine AS MATERIALIZED (
-        SELECT h.owner FROM lock_core.holders h WHERE h.key = p_key AND h.owner = p_owner FOR UPDATE SKIP LOCKED
+        SELECT h.slot FROM lock_core.holders h
+            WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner FOR UPDATE SKIP LOCKED
     )
-    DELETE FROM lock_core.holders h USING mine m WHERE h.key = p_key AND h.owner = m.owner;
+    DELETE FROM lock_core.holders h USING mine m WHERE h.key = p_key AND h.slot = m.slot;
     IF NOT FOUND THEN
         -- This changes no column of an index, so it does not wait for a transaction that has verified the lease. It waits
         -- for a renewal, which is short.
-        UPDATE lock_core.holders h SET expires_at = '-infinity' WHERE h.key = p_key AND h.owner = p_owner;
+        UPDATE lock_core.holders h SET expires_at = '-infinity'
+            WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner;
         PERFORM lock_core.clear(p_key, t);
     END IF;
 END $$;
@@ -117,15 +132,19 @@ CREATE OR REPLACE FUNCTION lock_core.clashes(p_mode text, p_held text) RETURNS b
     SELECT p_held IS NOT NULL AND p_held <> p_mode AND (length(p_held) > 1 OR length(p_mode) > 1)
 $$;
 
--- Writes a grant. An owner whose own row could not be deleted gets it back.
+-- Writes a grant. An owner whose own row could not be deleted gets it back. The row of another is never written over.
 CREATE OR REPLACE FUNCTION lock_core.put(
     p_key text, p_owner text, p_mode text, p_record text, p_until timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO lock_core.holders (key, owner, mode, record, expires_at)
-        VALUES (p_key, p_owner, p_mode, p_record, p_until)
-        ON CONFLICT (key, owner) DO UPDATE
-            SET mode = excluded.mode, record = excluded.record, expires_at = excluded.expires_at, kept = false;
+    INSERT INTO lock_core.holders AS h (key, slot, owner, mode, record, expires_at)
+        VALUES (p_key, CASE p_mode WHEN 'x' THEN '' ELSE p_owner END, p_owner, p_mode, p_record, p_until)
+        ON CONFLICT (key, slot) DO UPDATE
+            SET mode = excluded.mode, record = excluded.record, expires_at = excluded.expires_at, kept = false
+            WHERE h.owner = excluded.owner;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another owner holds the key';
+    END IF;
 END $$;
 
 -- The number of live claims that wait, without `p_but`.

@@ -34,6 +34,7 @@ CREATE OR REPLACE FUNCTION lock_core.release_one(
 DECLARE
     v_row lock_core.keys := lock_core.lock_row(p_key, false);
     t timestamptz := clock_timestamp();
+    v_slot text := lock_core.slot_of(p_key, p_owner);
     v_mine lock_core.holders;
     v_served boolean;
     v_queued boolean;
@@ -45,7 +46,8 @@ BEGIN
     IF v_row.key IS NULL THEN
         RETURN;
     END IF;
-    SELECT * INTO v_mine FROM lock_core.holders h WHERE h.key = p_key AND h.owner = p_owner AND h.expires_at > t;
+    SELECT * INTO v_mine FROM lock_core.holders h
+        WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner AND h.expires_at > t;
     IF FOUND AND v_mine.kept THEN
         -- A repeated release, because the first answer was lost.
         answer := 1;
@@ -57,7 +59,7 @@ BEGIN
             PERFORM lock_core.drop_holder(p_key, p_owner, t);
         ELSE
             UPDATE lock_core.holders h SET kept = true, expires_at = t + p_keep * interval '1 microsecond'
-                WHERE h.key = p_key AND h.owner = p_owner;
+                WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner;
             later := false;
         END IF;
         IF p_own > v_row.fence THEN
@@ -129,7 +131,7 @@ BEGIN
         SET mode = 's',
             -- A repeated request, because the first answer was lost, never shortens the lease.
             expires_at = greatest(CASE WHEN h.mode = 's' THEN h.expires_at END, t + p_ttl * interval '1 microsecond')
-        WHERE h.key = p_key AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode IN ('x', 's');
+        WHERE h.key = p_key AND h.slot = '' AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode IN ('x', 's');
     a.verdict := CASE WHEN FOUND THEN 1 ELSE 0 END;
     IF a.verdict = 1 THEN
         PERFORM lock_core.clear(p_key, t);

@@ -11,23 +11,28 @@ DECLARE
     t timestamptz := clock_timestamp();
     v_done bigint[] := '{}';
     v_now bigint[];
+    -- As `slot_of`, for all of them in one statement.
+    v_slots text[] := ARRAY(
+        SELECT coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = r.key AND h.slot = r.owner), '')
+            FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number) ORDER BY r.number
+    );
 BEGIN
     FOR try IN 1 .. 4 LOOP
         WITH mine AS MATERIALIZED (
-            SELECT r.number, h.key, h.owner, t + r.ttl * interval '1 microsecond' AS until
-                FROM unnest(p_keys, p_owners, p_ttls) WITH ORDINALITY r (key, owner, ttl, number)
-                JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+            SELECT r.number, h.key, h.slot, t + r.ttl * interval '1 microsecond' AS until
+                FROM unnest(p_keys, p_owners, p_ttls, v_slots) WITH ORDINALITY r (key, owner, ttl, slot, number)
+                JOIN lock_core.holders h ON h.key = r.key AND h.slot = r.slot AND h.owner = r.owner
                 WHERE h.expires_at > t AND NOT h.kept AND r.number <> ALL (v_done)
-                ORDER BY h.key, h.owner FOR NO KEY UPDATE OF h SKIP LOCKED
+                ORDER BY h.key, h.slot FOR NO KEY UPDATE OF h SKIP LOCKED
         ), renewed AS (
             UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, m.until) FROM mine m
-                WHERE h.key = m.key AND h.owner = m.owner RETURNING m.number
+                WHERE h.key = m.key AND h.slot = m.slot RETURNING m.number
         )
         SELECT array_agg(d.number) INTO v_now FROM renewed d;
         v_done := v_done || coalesce(v_now, '{}');
         EXIT WHEN cardinality(v_done) = cardinality(p_keys) OR NOT EXISTS (
-            SELECT FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number)
-                JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+            SELECT FROM unnest(p_keys, p_owners, v_slots) WITH ORDINALITY r (key, owner, slot, number)
+                JOIN lock_core.holders h ON h.key = r.key AND h.slot = r.slot AND h.owner = r.owner
                 WHERE h.expires_at > t AND NOT h.kept AND r.number <> ALL (v_done)
         );
         -- Another call for the same grant has its row locked, such as an extension: it ends soon.
@@ -37,8 +42,8 @@ BEGIN
     -- the release, tell the token again.
     IF (SELECT max(o.own) FROM unnest(p_owns) o (own)) > 0 THEN
         WITH told AS MATERIALIZED (
-            SELECT k.key, r.own FROM unnest(p_keys, p_owners, p_owns) r (key, owner, own)
-                JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+            SELECT k.key, r.own FROM unnest(p_keys, p_owners, p_owns, v_slots) r (key, owner, own, slot)
+                JOIN lock_core.holders h ON h.key = r.key AND h.slot = r.slot AND h.owner = r.owner
                 JOIN lock_core.keys k ON k.key = r.key
                 WHERE r.own > k.fence AND h.expires_at > t AND NOT h.kept FOR UPDATE OF k SKIP LOCKED
         )
@@ -57,9 +62,9 @@ BEGIN
                 FROM (SELECT DISTINCT r.key FROM unnest(p_keys) r (key)) u
         )
         SELECT r.number, CASE WHEN r.number = ANY (v_done) THEN c.claims END
-        FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number)
+        FROM unnest(p_keys, p_owners, v_slots) WITH ORDINALITY r (key, owner, slot, number)
         JOIN counted c ON c.key = r.key
-        JOIN lock_core.holders h ON h.key = r.key AND h.owner = r.owner
+        JOIN lock_core.holders h ON h.key = r.key AND h.slot = r.slot AND h.owner = r.owner
         WHERE h.expires_at > t AND NOT h.kept;
 END $$;
 
@@ -89,7 +94,8 @@ BEGIN
             RETURN a;
         END IF;
         PERFORM FROM lock_core.holders h
-            WHERE h.key = p_keys[number] AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept;
+            WHERE h.key = p_keys[number] AND h.slot = lock_core.slot_of(p_keys[number], p_owner) AND h.owner = p_owner AND h.expires_at > t
+                AND NOT h.kept;
         IF NOT FOUND THEN
             a.now_us := lock_core.micros(t);
             a.verdict := CASE WHEN EXISTS (SELECT FROM lock_core.holders h
