@@ -248,6 +248,18 @@ impl Claim {
         self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
     }
 
+    /// Records that the claim was granted at once, while nobody else wanted its key.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn mark_unrivalled(&self) {
+        self.marks.unrivalled.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether [`mark_unrivalled`](Self::mark_unrivalled) was called. Others may want the key by now.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_unrivalled(&self) -> bool {
+        self.marks.unrivalled.load(Ordering::Relaxed)
+    }
+
     /// Records that a transaction of the application is about to [verify](Backend::lease_check) the lease.
     pub(crate) fn mark_verified(&self) {
         self.marks.verified.store(true, Ordering::Relaxed);

@@ -71,7 +71,12 @@ impl Server {
             self.answer_with(&statements.acquire_all, parameters, turn).await?
         };
         match answer.verdict {
-            1 => Ok(Attempt::Granted(answer.granted(claim)?)),
+            1 => {
+                if answer.waiting == Some(0) {
+                    claim.mark_unrivalled();
+                }
+                Ok(Attempt::Granted(answer.granted(claim)?))
+            }
             0 => Ok(Attempt::Held(answer.held())),
             -2 => Err(answer.conflict(Use::Lock(claim.mode))),
             _ => Err(answer.unexpected()),
@@ -105,7 +110,10 @@ impl Server {
         let rows = live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
         match rows.first().map(|row| row.try_get(0)) {
             None => Ok(None),
-            Some(Ok(true)) => Ok(Some(Grant::new(sent, claim.ttl).with_waiters(Some(0)))),
+            Some(Ok(true)) => {
+                claim.mark_unrivalled();
+                Ok(Some(Grant::new(sent, claim.ttl).with_waiters(Some(0))))
+            }
             Some(Ok(false)) => self.give_alone(claim).await.map(|()| None),
             Some(Err(_)) => Err(Failure::unexpected("another type")),
         }

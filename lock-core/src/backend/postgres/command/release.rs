@@ -34,7 +34,8 @@ impl Server {
             ];
             (statements.release_to.as_str(), of_one)
         } else if keep.is_none() && claim.more.is_empty() && own == 0 {
-            let statement = match claim.mode == Mode::Exclusive && live.is_own() && !claim.is_verified() {
+            let alone = claim.mode == Mode::Exclusive && claim.is_unrivalled() && !claim.is_verified();
+            let statement = match alone && live.is_own() {
                 true => &statements.give,
                 false => statements.release_one.of(live.is_own()),
             };
