@@ -84,7 +84,7 @@ async fn deadlocks(change: &str) -> u64 {
 }
 
 /// Changes the text of a function that the migration has made.
-fn changed(function: &str, from: &str, to: &str) -> String {
+pub(crate) fn changed(function: &str, from: &str, to: &str) -> String {
     format!(
         "DO $x$ DECLARE v text := pg_get_functiondef('lock_core.{function}'::regproc); BEGIN ASSERT strpos(v, $y${from}$y$) > 0; \
          EXECUTE replace(v, $y${from}$y$, $y${to}$y$); END $x$"

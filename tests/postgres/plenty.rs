@@ -4,15 +4,17 @@
 use lock_core::LockManager;
 use lock_tests::PostgresServer;
 
-use crate::support::{LONG, manager};
+use crate::support::{LONG, connect};
 
 async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
     let server = PostgresServer::start();
-    let locks = manager(&server).await;
+    // Thousands of rows take the server longer than the others wait for an answer, on a machine that is busy.
+    let locks = connect(&format!("{}&timeout=10s", server.url())).await;
     // What the planner knows is what it was before there were many.
     server.sql(
         "INSERT INTO lock_core.keys (key) SELECT 'few' || n FROM generate_series(1, 20) n; \
-         INSERT INTO lock_core.holders SELECT 'few' || n, lpad(n::text, 48, '0'), 's', '', 'infinity' FROM generate_series(1, 20) n; \
+         INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'few' || n, o, o, 's', '', 'infinity' FROM \
+         (SELECT n, lpad(n::text, 48, '0') AS o FROM generate_series(1, 20) n) r; \
          INSERT INTO lock_core.waiters SELECT 'few' || n, lpad(n::text, 48, '0'), n, 'infinity', 1, 'x', '' \
          FROM generate_series(1, 20) n",
     );
@@ -27,8 +29,8 @@ async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
 #[tokio::test]
 async fn many_permits_that_are_over_are_cleared_at_once() {
     let (server, locks) = crowded(
-        "INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'k', n, lpad(n::text, 48, '0'), 'p20000', '', \
-         now() - interval '1 hour' FROM generate_series(1, 20000) n",
+        "INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'k', o, o, 'p20000', '', \
+         now() - interval '1 hour' FROM (SELECT lpad(n::text, 48, '0') AS o FROM generate_series(1, 20000) n) p",
     )
     .await;
     let permit = locks.semaphore("k", 20_000).ttl(LONG).acquire().await.expect("they are over");
@@ -73,14 +75,14 @@ async fn a_permit_among_thousands_is_found_by_the_index() {
     for call in calls {
         // The rows that an index finds are counted in the session that looks them up.
         let counted = format!(
-            "SET enable_seqscan = off; SELECT {call}; SELECT pg_stat_get_xact_tuples_fetched('lock_core.holders_pkey'::regclass)",
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT {call}; SELECT pg_stat_get_xact_tuples_fetched('lock_core.holders_pkey'::regclass)",
         );
         let read: u64 = server
             .sql(&format!("BEGIN; {counted}"))
             .lines()
             .last()
             .map_or(0, |n| n.parse().expect("a number"));
-        assert!(read < 1_500, "{read} rows for {call}");
+        assert!((1..1_500).contains(&read), "{read} rows for {call}");
     }
     let left = "SELECT count(*) FROM lock_core.holders WHERE key = 'k'";
     assert_eq!(server.sql(left), "4000", "each of them was rolled back");

@@ -14,6 +14,8 @@
 #[path = "../rig/cpu.rs"]
 mod cpu;
 mod handoff;
+#[path = "../rig/rounds.rs"]
+mod rounds;
 mod server;
 mod tasks;
 

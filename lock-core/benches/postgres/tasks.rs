@@ -1,27 +1,14 @@
 //! Tasks of this process: a key for each, or one key for all.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use lock_core::backend::postgres::tokio_postgres::{Client, Statement};
 use lock_core::{LockManager, strategy};
 
-use crate::cpu;
+use crate::rounds::{ROUNDS, Round, WINDOW, print, round};
 use crate::server::Server;
 
-const ROUNDS: usize = 5;
-const WINDOW: Duration = Duration::from_secs(1);
 const WAITING: usize = 32;
-
-/// The rate of a round, and the CPU time of a cycle in us.
-#[derive(Clone, Copy)]
-struct Round {
-    rate: f64,
-    client: f64,
-    server: f64,
-}
 
 /// A key that is free: the advisory lock and its release over one connection, the least that a lease in a table can cost in
 /// two ways, and the library.
@@ -37,6 +24,7 @@ pub(crate) async fn free(server: &Server) {
         );
         let (mut base, mut rows, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         let (mut lock, mut fair, mut session) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fenced = Vec::new();
         for _ in 0..ROUNDS {
             base.push(advisory_round(server, tasks, |_| Arc::clone(&advisory), false).await);
             rows.push(row_round(server, tasks, &row).await);
@@ -44,6 +32,7 @@ pub(crate) async fn free(server: &Server) {
             session.push(lock_round(server, tasks, &sessions, Kind::Lock, false).await);
             lock.push(lock_round(server, tasks, &locks, Kind::Lock, false).await);
             fair.push(lock_round(server, tasks, &locks, Kind::Fair, false).await);
+            fenced.push(lock_round(server, tasks, &locks, Kind::Fenced, false).await);
         }
         print("advisory, one connection", &base, &base);
         print("a row, written and deleted", &rows, &base);
@@ -51,6 +40,7 @@ pub(crate) async fn free(server: &Server) {
         print("lock-core, mode=advisory", &session, &base);
         print("lock-core, lock", &lock, &base);
         print("lock-core, fair", &fair, &base);
+        print("lock-core, with a token", &fenced, &base);
     }
 }
 
@@ -70,7 +60,7 @@ pub(crate) async fn hot(server: &Server) {
     for _ in 0..ROUNDS {
         base.push(advisory_round(server, WAITING, |task| Arc::clone(&all[task]), true).await);
         fair.push(lock_round(server, WAITING, &locks, Kind::Fair, true).await);
-        alone.push(lock_round(server, WAITING, &locks, Kind::Alone, true).await);
+        alone.push(lock_round(server, WAITING, &locks, Kind::Places, true).await);
         lock.push(lock_round(server, WAITING, &locks, Kind::Lock, true).await);
     }
     print("advisory, 32 connections", &base, &base);
@@ -152,15 +142,17 @@ async fn row_round(server: &Server, tasks: usize, row: &Arc<Row>) -> Round {
             }
         }
     };
-    round(server, tasks, cycle).await
+    round(|| server.cpu(), tasks, cycle).await
 }
 
 #[derive(Clone, Copy)]
 enum Kind {
     Lock,
     Fair,
+    /// With a fencing token.
+    Fenced,
     /// As `Fair`, with a place for each waiter.
-    Alone,
+    Places,
 }
 
 async fn advisory_round(
@@ -178,7 +170,7 @@ async fn advisory_round(
             advisory.unlock(key).await;
         }
     };
-    round(server, tasks, cycle).await
+    round(|| server.cpu(), tasks, cycle).await
 }
 
 async fn lock_round(server: &Server, tasks: usize, locks: &LockManager, kind: Kind, hot: bool) -> Round {
@@ -188,65 +180,13 @@ async fn lock_round(server: &Server, tasks: usize, locks: &LockManager, kind: Ki
         let request = match kind {
             Kind::Lock => locks.lock(format!("lock-{key}")),
             Kind::Fair => locks.fair(format!("fair-{key}")),
-            Kind::Alone => locks.fair(format!("fair-{key}")).max_waiters(1_000),
+            Kind::Fenced => locks.lock(format!("fenced-{key}")).fencing(true),
+            Kind::Places => locks.fair(format!("fair-{key}")).max_waiters(1_000),
         };
         async move {
             let guard = request.strategy(strategy::wait()).acquire().await.expect("it waits for ever");
             guard.release().await.expect("an answer");
         }
     };
-    round(server, tasks, cycle).await
-}
-
-/// Lets `tasks` tasks repeat `cycle`, and measures a window after a warm-up.
-async fn round<F, Fut>(server: &Server, tasks: usize, cycle: F) -> Round
-where
-    F: Fn(usize) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = ()> + Send,
-{
-    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let running: Vec<_> = (0..tasks)
-        .map(|task| {
-            let (cycle, stop, count) = (cycle.clone(), Arc::clone(&stop), Arc::clone(&count));
-            tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    cycle(task).await;
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    tokio::time::sleep(WINDOW / 5).await;
-    let now = || (count.load(Ordering::Relaxed), Instant::now(), cpu::own(), server.cpu());
-    let before = now();
-    tokio::time::sleep(WINDOW).await;
-    let after = now();
-    stop.store(true, Ordering::Relaxed);
-    for task in running {
-        task.await.expect("a cycle does not panic");
-    }
-    #[allow(clippy::cast_precision_loss, reason = "a count of cycles")]
-    let done = (after.0 - before.0).max(1) as f64;
-    let each = |from: Duration, until: Duration| until.saturating_sub(from).as_secs_f64() * 1e6 / done;
-    Round {
-        rate: done / (after.1 - before.1).as_secs_f64(),
-        client: each(before.2, after.2),
-        server: each(before.3, after.3),
-    }
-}
-
-fn print(name: &str, rounds: &[Round], base: &[Round]) {
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    let of = |part: fn(&Round) -> f64| {
-        let ratios = rounds.iter().zip(base).map(|(round, base)| part(round) / part(base)).collect();
-        (median(rounds.iter().map(part).collect()), median(ratios))
-    };
-    let ((rate, faster), (client, _), (server, busier)) =
-        (of(|r| r.rate), of(|r| r.client), of(|r| r.server));
-    println!(
-        "  {name:<26} {rate:>8.0}/s {faster:>5.2} x   CPU of the client {client:>6.1} us, of the server {server:>6.1} us {busier:>5.2} x"
-    );
+    round(|| server.cpu(), tasks, cycle).await
 }

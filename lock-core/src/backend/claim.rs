@@ -188,6 +188,7 @@ impl Claim {
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
+        *self.marks.granted_alone.get_mut() = false;
         *self.marks.releases.get_mut() = 0;
         self.marks.successor.take();
     }
@@ -250,14 +251,14 @@ impl Claim {
 
     /// Records that the claim was granted at once, while nobody else wanted its key.
     #[cfg(feature = "postgres")]
-    pub(crate) fn mark_unrivalled(&self) {
-        self.marks.unrivalled.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_granted_alone(&self) {
+        self.marks.granted_alone.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether [`mark_unrivalled`](Self::mark_unrivalled) was called. Others may want the key by now.
+    /// Returns whether [`mark_granted_alone`](Self::mark_granted_alone) was called. Others may want the key by now.
     #[cfg(feature = "postgres")]
-    pub(crate) fn is_unrivalled(&self) -> bool {
-        self.marks.unrivalled.load(Ordering::Relaxed)
+    pub(crate) fn is_granted_alone(&self) -> bool {
+        self.marks.granted_alone.load(Ordering::Relaxed)
     }
 
     /// Records that a transaction of the application is about to [verify](Backend::lease_check) the lease.

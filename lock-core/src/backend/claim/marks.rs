@@ -17,7 +17,7 @@ pub(crate) struct Marks {
     /// Whether the store may have made the grant a shared one.
     pub(super) shared: AtomicBool,
     /// Whether it was granted at once, while nobody else wanted its key.
-    pub(super) unrivalled: AtomicBool,
+    pub(super) granted_alone: AtomicBool,
     /// Whether a transaction of the application may have verified the lease.
     pub(super) verified: AtomicBool,
     /// The last fencing token that was numbered in this process; 0 for none.
@@ -57,7 +57,7 @@ impl Clone for Marks {
             resent: AtomicBool::new(self.resent.load(Ordering::Relaxed)),
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
             shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
-            unrivalled: AtomicBool::new(self.unrivalled.load(Ordering::Relaxed)),
+            granted_alone: AtomicBool::new(self.granted_alone.load(Ordering::Relaxed)),
             verified: AtomicBool::new(self.verified.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),

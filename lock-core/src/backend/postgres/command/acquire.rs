@@ -29,8 +29,7 @@ impl Server {
         }
         let turn = self.turn(claim).await?;
         // A caller that waits for a connection here has sent nothing.
-        let live = self.connections.get().await?;
-        drop(live);
+        drop(self.connections.get().await?);
         // From here on the request may take effect, so a dropped claim must be released.
         claim.mark_sent();
         let statements = &self.shared().statements;
@@ -56,7 +55,7 @@ impl Server {
             let live = self.connections.get().await?;
             // Before the request leaves, because a lease counts from here.
             let sent = Clock::Suspend.now();
-            let statement = statements.acquire.of(live.is_own());
+            let statement = statements.attempt.of(live.is_own());
             let rows =
                 live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
             Answer::read_flat(&rows, sent)?
@@ -72,8 +71,8 @@ impl Server {
         };
         match answer.verdict {
             1 => {
-                if answer.waiting == Some(0) {
-                    claim.mark_unrivalled();
+                if answer.alone {
+                    claim.mark_granted_alone();
                 }
                 Ok(Attempt::Granted(answer.granted(claim)?))
             }
@@ -87,7 +86,7 @@ impl Server {
     /// such key.
     async fn take_alone(&self, claim: &Claim) -> Result<Option<Grant>, Failure> {
         let short = claim.mode == Mode::Exclusive && !claim.fencing && claim.more.is_empty();
-        if !short || !self.alone.forget(&claim.key) {
+        if !short || !self.alone.take(&claim.key) {
             return Ok(None);
         }
         let turn = self.turn(claim).await?;
@@ -106,12 +105,12 @@ impl Server {
         ];
         // Before the request leaves, because a lease counts from here.
         let sent = Clock::Suspend.now();
-        let statement = &self.shared().statements.take;
+        let statement = &self.shared().statements.take_alone;
         let rows = live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
         match rows.first().map(|row| row.try_get(0)) {
             None => Ok(None),
             Some(Ok(true)) => {
-                claim.mark_unrivalled();
+                claim.mark_granted_alone();
                 Ok(Some(Grant::new(sent, claim.ttl).with_waiters(Some(0))))
             }
             Some(Ok(false)) => self.give_alone(claim).await.map(|()| None),
@@ -121,10 +120,11 @@ impl Server {
 
     /// Gives a grant back that nobody was told of. A transaction of the application relies on the lease before it.
     async fn give_alone(&self, claim: &Claim) -> Result<(), Failure> {
-        let parameters =
-            vec![text(claim.key.as_str()), text(claim.owner.token().as_str()), text(code(claim.mode))];
+        let live = self.connections.get().await.map_err(Failure::in_doubt)?;
+        let (statement, parameters) = self.let_go(claim, live.is_own(), true);
         // It has the grant until this is answered.
-        self.rows(&self.shared().statements.give, parameters).await.map(drop).map_err(Failure::in_doubt)
+        let released = self.send_release(&live, statement, parameters, claim, || {}).await;
+        released.map(drop).map_err(Failure::in_doubt)
     }
 
     /// Sends one heartbeat of a queued claim.

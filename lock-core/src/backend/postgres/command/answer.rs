@@ -12,6 +12,9 @@ use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::{Owner, OwnerRecord};
 
+/// The number of columns of a grant on a short way.
+const GRANTED: usize = 4;
+
 /// A row of the type `answer`; see tables.sql.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -20,6 +23,8 @@ pub(super) struct Answer {
     now: i64,
     fence: Option<i64>,
     pub(super) waiting: Option<i32>,
+    /// Whether it was granted on a short way; see free.sql. Its row is alone then.
+    pub(super) alone: bool,
     left: Option<i64>,
     record: Option<String>,
     place: Option<i32>,
@@ -40,6 +45,7 @@ impl Answer {
                 now: row.try_get::<_, Option<i64>>(1)?.unwrap_or(0),
                 fence: row.try_get(2)?,
                 waiting: row.try_get(3)?,
+                alone: false,
                 left: row.try_get(4)?,
                 record: row.try_get(5)?,
                 place: row.try_get(6)?,
@@ -61,6 +67,8 @@ impl Answer {
     }
 
     fn of_columns(columns: Vec<Option<String>>, sent: Moment) -> Option<Self> {
+        // The long way answers with all columns.
+        let alone = columns.len() == GRANTED;
         let mut columns = columns.into_iter();
         let mut column = || columns.next().flatten();
         Some(Self {
@@ -68,6 +76,7 @@ impl Answer {
             now: number(column())?.unwrap_or(0),
             fence: number(column())?,
             waiting: number(column())?,
+            alone,
             left: number(column())?,
             record: column(),
             place: number(column())?,

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use super::answer::code;
 use super::server::{Server, micros, number, texts};
 use crate::backend::postgres::error::Failure;
-use crate::backend::postgres::link::text;
+use crate::backend::postgres::link::{Connection, Parameter, text};
 use crate::backend::remote::Message;
 use crate::backend::{Claim, FencingToken, GrantId, Mode, Released, Renewal};
 use crate::key::Key;
@@ -34,12 +34,7 @@ impl Server {
             ];
             (statements.release_to.as_str(), of_one)
         } else if keep.is_none() && claim.more.is_empty() && own == 0 {
-            let alone = claim.mode == Mode::Exclusive && claim.is_unrivalled() && !claim.is_verified();
-            let statement = match alone && live.is_own() {
-                true => &statements.give,
-                false => statements.release_one.of(live.is_own()),
-            };
-            (statement, vec![text(claim.key.as_str()), text(owner.as_str()), text(mode)])
+            self.let_go(claim, live.is_own(), claim.is_granted_alone() && !claim.is_verified())
         } else {
             let keep = match keep {
                 None => (Box::new(None::<i64>) as Box<_>, Type::INT8),
@@ -48,11 +43,33 @@ impl Server {
             let of_all = vec![texts(claim.keys()), text(owner.as_str()), text(mode), keep, number(own)];
             (statements.release.as_str(), of_all)
         };
-        // All claims of a runtime share the connection, and the server runs their statements one after another.
+        self.send_release(&live, statement, parameters, claim, || claim.mark_release_ahead()).await
+    }
+
+    /// Returns the statement that ends the grant of a claim for one key. `alone` is whether its row may still be alone.
+    pub(super) fn let_go(&self, claim: &Claim, own: bool, alone: bool) -> (&str, Vec<Parameter>) {
+        let statements = &self.shared().statements;
+        let mut parameters = vec![text(claim.key.as_str()), text(claim.owner.token().as_str())];
+        if own && alone && claim.mode == Mode::Exclusive {
+            return (&statements.give_alone, parameters);
+        }
+        parameters.push(text(code(claim.mode)));
+        (statements.let_go.of(own), parameters)
+    }
+
+    /// Sends a release. The next holder is notified by its answer, where that is of the same process.
+    pub(super) async fn send_release(
+        &self,
+        live: &Arc<Connection>,
+        statement: &str,
+        parameters: Vec<Parameter>,
+        claim: &Claim,
+        ahead: impl FnOnce(),
+    ) -> Result<Released, Failure> {
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
-        // Also where the caller has given up: the new holder of this process is notified by nothing else.
         let (alone, key) = (Arc::clone(&self.alone), claim.key.clone());
-        let hand_off = move |answer: Result<&[Row], &Failure>| {
+        // Also where the caller has given up: the new holder of this process is notified by nothing else.
+        let answered = move |answer: Result<&[Row], &Failure>| {
             let text = answer.ok().and_then(text_of);
             if text == Some(ALONE) {
                 alone.note(&key);
@@ -60,7 +77,8 @@ impl Server {
                 message.deliver(&listeners, process);
             }
         };
-        let rows = live.query_with(statement, parameters, || claim.mark_release_ahead(), hand_off).await?;
+        // All claims of a runtime share the connection, and the server runs their statements one after another.
+        let rows = live.query_with(statement, parameters, ahead, answered).await?;
         let verdict = text_of(&rows).and_then(|text| verdict(process, text));
         verdict.map(|(released, _)| released).ok_or_else(|| Failure::unexpected("another verdict"))
     }

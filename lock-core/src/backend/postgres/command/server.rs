@@ -114,9 +114,7 @@ impl Server {
         let (rows, sent) = self.rows(statement, parameters).await?;
         Answer::read(&rows, sent)
     }
-}
 
-impl Server {
     /// As [`answer`](Self::answer), and notes what the answer says of the row of the key.
     pub(super) async fn answer_with(
         &self,

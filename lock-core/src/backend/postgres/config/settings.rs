@@ -23,7 +23,7 @@ pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 /// number shows whether the server has taken the setting: a pooler that shares its connections does not pass it on.
 pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 
-/// Where the session looks names up. The functions without settings of their own rely on it; see free.sql.
+/// Where the session looks names up. The functions without settings of their own rely on it; see attempt.sql.
 pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 
 /// The server finds out within a quarter of a minute that a client is out of reach, and ends what that had begun.

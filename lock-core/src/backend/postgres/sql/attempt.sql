@@ -37,7 +37,7 @@ CREATE OR REPLACE FUNCTION lock_core.let_go(p_key text, p_owner text, p_mode tex
 DECLARE
     v_answer text;
 BEGIN
-    -- An exclusive grant that give_alone.sql has left alone probably has somebody who waits for it.
+    -- An exclusive grant that comes here probably has waiters.
     IF p_mode <> 'x' THEN
         v_answer := lock_core.give_back(p_key, p_owner)::text;
     END IF;

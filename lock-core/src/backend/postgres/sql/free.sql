@@ -60,7 +60,7 @@ BEGIN
     RETURN ARRAY['1', lock_core.micros(t)::text, v_fence::text, '0'];
 END $$;
 
--- Ends the exclusive, shared or permit grant of an owner for one key, if nobody waits for it. Returns 1.
+-- Ends the grant of an owner for one key, if nobody waits for it. For a reader or a permit: see `let_go`. Returns 1.
 CREATE OR REPLACE FUNCTION lock_core.give_back(p_key text, p_owner text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     v_later text;

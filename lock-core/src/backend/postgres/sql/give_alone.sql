@@ -11,4 +11,4 @@ WITH given AS (
         WHERE h.key = $1 AND h.slot = '' AND h.alone AND h.owner = $2 AND h.expires_at > clock_timestamp()
         RETURNING CASE set_config('synchronous_commit', 'off', true) WHEN 'off' THEN 'alone' END AS answer
 )
-SELECT coalesce((SELECT g.answer FROM given g), lock_core.let_go($1, $2, $3))
+SELECT coalesce((SELECT g.answer FROM given g), lock_core.let_go($1, $2, 'x'))

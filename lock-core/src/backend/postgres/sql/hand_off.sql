@@ -1,4 +1,4 @@
--- The contended path: the release of a grant that others wait for, and the claim that waits for it. As in free.sql, each does in
+-- The contended path: the release of a grant that others may wait for, and the claim that waits for it. As in free.sql, each does in
 -- the fewest statements what the long way does where nothing else is to be done, and returns null where there is more to do. The
 -- planner is kept from reading an index as a bitmap (see `handshake` in settings.rs), which leaves the dead rows of a hot queue in
 -- the way of everyone who comes after.
@@ -31,7 +31,7 @@ BEGIN
     SELECT w.ctid, w.owner, w.record, w.ttl, w.mode = 'x' AND w.deadline >= t INTO v_place, v_next, v_record, v_ttl, v_fits
         FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LIMIT 1;
     IF NOT FOUND THEN
-        -- A reader or a permit has another slot, and is left to `give_back`. A row that a transaction of the application has locked
+        -- A reader or a permit has another slot, and is left to `release`. A row that a transaction of the application has locked
         -- (see verify.sql) is left to the long way, here and below.
         DELETE FROM lock_core.holders h WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o

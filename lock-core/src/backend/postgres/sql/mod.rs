@@ -73,16 +73,16 @@ impl Forms {
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// For a key that the process released last; see take_alone.sql.
-    pub(crate) take: String,
+    pub(crate) take_alone: String,
     /// For one key; see attempt.sql.
-    pub(crate) acquire: Forms,
+    pub(crate) attempt: Forms,
     pub(crate) acquire_all: String,
     pub(crate) heartbeat: String,
     pub(crate) renew: String,
     /// For an exclusive grant of one key; see give_alone.sql.
-    pub(crate) give: String,
-    /// As `release`, for one key that is not kept; see attempt.sql.
-    pub(crate) release_one: Forms,
+    pub(crate) give_alone: String,
+    /// For a grant of one key that is not kept; see attempt.sql.
+    pub(crate) let_go: Forms,
     pub(crate) release: String,
     /// As `release_one`, where the grant has a successor; see groups.sql.
     pub(crate) release_to: String,
@@ -102,10 +102,10 @@ impl Statements {
         let answer = |call: &str| format!("SELECT {ANSWER} FROM {schema}.{call}");
         let call = |call: &str| format!("SELECT {schema}.{call}");
         Self {
-            take: statement(include_str!("take_alone.sql"), &schema),
-            acquire: Forms::new(&schema, "attempt", "$1, $2, $3, $4, $5, $6, $7, $8, $9"),
-            give: statement(include_str!("give_alone.sql"), &schema),
-            release_one: Forms::new(&schema, "let_go", "$1, $2, $3"),
+            take_alone: statement(include_str!("take_alone.sql"), &schema),
+            attempt: Forms::new(&schema, "attempt", "$1, $2, $3, $4, $5, $6, $7, $8, $9"),
+            give_alone: statement(include_str!("give_alone.sql"), &schema),
+            let_go: Forms::new(&schema, "let_go", "$1, $2, $3"),
             acquire_all: answer("acquire_all($1, $2, $3, $4, $5)"),
             heartbeat: answer("heartbeat($1, $2, $3, $4, $5)"),
             renew: format!("SELECT number, waiting FROM {schema}.renew($1, $2, $3, $4)"),
@@ -127,10 +127,10 @@ impl Statements {
     /// The statements that a session of the library prepares, because they are run often.
     pub(crate) fn often(&self) -> [&str; 7] {
         [
-            &self.take,
-            &self.give,
-            self.acquire.of(true),
-            self.release_one.of(true),
+            &self.take_alone,
+            &self.give_alone,
+            self.attempt.of(true),
+            self.let_go.of(true),
             &self.release,
             &self.renew,
             &self.heartbeat,
@@ -154,9 +154,9 @@ mod tests {
         assert_eq!(statements.renew, "SELECT number, waiting FROM \"shop_locks\".renew($1, $2, $3, $4)");
         assert!(!format!("{statements:?}").contains(NAME), "{statements:?}");
         assert!(
-            statements.take.starts_with("UPDATE \"shop_locks\".holders h SET owner = $2"),
+            statements.take_alone.starts_with("UPDATE \"shop_locks\".holders h SET owner = $2"),
             "{}",
-            statements.take
+            statements.take_alone
         );
     }
 }

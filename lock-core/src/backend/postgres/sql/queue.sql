@@ -7,10 +7,10 @@
 -- `search_path` keeps out the operators and functions of others: where anybody may create in `public`, one that fits better than
 -- that of Postgres would be called instead, with the rights of the service.
 --
--- A function that this one or another of this file calls is in plpgsql, which keeps its plans for the session. One in SQL is planned at
--- each call, unless it is a single expression.
+-- A function that others call is in plpgsql, which keeps its plans for the session. One in SQL is planned at each call, unless it is a
+-- single expression.
 --
--- Every function that changes a key begins with `lock_row`, or with the same locks. Under READ COMMITTED each statement behind it has a snapshot of
+-- Every function that changes a key begins with `lock_row` or with the same locks, except a renewal. Under READ COMMITTED each statement behind it has a snapshot of
 -- its own, and therefore sees what the one before it in line has committed.
 --
 -- The row of an owner is found by its slot, or a condition on the owner alone would read the rows of all holders of the key. The planner

@@ -1,0 +1,38 @@
+//! etcd and ZooKeeper, whose waiters watch the place before theirs, compared with the least that a lock can write there.
+//!
+//! ```sh
+//! cargo bench -p lock-core --features etcd,zookeeper --bench watched              # both, about two minutes
+//! cargo bench -p lock-core --features etcd,zookeeper --bench watched -- etcd      # or zookeeper
+//! ```
+//!
+//! The baseline is one node or one entry, created and deleted through the same driver: it has no order, nobody can wait for it,
+//! and no fencing token is told. The server is one process without a second member, on one core and without a disk; all clients have
+//! the other core, if the machine has two. Figures of etcd from different runs are not comparable: its history grows with each.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
+
+#[path = "../rig/cpu.rs"]
+mod cpu;
+mod etcd;
+#[path = "../rig/rounds.rs"]
+mod rounds;
+mod server;
+mod tables;
+mod zookeeper;
+
+use server::Server;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let wanted = |name| arguments.is_empty() || arguments.iter().any(|word| word == name);
+    let servers = [("etcd", Server::etcd as fn() -> Server), ("zookeeper", Server::zookeeper)];
+    for (name, start) in servers {
+        if !wanted(name) {
+            continue;
+        }
+        let server = start();
+        // One worker: two that share a core wait for each other.
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+        runtime.block_on(tables::run(&server, name));
+    }
+}
