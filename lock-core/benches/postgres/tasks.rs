@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use lock_core::LockManager;
 use lock_core::backend::postgres::tokio_postgres::{Client, Statement};
-use lock_core::{LockManager, strategy};
 
-use crate::rounds::{ROUNDS, Round, WINDOW, print, round};
+use crate::rounds::{Kind, ROUNDS, Round, WINDOW, lock_round, print, round};
 use crate::server::Server;
 
 const WAITING: usize = 32;
@@ -29,10 +29,10 @@ pub(crate) async fn free(server: &Server) {
             base.push(advisory_round(server, tasks, |_| Arc::clone(&advisory), false).await);
             rows.push(row_round(server, tasks, &row).await);
             changed.push(row_round(server, tasks, &same).await);
-            session.push(lock_round(server, tasks, &sessions, Kind::Lock, false).await);
-            lock.push(lock_round(server, tasks, &locks, Kind::Lock, false).await);
-            fair.push(lock_round(server, tasks, &locks, Kind::Fair, false).await);
-            fenced.push(lock_round(server, tasks, &locks, Kind::Fenced, false).await);
+            session.push(lock_round(|| server.cpu(), tasks, &sessions, Kind::Lock, false).await);
+            lock.push(lock_round(|| server.cpu(), tasks, &locks, Kind::Lock, false).await);
+            fair.push(lock_round(|| server.cpu(), tasks, &locks, Kind::Fair, false).await);
+            fenced.push(lock_round(|| server.cpu(), tasks, &locks, Kind::Fenced, false).await);
         }
         print("advisory, one connection", &base, &base);
         print("a row, written and deleted", &rows, &base);
@@ -59,9 +59,9 @@ pub(crate) async fn hot(server: &Server) {
     let (mut base, mut fair, mut alone, mut lock) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         base.push(advisory_round(server, WAITING, |task| Arc::clone(&all[task]), true).await);
-        fair.push(lock_round(server, WAITING, &locks, Kind::Fair, true).await);
-        alone.push(lock_round(server, WAITING, &locks, Kind::Places, true).await);
-        lock.push(lock_round(server, WAITING, &locks, Kind::Lock, true).await);
+        fair.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Fair, true).await);
+        alone.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Places, true).await);
+        lock.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Lock, true).await);
     }
     print("advisory, 32 connections", &base, &base);
     print("lock-core, fair", &fair, &base);
@@ -145,16 +145,6 @@ async fn row_round(server: &Server, tasks: usize, row: &Arc<Row>) -> Round {
     round(|| server.cpu(), tasks, cycle).await
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Lock,
-    Fair,
-    /// With a fencing token.
-    Fenced,
-    /// As `Fair`, with a place for each waiter.
-    Places,
-}
-
 async fn advisory_round(
     server: &Server,
     tasks: usize,
@@ -168,24 +158,6 @@ async fn advisory_round(
         async move {
             advisory.lock(key).await;
             advisory.unlock(key).await;
-        }
-    };
-    round(|| server.cpu(), tasks, cycle).await
-}
-
-async fn lock_round(server: &Server, tasks: usize, locks: &LockManager, kind: Kind, hot: bool) -> Round {
-    let locks = locks.clone();
-    let cycle = move |task: usize| {
-        let key = if hot { "hot".to_owned() } else { format!("free:{task}") };
-        let request = match kind {
-            Kind::Lock => locks.lock(format!("lock-{key}")),
-            Kind::Fair => locks.fair(format!("fair-{key}")),
-            Kind::Fenced => locks.lock(format!("fenced-{key}")).fencing(true),
-            Kind::Places => locks.fair(format!("fair-{key}")).max_waiters(1_000),
-        };
-        async move {
-            let guard = request.strategy(strategy::wait()).acquire().await.expect("it waits for ever");
-            guard.release().await.expect("an answer");
         }
     };
     round(|| server.cpu(), tasks, cycle).await

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use lock_core::{LockManager, strategy};
+
 use crate::cpu;
 
 pub(crate) const ROUNDS: usize = 5;
@@ -55,6 +57,42 @@ where
         client: each(before.2, after.2),
         server: each(before.3, after.3),
     }
+}
+
+/// What the tasks acquire.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Lock,
+    /// As `Lock`, with a fencing token.
+    Fenced,
+    Fair,
+    /// As `Fair`, with a place for each waiter, so that each hand-off goes through the server.
+    Places,
+}
+
+/// As [`round`], with a lock of the library: a key for each task, or one for all where it is `hot`.
+pub(crate) async fn lock_round(
+    server: impl Fn() -> Duration,
+    tasks: usize,
+    locks: &LockManager,
+    kind: Kind,
+    hot: bool,
+) -> Round {
+    let locks = locks.clone();
+    let cycle = move |task: usize| {
+        let key = if hot { "hot".to_owned() } else { format!("free:{task}") };
+        let request = match kind {
+            Kind::Lock => locks.lock(format!("lock-{key}")),
+            Kind::Fenced => locks.lock(format!("fenced-{key}")).fencing(true),
+            Kind::Fair => locks.fair(format!("fair-{key}")),
+            Kind::Places => locks.fair(format!("places-{key}")).max_waiters(1_000),
+        };
+        async move {
+            let guard = request.strategy(strategy::wait()).acquire().await.expect("it waits for ever");
+            guard.release().await.expect("an answer");
+        }
+    };
+    round(server, tasks, cycle).await
 }
 
 /// Prints the medians of a kind, with the ratios to `base`, round by round.

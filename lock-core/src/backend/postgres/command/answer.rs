@@ -23,7 +23,7 @@ pub(super) struct Answer {
     now: i64,
     fence: Option<i64>,
     pub(super) waiting: Option<i32>,
-    /// Whether it was granted on a short way; see free.sql. Its row is alone then.
+    /// Whether it was granted on a short way; see free.sql. The row of an exclusive grant is alone then.
     pub(super) alone: bool,
     left: Option<i64>,
     record: Option<String>,

@@ -10,8 +10,8 @@
 -- A function that others call is in plpgsql, which keeps its plans for the session. One in SQL is planned at each call, unless it is a
 -- single expression.
 --
--- Every function that changes a key begins with `lock_row` or with the same locks, except a renewal. Under READ COMMITTED each statement behind it has a snapshot of
--- its own, and therefore sees what the one before it in line has committed.
+-- Every function that changes a key begins with `lock_row` or with the same locks, except a renewal. Under READ COMMITTED each
+-- statement behind it has a snapshot of its own, and therefore sees what the one before it in line has committed.
 --
 -- The row of an owner is found by its slot, or a condition on the owner alone would read the rows of all holders of the key. The planner
 -- uses no index for `slot IN ('', owner)`: it expects one row for a key, as most have.
@@ -22,8 +22,8 @@ CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUA
 $$;
 
 -- Locks the row of a key until the end of the transaction, and returns it. Makes it if need be: always with `p_make`, and
--- otherwise where the key has holders or waiters. Returns null where it does not. Behind it, no row of the key is `alone`, so that
--- nobody changes one who has not locked the key too.
+-- otherwise where the key has holders or waiters. Returns null where it does not. Behind it, no row of the key is `alone`: nobody
+-- changes one without the lock of the key.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -74,8 +74,8 @@ BEGIN
 END $$;
 
 -- Deletes the holders whose lease is over, and the row of a grant that was released. One whose row a transaction of the application
--- has locked (see verify.sql) stays, and excludes others until that transaction ends. The condition is checked again on the locked row, which a renewal may
--- have changed.
+-- has locked (see verify.sql) stays, and excludes others until that transaction ends. The condition is checked again on the locked
+-- row, which a renewal may have changed.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- An array and not a join: the planner expects a few rows, and would compare each one with each.

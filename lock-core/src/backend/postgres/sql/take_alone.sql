@@ -1,6 +1,7 @@
 -- Takes an exclusive grant of a key that this process released last: the row of that grant is `alone` (see tables.sql), and becomes
 -- this one's. One row is changed in its place, without a new entry in an index, and no other is read or locked. Returns no row where
--- somebody else has used the key since, or a sweep has deleted the row: then `attempt` finds out. For a session that has the settings of the library.
+-- somebody else has used the key since, or a sweep has deleted the row: then `attempt` finds out. For a session that has the settings
+-- of the library.
 --
 -- Whoever else wants the key waits for the row, and then sees what was made of it. A transaction of the application that has locked the
 -- row weakly, because it has verified the last lease (see verify.sql), does not stop this. The release of such a lease leaves no row that

@@ -9,7 +9,8 @@ DECLARE
 BEGIN
     FOREACH v_key IN ARRAY p_keys LOOP
         PERFORM FROM lock_core.holders h
-            WHERE h.key = v_key AND h.slot = lock_core.slot_of(v_key, p_owner) AND h.owner = p_owner AND h.expires_at > clock_timestamp() AND NOT h.kept
+            WHERE h.key = v_key AND h.slot = lock_core.slot_of(v_key, p_owner) AND h.owner = p_owner
+                AND h.expires_at > clock_timestamp() AND NOT h.kept
             FOR KEY SHARE;
         IF NOT FOUND THEN
             -- The snapshot of a higher level may be older than the grant, or than its last renewal: run it again.
