@@ -113,16 +113,19 @@ impl Server {
                 claim.mark_granted_alone();
                 Ok(Some(Grant::new(sent, claim.ttl).with_waiters(Some(0))))
             }
-            Some(Ok(false)) => self.give_alone(claim).await.map(|()| None),
+            Some(Ok(false)) => self.give_back(claim).await.map(|()| None),
             Some(Err(_)) => Err(Failure::unexpected("another type")),
         }
     }
 
     /// Gives a grant back that nobody was told of. A transaction of the application relies on the lease before it.
-    async fn give_alone(&self, claim: &Claim) -> Result<(), Failure> {
-        let live = self.connections.get().await.map_err(Failure::in_doubt)?;
-        let (statement, parameters) = self.let_go(claim, live.is_own(), true);
+    async fn give_back(&self, claim: &Claim) -> Result<(), Failure> {
         // It has the grant until this is answered.
+        if self.give_alone(claim, || {}).await.map_err(Failure::in_doubt)? {
+            return Ok(());
+        }
+        let live = self.connections.get().await.map_err(Failure::in_doubt)?;
+        let (statement, parameters) = self.let_go(claim, live.is_own());
         let released = self.send_release(&live, statement, parameters, claim, || {}).await;
         released.map(drop).map_err(Failure::in_doubt)
     }

@@ -14,47 +14,66 @@ use crate::backend::remote::Message;
 use crate::backend::{Claim, FencingToken, GrantId, Mode, Released, Renewal};
 use crate::key::Key;
 
-/// The answer to a release that has left the row of the grant for the next one; see give_alone.sql.
-const ALONE: &str = "alone";
-
 impl Server {
     /// Releases the grant or the queue entry of a claim.
     pub(crate) async fn release(&self, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
+        let (owner, mode, own) = (claim.owner.token(), code(claim.mode), own_fence(claim));
+        let of_one = keep.is_none() && claim.more.is_empty();
+        let successor = claim.successor().filter(|_| of_one);
+        let ahead = || claim.mark_release_ahead();
+        let alone = claim.is_granted_alone() && !claim.is_verified();
+        if of_one && own == 0 && alone && successor.is_none() && self.give_alone(claim, ahead).await? {
+            return Ok(Released::Released);
+        }
         let statements = &self.shared().statements;
         let live = self.connections.get().await?;
-        let (owner, mode, own) = (claim.owner.token(), code(claim.mode), own_fence(claim));
-        let successor = claim.successor().filter(|_| keep.is_none() && claim.more.is_empty());
         let (statement, parameters) = if let Some(next) = successor {
-            let of_one = vec![
+            let parameters = vec![
                 text(claim.key.as_str()),
                 text(owner.as_str()),
                 text(next.token().as_str()),
                 micros(claim.ttl),
                 number(own),
             ];
-            (statements.release_to.as_str(), of_one)
-        } else if keep.is_none() && claim.more.is_empty() && own == 0 {
-            self.let_go(claim, live.is_own(), claim.is_granted_alone() && !claim.is_verified())
+            (statements.release_to.as_str(), parameters)
+        } else if of_one && own == 0 {
+            self.let_go(claim, live.is_own())
         } else {
             let keep = match keep {
                 None => (Box::new(None::<i64>) as Box<_>, Type::INT8),
                 Some(keep) => micros(keep),
             };
-            let of_all = vec![texts(claim.keys()), text(owner.as_str()), text(mode), keep, number(own)];
-            (statements.release.as_str(), of_all)
+            let parameters = vec![texts(claim.keys()), text(owner.as_str()), text(mode), keep, number(own)];
+            (statements.release.as_str(), parameters)
         };
-        self.send_release(&live, statement, parameters, claim, || claim.mark_release_ahead()).await
+        self.send_release(&live, statement, parameters, claim, ahead).await
     }
 
-    /// Returns the statement that ends the grant of a claim for one key. `alone` is whether its row may still be alone.
-    pub(super) fn let_go(&self, claim: &Claim, own: bool, alone: bool) -> (&str, Vec<Parameter>) {
-        let statements = &self.shared().statements;
-        let mut parameters = vec![text(claim.key.as_str()), text(claim.owner.token().as_str())];
-        if own && alone && claim.mode == Mode::Exclusive {
-            return (&statements.give_alone, parameters);
+    /// Returns the statement that ends the grant of a claim for one key.
+    pub(super) fn let_go(&self, claim: &Claim, own: bool) -> (&str, Vec<Parameter>) {
+        let (owner, mode) = (claim.owner.token(), code(claim.mode));
+        let parameters = vec![text(claim.key.as_str()), text(owner.as_str()), text(mode)];
+        (self.shared().statements.let_go.of(own), parameters)
+    }
+
+    /// Releases an exclusive grant for one key whose row is left for the next one. Returns whether it did: the row may
+    /// not be alone any more.
+    pub(super) async fn give_alone(&self, claim: &Claim, ahead: impl FnOnce()) -> Result<bool, Failure> {
+        let live = self.connections.get().await?;
+        if !live.is_own() || claim.mode != Mode::Exclusive {
+            return Ok(false);
         }
-        parameters.push(text(code(claim.mode)));
-        (statements.let_go.of(own), parameters)
+        let (alone, key) = (Arc::clone(&self.alone), claim.key.clone());
+        // Also where the caller has given up.
+        let answered = move |answer: Result<&[Row], &Failure>| {
+            if answer.is_ok_and(|rows| !rows.is_empty()) {
+                alone.note(&key);
+            }
+        };
+        let parameters = vec![text(claim.key.as_str()), text(claim.owner.token().as_str())];
+        let statement = &self.shared().statements.give_alone;
+        let rows = live.query_with(statement, parameters, ahead, answered).await?;
+        Ok(!rows.is_empty())
     }
 
     /// Sends a release. The next holder is notified by its answer, where that is of the same process.
@@ -67,13 +86,10 @@ impl Server {
         ahead: impl FnOnce(),
     ) -> Result<Released, Failure> {
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
-        let (alone, key) = (Arc::clone(&self.alone), claim.key.clone());
         // Also where the caller has given up: the new holder of this process is notified by nothing else.
         let answered = move |answer: Result<&[Row], &Failure>| {
-            let text = answer.ok().and_then(text_of);
-            if text == Some(ALONE) {
-                alone.note(&key);
-            } else if let Some((_, Some(message))) = text.and_then(|text| verdict(process, text)) {
+            let verdict = answer.ok().and_then(text_of).and_then(|text| verdict(process, text));
+            if let Some((_, Some(message))) = verdict {
                 message.deliver(&listeners, process);
             }
         };
@@ -111,7 +127,7 @@ fn text_of(rows: &[Row]) -> Option<&str> {
 /// Reads the answer to a release, with the grant of the next holder if that is of the same process; see hand_off.sql.
 fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)> {
     match text {
-        "1" | ALONE => Some((Released::Released, None)),
+        "1" => Some((Released::Released, None)),
         // Also the answer to a repeated release whose first answer was lost. The caller cannot tell the two apart.
         "0" => Some((Released::Expired, None)),
         "-1" => Some((Released::Taken, None)),
@@ -141,7 +157,6 @@ mod tests {
         let granted = format!("granted {} 3", next.token().as_str());
         let table = [
             ("1", Some((Released::Released, None))),
-            ("alone", Some((Released::Released, None))),
             ("0", Some((Released::Expired, None))),
             ("-1", Some((Released::Taken, None))),
             (&granted, Some((Released::Released, Some(Message::Granted(next, 3))))),
