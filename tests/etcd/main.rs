@@ -22,6 +22,7 @@ mod leaders;
 #[path = "../load/mod.rs"]
 mod load;
 mod login;
+mod names;
 #[path = "../no_stall/mod.rs"]
 mod no_stall;
 mod partition;

@@ -14,7 +14,7 @@ use crate::support::{LONG, SHORTEST, cycle, empty, manager, ms, try_once};
 const TTL: Duration = Duration::from_secs(10);
 
 /// Returns how many requests of this method a member has got.
-fn requests(etcd: &Etcd, service: &str, method: &str) -> usize {
+pub(crate) fn requests(etcd: &Etcd, service: &str, method: &str) -> usize {
     let labels =
         format!("grpc_method=\"{method}\",grpc_service=\"etcdserverpb.{service}\",grpc_type=\"unary\"");
     etcd.metric(&format!("grpc_server_started_total{{{labels}}}")) as usize

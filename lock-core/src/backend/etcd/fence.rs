@@ -47,7 +47,7 @@ impl Store {
             let Some(revision) = self.touch(&own).await? else { continue };
             let made = Since { revision, handoffs: claim.handoffs };
             let made = match own[..] {
-                [entry] => self.ledger.renumber(&entry.stored, entry.created, since, made),
+                [entry] => self.ledger.renumber(&entry.page, entry.created, since, made),
                 _ => made,
             };
             if let Some(token) = token_since(claim, made) {
@@ -58,7 +58,7 @@ impl Store {
 
     /// Returns since when the tokens of a holder are counted, if that is known of all its entries.
     fn counted_since(&self, own: &[&Entry]) -> Option<Since> {
-        let known = own.iter().map(|entry| self.ledger.counted_since(&entry.stored, entry.created));
+        let known = own.iter().map(|entry| self.ledger.counted_since(&entry.page, entry.created));
         let known: Option<Vec<Since>> = known.collect();
         known?.into_iter().max_by_key(|since| since.revision)
     }
@@ -66,7 +66,7 @@ impl Store {
 
 /// Returns the entries of `claim`, if it holds all its keys.
 fn held<'l>(claim: &Claim, lines: &'l [Line]) -> Option<Vec<&'l Entry>> {
-    let of = |(key, line): (_, &'l Line)| line.held_by(&keyspace::entry(key, claim.owner));
+    let of = |(key, line): (_, &'l Line)| line.held_by(&keyspace::page(key, claim.owner));
     claim.keys().zip(lines).map(of).collect()
 }
 

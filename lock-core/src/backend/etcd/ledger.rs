@@ -1,4 +1,7 @@
 //! What this process knows of its own entries, so that a renewal need not ask and a release finds everything.
+//!
+//! Each entry has a page, which is known by its key and its owner. So a call of an owner that is overtaken by its own release
+//! finds nothing, although the stored name and the lease may be those of another owner by then.
 
 mod leave;
 
@@ -6,7 +9,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 pub(super) use self::leave::Leaving;
+use super::keyspace;
 use super::look::{Look, Turn};
+use super::names::Names;
 use super::spare::Spares;
 use crate::clock::Moment;
 use crate::sync::Mutex;
@@ -57,6 +62,8 @@ pub(super) struct Since {
 
 #[derive(Debug, Default)]
 struct Page {
+    /// The stored key.
+    stored: Vec<u8>,
     /// Every lease that was asked for and not revoked since, whether the server gave it or not.
     asked: Vec<Lease>,
     /// Those of them whose request was not answered: it may yet arrive.
@@ -82,7 +89,7 @@ const KEPT: Duration = Duration::from_secs(60);
 /// The ledger has so many pages before those that ran out are looked for.
 const SWEEP_FROM: usize = 1_024;
 
-/// The leases of this process, by the stored key of their entry.
+/// The leases of this process, by the [page](keyspace::page) of their entry.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Pages>);
 
@@ -90,27 +97,29 @@ pub(super) struct Ledger(Mutex<Pages>);
 struct Pages {
     pages: HashMap<Vec<u8>, Page>,
     spares: Spares,
+    names: Names,
     sweep_at: usize,
 }
 
 impl Ledger {
     /// Notes a lease that is about to be asked for: a release must find it, also when the answer is lost.
-    pub(super) fn ask(&self, stored: &[u8], lease: Lease) {
-        let mut pages = self.0.lock();
+    pub(super) fn ask(&self, own: &[u8], lease: Lease) {
+        let pages = &mut *self.0.lock();
         pages.sweep(lease.sent);
-        let page = pages.pages.entry(stored.to_vec()).or_default();
+        let with_name = || Page { stored: pages.names.choose(own), ..Page::default() };
+        let page = pages.pages.entry(own.to_vec()).or_insert_with(with_name);
         page.asked.push(lease);
         page.unanswered.push(lease.id);
     }
 
     /// Notes that a lease is about to be revoked. Returns whether it may be: not where the entries have left it to others.
-    pub(super) fn begin_revoke(&self, stored: &[impl AsRef<[u8]>], id: i64) -> bool {
+    pub(super) fn begin_revoke(&self, own: &[impl AsRef<[u8]>], id: i64) -> bool {
         let mut pages = self.0.lock();
-        if pages.spares.is_elsewhere(stored, id) {
+        if pages.spares.is_elsewhere(own, id) {
             return false;
         }
-        for stored in stored {
-            let Some(page) = pages.pages.get_mut(stored.as_ref()) else { continue };
+        for own in own {
+            let Some(page) = pages.pages.get_mut(own.as_ref()) else { continue };
             // Once, however often a release is repeated.
             page.revoking.retain(|revoking| *revoking != id);
             page.revoking.push(id);
@@ -119,13 +128,13 @@ impl Ledger {
     }
 
     /// Returns whether the lease `id` may end at any time, because a request for that was sent and not answered.
-    pub(super) fn is_being_revoked(&self, stored: &[u8], id: i64) -> bool {
-        self.0.lock().pages.get(stored).is_some_and(|page| page.revoking.contains(&id))
+    pub(super) fn is_being_revoked(&self, own: &[u8], id: i64) -> bool {
+        self.0.lock().pages.get(own).is_some_and(|page| page.revoking.contains(&id))
     }
 
     /// Notes that the server gave a lease, which may be longer than was asked for.
-    pub(super) fn given(&self, stored: &[u8], lease: Lease) {
-        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+    pub(super) fn given(&self, own: &[u8], lease: Lease) {
+        if let Some(page) = self.0.lock().pages.get_mut(own) {
             page.unanswered.retain(|unanswered| *unanswered != lease.id);
             page.asked
                 .iter_mut()
@@ -134,15 +143,27 @@ impl Ledger {
         }
     }
 
-    /// Notes that the entry holds the key.
-    pub(super) fn hold(&self, stored: &[u8], held: Held) {
+    /// Returns the stored key of an entry; `None` where nothing is known of it.
+    pub(super) fn stored(&self, own: &[u8]) -> Option<Vec<u8>> {
+        self.0.lock().pages.get(own).map(|page| page.stored.clone())
+    }
+
+    /// Chooses another stored key for an entry, where that of another one has its name.
+    pub(super) fn rename(&self, own: &[u8]) {
+        if let Some(page) = self.0.lock().pages.get_mut(own) {
+            page.stored = keyspace::new_entry(keyspace::line_of(own));
+        }
+    }
+
+    /// Notes that the entry with a stored key holds the lock.
+    pub(super) fn hold(&self, own: &[u8], stored: &[u8], held: Held) {
         let mut pages = self.0.lock();
-        if pages.spares.is_elsewhere(&[stored], held.lease.id) {
+        if pages.spares.is_elsewhere(&[own], held.lease.id) {
             // A renewal that was overtaken by the release of the entry.
             return;
         }
-        let of_unknown_origin = || Page { doubts: 1, ..Page::default() };
-        let page = pages.pages.entry(stored.to_vec()).or_insert_with(of_unknown_origin);
+        let of_unknown_origin = || Page { stored: stored.to_vec(), doubts: 1, ..Page::default() };
+        let page = pages.pages.entry(own.to_vec()).or_insert_with(of_unknown_origin);
         if !page.asked.iter().any(|asked| asked.id == held.lease.id) {
             page.doubts = page.doubts.saturating_add(1);
         }
@@ -152,9 +173,9 @@ impl Ledger {
     }
 
     /// Notes that the lease of an entry was kept alive, whether it holds the key or waits.
-    pub(super) fn kept(&self, stored: &[u8], lease: Lease) {
+    pub(super) fn kept(&self, own: &[u8], lease: Lease) {
         let mut pages = self.0.lock();
-        let Some(page) = pages.pages.get_mut(stored) else { return };
+        let Some(page) = pages.pages.get_mut(own) else { return };
         if let Some(held) = page.held.as_mut().filter(|held| held.lease.id == lease.id) {
             held.lease = lease;
         }
@@ -164,49 +185,49 @@ impl Ledger {
     }
 
     /// Leaves what was read of an entry of this process to the next call.
-    pub(super) fn leave(&self, stored: &[u8], look: Look) {
-        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+    pub(super) fn leave(&self, own: &[u8], look: Look) {
+        if let Some(page) = self.0.lock().pages.get_mut(own) {
             page.look = Some(look);
         }
     }
 
     /// Takes what was read of an entry that waits.
-    pub(super) fn take_look(&self, stored: &[u8]) -> Option<Look> {
-        self.0.lock().pages.get_mut(stored)?.look.take()
+    pub(super) fn take_look(&self, own: &[u8]) -> Option<Look> {
+        self.0.lock().pages.get_mut(own)?.look.take()
     }
 
     /// Takes what was read of an entry whose turn has come, if that was at most `age` before `now`.
-    pub(super) fn take_turn(&self, stored: &[u8], age: Duration, now: Moment) -> Option<Turn> {
-        let Look::Turn(turn) = self.take_look(stored)? else { return None };
-        if self.is_being_revoked(stored, turn.entry.lease) {
+    pub(super) fn take_turn(&self, own: &[u8], age: Duration, now: Moment) -> Option<Turn> {
+        let Look::Turn(turn) = self.take_look(own)? else { return None };
+        if self.is_being_revoked(own, turn.entry.lease) {
             return None;
         }
         (now.since(turn.read_at) <= age).then_some(turn)
     }
 
     /// Returns the lease `id` of an entry that waits, if it is the only one that was ever asked for it.
-    pub(super) fn waits_on(&self, stored: &[u8], id: i64) -> Option<Lease> {
+    pub(super) fn waits_on(&self, own: &[u8], id: i64) -> Option<Lease> {
         let pages = self.0.lock();
-        let page = pages.pages.get(stored)?;
+        let page = pages.pages.get(own)?;
         let [lease] = page.asked[..] else { return None };
         (lease.id == id && page.unanswered.is_empty() && page.held.is_none()).then_some(lease)
     }
 
     /// Returns what is known of the entry that was `created` at this revision, if it holds the key.
-    pub(super) fn held(&self, stored: &[u8], created: i64) -> Option<Held> {
-        self.0.lock().pages.get(stored)?.held.filter(|held| held.created == created)
+    pub(super) fn held(&self, own: &[u8], created: i64) -> Option<Held> {
+        self.0.lock().pages.get(own)?.held.filter(|held| held.created == created)
     }
 
     /// Returns since when the tokens of the entry that was `created` at this revision are counted, if it holds the key.
-    pub(super) fn counted_since(&self, stored: &[u8], created: i64) -> Option<Since> {
-        self.0.lock().pages.get(stored)?.counted_since(created)
+    pub(super) fn counted_since(&self, own: &[u8], created: i64) -> Option<Since> {
+        self.0.lock().pages.get(own)?.counted_since(created)
     }
 
     /// Notes that the tokens of an entry are counted anew, unless somebody has noted that since `before`. Returns what
     /// counts.
-    pub(super) fn renumber(&self, stored: &[u8], created: i64, before: Option<Since>, since: Since) -> Since {
+    pub(super) fn renumber(&self, own: &[u8], created: i64, before: Option<Since>, since: Since) -> Since {
         let mut pages = self.0.lock();
-        let Some(page) = pages.pages.get_mut(stored) else { return since };
+        let Some(page) = pages.pages.get_mut(own) else { return since };
         if let Some(other) = page.counted_since(created).filter(|now| Some(*now) != before) {
             return other;
         }
@@ -215,62 +236,59 @@ impl Ledger {
     }
 
     /// Returns what is known of the lease `id`.
-    pub(super) fn lease(&self, stored: &[u8], id: i64) -> Option<Lease> {
-        self.0.lock().pages.get(stored)?.asked.iter().find(|lease| lease.id == id).copied()
+    pub(super) fn lease(&self, own: &[u8], id: i64) -> Option<Lease> {
+        self.0.lock().pages.get(own)?.asked.iter().find(|lease| lease.id == id).copied()
     }
 
     /// Returns the leases of an entry other than `bound` that the server gave: a request that binds the entry to one of
     /// them may be under way. None was sent for a lease whose own request was not answered.
-    pub(super) fn strays(&self, stored: &[u8], bound: i64) -> Vec<i64> {
-        self.0.lock().pages.get(stored).map_or_else(Vec::new, |page| page.strays(bound).collect())
+    pub(super) fn strays(&self, own: &[u8], bound: i64) -> Vec<i64> {
+        self.0.lock().pages.get(own).map_or_else(Vec::new, |page| page.strays(bound).collect())
     }
 
     /// Returns whether the entry is known to hold the key on the lease `id`, and no request can bind it to another.
-    pub(super) fn is_settled(&self, stored: &[u8], id: i64) -> bool {
+    pub(super) fn is_settled(&self, own: &[u8], id: i64) -> bool {
         let pages = self.0.lock();
-        let Some(page) = pages.pages.get(stored) else { return false };
+        let Some(page) = pages.pages.get(own) else { return false };
         page.held.is_some_and(|held| held.lease.id == id) && page.strays(id).next().is_none()
     }
 
     /// Returns whether the lease that the entry is known to have ends later than `lease`.
-    pub(super) fn outlives(&self, stored: &[u8], created: i64, lease: Lease, now: Moment) -> bool {
-        self.held(stored, created).is_some_and(|held| held.lease.left(now) > lease.left(now))
+    pub(super) fn outlives(&self, own: &[u8], created: i64, lease: Lease, now: Moment) -> bool {
+        self.held(own, created).is_some_and(|held| held.lease.left(now) > lease.left(now))
     }
 
     /// Returns the ids of all leases of an entry.
-    pub(super) fn ids(&self, stored: &[u8]) -> Vec<i64> {
+    pub(super) fn ids(&self, own: &[u8]) -> Vec<i64> {
         let pages = self.0.lock();
-        pages
-            .pages
-            .get(stored)
-            .map_or_else(Vec::new, |page| page.asked.iter().map(|lease| lease.id).collect())
+        pages.pages.get(own).map_or_else(Vec::new, |page| page.asked.iter().map(|lease| lease.id).collect())
     }
 
     /// Notes that the server has no lease `id`. One that was asked for and not answered is kept: its request may arrive
     /// later, and the release is repeated.
-    pub(super) fn missing(&self, stored: &[u8], id: i64) {
-        let unanswered = self.0.lock().pages.get(stored).is_some_and(|page| page.unanswered.contains(&id));
+    pub(super) fn missing(&self, own: &[u8], id: i64) {
+        let unanswered = self.0.lock().pages.get(own).is_some_and(|page| page.unanswered.contains(&id));
         if !unanswered {
-            self.revoked(stored, id);
+            self.revoked(own, id);
         }
     }
 
     /// Forgets a lease that is revoked.
-    pub(super) fn revoked(&self, stored: &[u8], id: i64) {
-        self.0.lock().revoked(stored, id);
+    pub(super) fn revoked(&self, own: &[u8], id: i64) {
+        self.0.lock().revoked(own, id);
     }
 
     /// Forgets an entry that is released, but for what may yet arrive.
-    pub(super) fn forget(&self, stored: &[u8]) {
+    pub(super) fn forget(&self, own: &[u8]) {
         let pages = &mut *self.0.lock();
-        let Some(page) = pages.pages.get_mut(stored) else { return };
+        let Some(page) = pages.pages.get_mut(own) else { return };
         page.held = None;
         let Page { asked, unanswered, .. } = page;
         let (stay, end): (Vec<_>, Vec<_>) = asked.drain(..).partition(|lease| unanswered.contains(&lease.id));
         *asked = stay;
         end.iter().for_each(|lease| pages.spares.ended(lease.id));
         if asked.is_empty() {
-            pages.pages.remove(stored);
+            pages.pages.remove(own);
         }
     }
 }
@@ -289,8 +307,8 @@ impl Page {
 }
 
 impl Pages {
-    fn revoked(&mut self, stored: &[u8], id: i64) {
-        let Some(page) = self.pages.get_mut(stored) else { return };
+    fn revoked(&mut self, own: &[u8], id: i64) {
+        let Some(page) = self.pages.get_mut(own) else { return };
         self.spares.ended(id);
         page.asked.retain(|lease| lease.id != id);
         for ids in [&mut page.unanswered, &mut page.revoking, &mut page.binding] {
@@ -298,7 +316,7 @@ impl Pages {
         }
         page.held = page.held.filter(|held| held.lease.id != id);
         if page.asked.is_empty() {
-            self.pages.remove(stored);
+            self.pages.remove(own);
         }
     }
 
@@ -309,7 +327,7 @@ impl Pages {
         }
         let lives = |lease: &Lease| !lease.sent.plus(lease.ttl + KEPT).is_past(now);
         self.pages.retain(|_, page| page.asked.iter().any(lives));
-        self.spares.retain_of(|stored| self.pages.contains_key(stored));
+        self.spares.retain_of(|own| self.pages.contains_key(own));
         self.sweep_at = self.pages.len().saturating_mul(2);
     }
 }

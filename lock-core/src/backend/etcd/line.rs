@@ -24,6 +24,8 @@ pub(super) const NO_LEASE: i64 = 0;
 pub(super) struct Entry {
     /// The stored key.
     pub(super) stored: Vec<u8>,
+    /// What it is known by in the process of its owner. For an entry of another program: the stored key.
+    pub(super) page: Vec<u8>,
     /// The revision at which it was created: its place in the line, and its fencing token.
     pub(super) created: i64,
     /// The revision at which it was last written.
@@ -38,6 +40,22 @@ pub(super) struct Entry {
     pub(super) kept: bool,
     /// Whether its lease has further keys.
     pub(super) several: bool,
+}
+
+/// The entry of an owner in a line, whether it is there or not.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// What it is known by in this process.
+    pub(super) page: Vec<u8>,
+    /// Its stored key, where that is known.
+    pub(super) stored: Option<Vec<u8>>,
+}
+
+impl Own {
+    /// Returns whether an entry is this one. Another program may have written a value of its own to it.
+    pub(super) fn is(&self, entry: &Entry) -> bool {
+        entry.page == self.page || entry.owner.is_none() && self.stored.as_ref() == Some(&entry.stored)
+    }
 }
 
 /// Returns the value of an entry of `claim`.
@@ -67,6 +85,7 @@ impl Entry {
             owner,
             kept: owner.is_some() && text.ends_with(KEPT),
             several: owner.is_some() && text.trim_end_matches(KEPT).ends_with(SEVERAL),
+            page: owner.map_or_else(|| kv.key.clone(), |owner| keyspace::page_of(&kv.key, owner)),
             record,
             stored: kv.key,
         }
@@ -108,9 +127,9 @@ impl Line {
         Self { entries, revision }
     }
 
-    /// Returns the place of a stored entry.
-    pub(super) fn place(&self, stored: &[u8]) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.stored == stored)
+    /// Returns the place of the entry of an owner.
+    pub(super) fn place(&self, own: &Own) -> Option<usize> {
+        self.entries.iter().position(|entry| own.is(entry))
     }
 
     /// Returns the entry at a place if it holds the key for its owner.
@@ -118,9 +137,9 @@ impl Line {
         self.entries.get(place).filter(|entry| !entry.kept && self.is_served(place, entry.mode))
     }
 
-    /// Returns the stored entry if it holds the key for its owner.
-    pub(super) fn held_by(&self, stored: &[u8]) -> Option<&Entry> {
-        self.holder(self.place(stored)?)
+    /// Returns the entry of an owner if it holds the key for it.
+    pub(super) fn held_by(&self, page: &[u8]) -> Option<&Entry> {
+        self.holder(self.entries.iter().position(|entry| entry.page == page)?)
     }
 
     /// Returns whether an entry of `mode` at `place` holds the key. At the length of the line: whether a further one

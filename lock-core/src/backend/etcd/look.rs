@@ -31,11 +31,12 @@ pub(super) enum Look {
 pub(super) struct Blocked {
     /// It waits for changes of any of these.
     pub(super) by: Vec<Keys>,
-    /// Whether it is one entry, and that holds the key: the claim is next.
-    pub(super) is_next: bool,
+    /// Where it is one entry that holds the key, so that the claim is next: the revision at which that was created. Its
+    /// name may be that of a later entry.
+    pub(super) next_after: Option<i64>,
     /// The revision at which that was so.
     pub(super) revision: i64,
-    /// Its own entry, if it has one, with the lease.
+    /// The page of its own entry, if it has one, with the lease.
     pub(super) own: Option<(Vec<u8>, i64)>,
     /// A time before the request that has read it.
     pub(super) read_at: Moment,
@@ -66,10 +67,12 @@ impl Blocked {
     /// Says what a claim waits for, whose entry is at `place` if it has one; `None` where another attempt makes sense.
     pub(super) fn of(line: &Line, place: Option<usize>, claim: &Claim, read_at: Moment) -> Option<Self> {
         let by = blockers(line, place, claim)?;
-        let is_next = by.len() == 1 && place.unwrap_or(line.entries.len()) <= line.holding();
+        let (at, holding) = (place.unwrap_or(line.entries.len()), line.holding());
+        let before = at.checked_sub(1).filter(|_| by.len() == 1 && at <= holding);
+        let next_after = before.map(|before| line.entries[before].created);
         let own = place.filter(|_| claim.more.is_empty()).map(|place| &line.entries[place]);
-        let own = own.map(|entry| (entry.stored.clone(), entry.lease));
-        Some(Self { by, is_next, revision: line.revision, own, read_at })
+        let own = own.map(|entry| (entry.page.clone(), entry.lease));
+        Some(Self { by, next_after, revision: line.revision, own, read_at })
     }
 }
 

@@ -11,6 +11,7 @@ mod ledger;
 mod line;
 mod link;
 mod look;
+mod names;
 mod proto;
 mod spare;
 mod store;

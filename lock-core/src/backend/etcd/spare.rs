@@ -18,7 +18,7 @@ const MOST: usize = 256;
 pub(super) struct Spares {
     /// Those that may be taken; the one that was left last comes last.
     free: Vec<Lease>,
-    /// Those that were taken and have not ended since, by the stored key of the entry that has each now.
+    /// Those that were taken and have not ended since, by the page of the entry that has each now.
     taken: HashMap<i64, Vec<u8>>,
 }
 
@@ -45,20 +45,20 @@ impl Spares {
         true
     }
 
-    /// Takes a lease of the length `ttl`, of which at most `age` is over, for a stored entry.
-    pub(super) fn take(&mut self, stored: &[u8], ttl: Duration, age: Duration, now: Moment) -> Option<Lease> {
+    /// Takes a lease of the length `ttl`, of which at most `age` is over, for an entry.
+    pub(super) fn take(&mut self, own: &[u8], ttl: Duration, age: Duration, now: Moment) -> Option<Lease> {
         self.drop_old(now);
         let fits = |lease: &Lease| lease.ttl == ttl && now.since(lease.sent) < age;
         // The last one: those that are too many are taken by nobody, and end.
         let lease = self.free.remove(self.free.iter().rposition(fits)?);
-        self.taken.insert(lease.id, stored.to_vec());
+        self.taken.insert(lease.id, own.to_vec());
         Some(lease)
     }
 
-    /// Returns whether a lease is spare, or was when an entry that is none of `stored` took it. Whoever has had it before
+    /// Returns whether a lease is spare, or was when an entry that is none of `own` took it. Whoever has had it before
     /// has no business with it any more.
-    pub(super) fn is_elsewhere(&self, stored: &[impl AsRef<[u8]>], id: i64) -> bool {
-        let is_other = |by: &Vec<u8>| stored.iter().all(|stored| stored.as_ref() != by);
+    pub(super) fn is_elsewhere(&self, own: &[impl AsRef<[u8]>], id: i64) -> bool {
+        let is_other = |by: &Vec<u8>| own.iter().all(|own| own.as_ref() != by);
         self.free.iter().any(|lease| lease.id == id) || self.taken.get(&id).is_some_and(is_other)
     }
 
@@ -137,13 +137,13 @@ mod tests {
     fn only_the_entry_that_has_a_lease_now_has_to_do_with_it() {
         let (mut spares, now) = (Spares::default(), Clock::Suspend.now());
         let [old, new] = [vec![b"a/1".to_vec()], vec![b"b/2".to_vec()]];
-        let elsewhere = |spares: &Spares| [&old[..], &new, &[]].map(|stored| spares.is_elsewhere(stored, 1));
+        let elsewhere = |spares: &Spares| [&old[..], &new, &[]].map(|own| spares.is_elsewhere(own, 1));
         assert_eq!(elsewhere(&spares), [false; 3], "it is that of the entry that has asked for it");
         spares.keep(lease(1, now), now);
         assert_eq!(elsewhere(&spares), [true; 3]);
         spares.take(b"b/2", TTL, TTL, now);
         assert_eq!(elsewhere(&spares), [true, false, true]);
-        spares.retain_of(|stored| stored == b"b/2");
+        spares.retain_of(|own| own == b"b/2");
         assert_eq!(elsewhere(&spares), [true, false, true]);
         spares.ended(1);
         assert_eq!(elsewhere(&spares), [false; 3]);

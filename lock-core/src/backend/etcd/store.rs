@@ -10,13 +10,14 @@ use super::busy::Busy;
 use super::error::{Failure, Reaction, unexpected};
 use super::keyspace;
 use super::ledger::{Lease, Ledger};
-use super::line::Line;
+use super::line::{Line, Own};
 use super::link::Members;
 use super::proto::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
 use super::ttl;
+use crate::backend::Claim;
 use crate::backend::remote::{PerRuntime, join_all};
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
@@ -72,6 +73,12 @@ impl Store {
     /// Returns the longest time of a call.
     pub(super) fn timeout(&self) -> Duration {
         self.connections.connector().config.timeout
+    }
+
+    /// Returns the entries of a claim, one for each of its keys.
+    pub(super) fn own(&self, claim: &Claim) -> Vec<Own> {
+        let pages = claim.keys().map(|key| keyspace::page(key, claim.owner));
+        pages.map(|page| Own { stored: self.ledger.stored(&page), page }).collect()
     }
 
     /// Returns the length that the cluster gives to a lease of `ttl`.
@@ -140,24 +147,24 @@ impl Store {
         Ok(lines)
     }
 
-    /// Asks for a lease of at least `ttl`, for each of the `stored` entries. The id is chosen here, so that a release
+    /// Asks for a lease of at least `ttl`, for each of the entries. The id is chosen here, so that a release
     /// finds the lease although its answer was lost.
-    pub(super) async fn grant(&self, stored: &[Vec<u8>], ttl: Duration) -> Result<Lease, Failure> {
+    pub(super) async fn grant(&self, own: &[Vec<u8>], ttl: Duration) -> Result<Lease, Failure> {
         let mut tries = 0;
         loop {
             let lease = Lease { id: lease_id(), ttl, sent: now() };
-            stored.iter().for_each(|stored| self.ledger.ask(stored, lease));
-            if stored.len() > 1 {
-                stored.iter().for_each(|stored| self.ledger.doubt(stored));
+            own.iter().for_each(|own| self.ledger.ask(own, lease));
+            if own.len() > 1 {
+                own.iter().for_each(|own| self.ledger.doubt(own));
             }
             match self.grant_as(lease).await {
                 // Another client has chosen the same number, of 2^63.
                 Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => {
                     tries += 1;
-                    stored.iter().for_each(|stored| self.ledger.revoked(stored, lease.id));
+                    own.iter().for_each(|own| self.ledger.revoked(own, lease.id));
                 }
                 Ok(given) => {
-                    stored.iter().for_each(|stored| self.ledger.given(stored, given));
+                    own.iter().for_each(|own| self.ledger.given(own, given));
                     return Ok(given);
                 }
                 Err(failure) => return Err(failure),
@@ -178,9 +185,9 @@ impl Store {
 
     /// Ends a lease, and deletes what is bound to it. From then on no request that is still under way can bind a key to
     /// it.
-    pub(super) async fn revoke(&self, stored: &[Vec<u8>], id: i64) -> Result<(), Failure> {
+    pub(super) async fn revoke(&self, own: &[Vec<u8>], id: i64) -> Result<(), Failure> {
         // Before the request: a future that is dropped there leaves one that may arrive late.
-        if !self.ledger.begin_revoke(stored, id) {
+        if !self.ledger.begin_revoke(own, id) {
             // A call that was overtaken by another one of these entries: none of them is bound to it any more.
             return Ok(());
         }
@@ -188,9 +195,9 @@ impl Store {
         let answer: Result<LeaseRevokeResponse, Failure> =
             self.call("/etcdserverpb.Lease/LeaseRevoke", request).await;
         match answer {
-            Ok(_) => stored.iter().for_each(|stored| self.ledger.revoked(stored, id)),
+            Ok(_) => own.iter().for_each(|own| self.ledger.revoked(own, id)),
             Err(failure) if failure.reaction == Reaction::NoLease => {
-                stored.iter().for_each(|stored| self.ledger.missing(stored, id));
+                own.iter().for_each(|own| self.ledger.missing(own, id));
             }
             Err(failure) => return Err(failure),
         }
@@ -233,13 +240,13 @@ impl Store {
     /// from there on the lease counts. Returns when that was asked, `None` when the lease is over.
     pub(super) async fn keep_place(
         &self,
-        stored: &[u8],
+        own: &[u8],
         id: i64,
         looked: Moment,
     ) -> Result<Option<Moment>, Failure> {
         let sent = now();
         let Some(ttl) = self.keep_one_alive(id).await? else { return Ok(None) };
-        self.ledger.kept(stored, Lease { id, ttl, sent: looked });
+        self.ledger.kept(own, Lease { id, ttl, sent: looked });
         Ok(Some(sent))
     }
 

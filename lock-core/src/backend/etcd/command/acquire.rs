@@ -7,7 +7,7 @@ use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::{Held, Lease};
-use crate::backend::etcd::line::{self, Line, NO_LEASE};
+use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE, Own};
 use crate::backend::etcd::look::{Blocked, FRESH, Look, Turn};
 use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest, TxnResponse};
 use crate::backend::etcd::spare;
@@ -33,7 +33,8 @@ struct Acquire<'a> {
     store: &'a Store,
     claim: &'a Claim,
     ask: Ask,
-    stored: [Vec<u8>; 1],
+    /// The page of its entry.
+    own: [Vec<u8>; 1],
     /// A lease that no entry is bound to yet.
     spare: Option<Lease>,
     /// Whether it may be one that a released lock has left.
@@ -45,9 +46,9 @@ struct Acquire<'a> {
 impl Store {
     /// Attempts the claim of one key once.
     pub(in super::super) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
-        let stored = [keyspace::entry(&claim.key, claim.owner)];
+        let own = [keyspace::page(&claim.key, claim.owner)];
         let (spare, borrows) = (None, claim.renews);
-        let mut acquire = Acquire { store: self, claim, ask, stored, spare, borrows, read_at: now() };
+        let mut acquire = Acquire { store: self, claim, ask, own, spare, borrows, read_at: now() };
         let outcome = acquire.run().await;
         if let Some(lease) = acquire.spare.take() {
             // The release by the owner would end it too, but nobody releases what was refused.
@@ -60,7 +61,7 @@ impl Store {
 impl Acquire<'_> {
     async fn run(&mut self) -> Result<Attempt, Failure> {
         // The watch that has caused this attempt may have read that it is its turn.
-        let turn = self.store.ledger.take_turn(&self.stored[0], FRESH, self.read_at);
+        let turn = self.store.ledger.take_turn(&self.own[0], FRESH, self.read_at);
         let mut step = match turn {
             Some(turn) => self.turn(turn).await?,
             None => self.guess().await?,
@@ -99,7 +100,7 @@ impl Acquire<'_> {
     async fn look(&mut self, line: &Line) -> Result<Step, Failure> {
         let claim = self.claim;
         self.store.busy.note(&claim.key, !line.entries.is_empty(), self.read_at);
-        if let Some(place) = line.place(&self.stored[0]) {
+        if let Some(place) = line.place(&self.own()) {
             return self.stands(line, place).await;
         }
         if let Some(text) = line.conflict(claim.mode) {
@@ -129,14 +130,14 @@ impl Acquire<'_> {
     /// The claim has an entry already.
     async fn stands(&mut self, line: &Line, place: usize) -> Result<Step, Failure> {
         let entry = &line.entries[place];
-        if entry.lease == NO_LEASE {
-            // Another program has written it, and nothing would end it: its owner lines up again.
+        if entry.lease == NO_LEASE || entry.owner.is_none() {
+            // Another program has written it, and nothing of the claim would end it: its owner lines up again.
             self.store.delete(&[entry]).await?;
             return Ok(Step::Again(None));
         }
-        if self.store.ledger.is_being_revoked(&entry.stored, entry.lease) {
+        if self.store.ledger.is_being_revoked(&entry.page, entry.lease) {
             // An earlier attempt has given it up, and may yet be heard: the claim lines up again.
-            self.store.revoke(&self.stored, entry.lease).await?;
+            self.store.revoke(&self.own, entry.lease).await?;
             return Ok(Step::Again(None));
         }
         if entry.kept || entry.mode != self.claim.mode {
@@ -146,7 +147,7 @@ impl Acquire<'_> {
         if let Some(turn) = Turn::of(line, place, self.read_at) {
             return self.turn(turn).await;
         }
-        Ok(match self.store.keep_place(&entry.stored, entry.lease, self.read_at).await? {
+        Ok(match self.store.keep_place(&entry.page, entry.lease, self.read_at).await? {
             Some(sent) => self.waits(line, place, sent),
             None => Step::Again(None),
         })
@@ -170,7 +171,7 @@ impl Acquire<'_> {
     /// The claim stands in line, since `sent` at the latest. Its watch need not read that again.
     fn waits(&self, line: &Line, place: usize, sent: Moment) -> Step {
         if let Some(blocked) = Blocked::of(line, Some(place), self.claim, self.read_at) {
-            self.store.ledger.leave(&self.stored[0], Look::Waits(blocked));
+            self.store.ledger.leave(&self.own[0], Look::Waits(blocked));
         }
         Step::Done(Attempt::Held(line.held(self.claim, Some(place), Some(sent))))
     }
@@ -179,19 +180,19 @@ impl Acquire<'_> {
     async fn take(&mut self, seen: &Line) -> Result<Step, Failure> {
         let lease = self.lease(self.claim.ttl).await?;
         let Some((put, line)) = self.put(seen, lease).await? else { return Ok(Step::Again(None)) };
-        let place = line.place(&self.stored[0]).filter(|_| put);
+        let place = line.place(&self.own()).filter(|_| put);
         match place {
             Some(place) if line.holder(place).is_some() => {
                 // The transaction that created it made it the holder.
                 let created = line.entries[place].created;
                 let held = Held { created, granted: created, lease };
-                self.store.ledger.hold(&self.stored[0], held);
+                self.store.ledger.hold(&self.own[0], &line.entries[place].stored, held);
                 let waiting = line.entries.len() - line.holding();
                 Ok(self.granted(waiting, created, self.since(lease, self.read_at)))
             }
             // Somebody whom it would overtake came in between: behind it, it looks again.
             Some(_) => {
-                self.store.revoke(&self.stored, lease.id).await?;
+                self.store.revoke(&self.own, lease.id).await?;
                 Ok(Step::Again(None))
             }
             None => Ok(Step::Again(Some(line))),
@@ -202,7 +203,7 @@ impl Acquire<'_> {
     async fn join(&mut self, seen: &Line) -> Result<Step, Failure> {
         let lease = self.lease(self.claim.ttl.min(WAITER_LEASE)).await?;
         let Some((put, line)) = self.put(seen, lease).await? else { return Ok(Step::Again(None)) };
-        let Some(place) = line.place(&self.stored[0]).filter(|_| put) else {
+        let Some(place) = line.place(&self.own()).filter(|_| put) else {
             return Ok(Step::Again(Some(line)));
         };
         if line.holder(place).is_some() {
@@ -213,7 +214,7 @@ impl Acquire<'_> {
             && held.position >= Some(room)
         {
             // Others joined at the same moment.
-            self.store.revoke(&self.stored, lease.id).await?;
+            self.store.revoke(&self.own, lease.id).await?;
             return Ok(Step::Done(Attempt::Held(crate::backend::Held {
                 position: None,
                 queued_at: None,
@@ -239,7 +240,7 @@ impl Acquire<'_> {
         self.borrow(ttl);
         let lease = match self.spare {
             Some(spare) => spare,
-            None => self.store.grant(&self.stored, ttl).await?,
+            None => self.store.grant(&self.own, ttl).await?,
         };
         self.spare = Some(lease);
         Ok(lease)
@@ -250,17 +251,17 @@ impl Acquire<'_> {
     fn borrow(&mut self, ttl: Duration) -> bool {
         if self.borrows {
             let (length, age) = (self.store.given(ttl), spare::oldest(ttl));
-            self.spare = self.store.ledger.take_spare(&self.stored[0], length, age, now());
+            self.spare = self.store.ledger.take_spare(&self.own[0], length, age, now());
         }
         self.spare.is_some()
     }
 
     /// Leaves a lease that no entry was bound to to the next claim, or revokes it.
     async fn give_back(&self, lease: Lease) -> Result<(), Failure> {
-        if self.claim.renews && self.store.ledger.leave_unused(&self.stored[0], lease.id, now()) {
+        if self.claim.renews && self.store.ledger.leave_unused(&self.own[0], lease.id, now()) {
             return Ok(());
         }
-        self.store.revoke(&self.stored, lease.id).await
+        self.store.revoke(&self.own, lease.id).await
     }
 
     /// Adds an entry at the end of the line, if the last one that was seen is still there: all that stand in a line go
@@ -268,7 +269,9 @@ impl Acquire<'_> {
     /// longest. Returns whether the entry was added, and what there is now; `None` if the lease was over.
     async fn put(&mut self, seen: &Line, lease: Lease) -> Result<Option<(bool, Line)>, Failure> {
         self.read_at = now();
-        let (claim, [stored]) = (self.claim, &self.stored);
+        let (claim, [own]) = (self.claim, &self.own);
+        let stored =
+            self.store.ledger.stored(own).unwrap_or_else(|| keyspace::new_entry(keyspace::line_of(own)));
         let unchanged = match seen.entries.last() {
             Some(last) => Compare::created_at(last.stored.clone(), last.created),
             None => {
@@ -290,26 +293,35 @@ impl Acquire<'_> {
             // An entry is bound to it, whatever else the answer says.
             self.spare = None;
         }
-        Ok(Some((put, store::line(&mut answer.ranges(), revision)?)))
+        let line = store::line(&mut answer.ranges(), revision)?;
+        let is_other = |entry: &Entry| entry.stored == stored && !self.own().is(entry);
+        if line.entries.iter().any(is_other) {
+            self.store.ledger.rename(&self.own[0]);
+        }
+        Ok(Some((put, line)))
     }
 
     /// Runs a transaction that binds the entry to a lease. Returns `None` if somebody has ended the lease: then the claim
     /// asks for another one.
     async fn bind(&mut self, txn: TxnRequest, lease: Lease) -> Result<Option<TxnResponse>, Failure> {
-        let ([stored], ledger) = (&self.stored, &self.store.ledger);
-        ledger.begin_bind(stored, lease.id);
+        let ([own], ledger) = (&self.own, &self.store.ledger);
+        ledger.begin_bind(own, lease.id);
         match self.store.txn(txn).await {
             Ok(answer) => {
-                ledger.bound(stored, lease.id);
+                ledger.bound(own, lease.id);
                 Ok(Some(answer))
             }
             Err(failure) if failure.reaction == Reaction::NoLease => {
-                ledger.lapsed(stored, lease.id);
+                ledger.lapsed(own, lease.id);
                 (self.spare, self.borrows) = (None, false);
                 Ok(None)
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    fn own(&self) -> Own {
+        Own { stored: self.store.ledger.stored(&self.own[0]), page: self.own[0].clone() }
     }
 
     /// Returns from when a grant counts on its lease, and for how long, where it was asked for after `asked`. A grant that is

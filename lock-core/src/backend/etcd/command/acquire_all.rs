@@ -5,7 +5,7 @@ use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::{Held, Lease};
-use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE};
+use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE, Own};
 use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
 use crate::backend::etcd::store::{OPS, Store, now};
 use crate::backend::{Attempt, Claim, Grant};
@@ -29,14 +29,14 @@ impl Store {
             let text = format!("a claim has {OPS} keys at most: one transaction takes them");
             return Err(Failure::new(LockErrorKind::InvalidRequest, text));
         }
-        let stored: Vec<Vec<u8>> = claim.keys().map(|key| keyspace::entry(key, claim.owner)).collect();
         loop {
+            let own = self.own(claim);
             let sent = now();
             let lines = self.read_all(claim.keys()).await?;
             if let Some(text) = lines.iter().find_map(|line| line.conflict(claim.mode)) {
                 return Err(Failure::new(LockErrorKind::InvalidRequest, text));
             }
-            let granted = match find(&stored, &lines) {
+            let granted = match find(&own, &lines) {
                 Found::Held(line) => return Ok(Attempt::Held(line.held(claim, None, None))),
                 Found::Ours(entries) => {
                     claim.mark_sent();
@@ -45,7 +45,7 @@ impl Store {
                         Secured::Changed | Secured::Over => None,
                     }
                 }
-                Found::Free(entries) => self.take_all(claim, &stored, &entries).await?,
+                Found::Free(entries) => self.take_all(claim, &own, &entries).await?,
             };
             if let Some((granted, lease)) = granted {
                 let token = fence::token(claim, granted);
@@ -60,13 +60,19 @@ impl Store {
     async fn take_all(
         &self,
         claim: &Claim,
-        stored: &[Vec<u8>],
+        own: &[Own],
         entries: &[Option<&Entry>],
     ) -> Result<Option<(i64, Lease)>, Failure> {
         claim.mark_sent();
-        let lease = self.grant(stored, claim.ttl).await?;
+        let pages: Vec<Vec<u8>> = own.iter().map(|own| own.page.clone()).collect();
+        let lease = self.grant(&pages, claim.ttl).await?;
+        let name = |(page, entry): (&Vec<u8>, &Option<&Entry>)| match entry {
+            Some(entry) => entry.stored.clone(),
+            None => self.ledger.stored(page).unwrap_or_else(|| keyspace::new_entry(keyspace::line_of(page))),
+        };
+        let stored: Vec<Vec<u8>> = pages.iter().zip(entries).map(name).collect();
         let mut txn = TxnRequest::default();
-        for ((key, stored), entry) in claim.keys().zip(stored).zip(entries) {
+        for ((key, stored), entry) in claim.keys().zip(&stored).zip(entries) {
             txn.compare.push(unchanged(key, *entry));
             let value = line::value(claim, claim.mode, false);
             let put = PutRequest { key: stored.clone(), value, lease: lease.id, ..PutRequest::default() };
@@ -79,23 +85,23 @@ impl Store {
                 // the owner had before may be bound to that lease too: then both leases stay in the ledger, until the
                 // next renewal or the release.
                 if entries.iter().all(Option::is_none) {
-                    let _ = self.revoke(stored, lease.id).await;
+                    let _ = self.revoke(&pages, lease.id).await;
                 }
                 return Err(failure);
             }
         };
         if !answer.succeeded {
-            self.revoke(stored, lease.id).await?;
+            self.revoke(&pages, lease.id).await?;
             return Ok(None);
         }
         let granted = answer.revision();
-        for (stored, entry) in stored.iter().zip(entries) {
+        for ((page, stored), entry) in pages.iter().zip(&stored).zip(entries) {
             if let Some(entry) = entry {
                 // The key is bound to the new lease; the old one ends by itself.
-                self.ledger.revoked(stored, entry.lease);
+                self.ledger.revoked(page, entry.lease);
             }
             let created = entry.map_or(granted, |entry| entry.created);
-            self.ledger.hold(stored, Held { created, granted, lease });
+            self.ledger.hold(page, stored, Held { created, granted, lease });
         }
         Ok(Some((granted, lease)))
     }
@@ -117,10 +123,10 @@ fn is_of(entry: &Entry, lease: i64) -> bool {
     entry.several && entry.lease == lease && lease != NO_LEASE
 }
 
-fn find<'s>(stored: &[Vec<u8>], lines: &'s [Line]) -> Found<'s> {
-    let mut own = Vec::with_capacity(stored.len());
-    for (stored, line) in stored.iter().zip(lines) {
-        let holder = line.place(stored).and_then(|place| line.holder(place));
+fn find<'s>(claimed: &[Own], lines: &'s [Line]) -> Found<'s> {
+    let mut own = Vec::with_capacity(claimed.len());
+    for (claimed, line) in claimed.iter().zip(lines) {
+        let holder = line.place(claimed).and_then(|place| line.holder(place));
         if holder.is_none() && !line.entries.is_empty() {
             return Found::Held(line);
         }

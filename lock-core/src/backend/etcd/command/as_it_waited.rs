@@ -28,7 +28,7 @@ impl Store {
         if !claim.renews || claim.queue != Queue::Fifo || claim.mode != Mode::Exclusive {
             return Ok(None);
         }
-        let Some(known) = self.ledger.waits_on(&entry.stored, entry.lease) else { return Ok(None) };
+        let Some(known) = self.ledger.waits_on(&entry.page, entry.lease) else { return Ok(None) };
         let lease = if known.left(*read_at) >= known.ttl * 2 / 3 {
             known
         } else {
@@ -39,7 +39,7 @@ impl Store {
             }
         };
         let held = Held { created: entry.created, granted: *revision, lease };
-        self.ledger.hold(&entry.stored, held);
+        self.ledger.hold(&entry.page, &entry.stored, held);
         Ok(Some(held))
     }
 }

@@ -76,7 +76,7 @@ impl Store {
             }
             let stays = async {
                 match &now.own {
-                    Some((stored, lease)) => self.stay(stored, *lease, now.read_at).await,
+                    Some((own, lease)) => self.stay(own, *lease, now.read_at).await,
                     None => std::future::pending().await,
                 }
             };
@@ -93,7 +93,7 @@ impl Store {
 
     /// Returns what the last attempt has read of an entry that stands in line. The watch says whether that is still so.
     fn left_by_attempt(&self, claim: &Claim) -> Option<Blocked> {
-        let Look::Waits(blocked) = self.ledger.take_look(&keyspace::entry(&claim.key, claim.owner))? else {
+        let Look::Waits(blocked) = self.ledger.take_look(&keyspace::page(&claim.key, claim.owner))? else {
             return None;
         };
         Some(blocked)
@@ -104,14 +104,13 @@ impl Store {
         let mut blocked = None;
         let read_at = now();
         let lines = self.read_all(claim.keys()).await?;
-        for (key, line) in claim.keys().zip(&lines) {
-            let stored = keyspace::entry(key, claim.owner);
-            let place = line.place(&stored);
+        for (own, line) in self.own(claim).iter().zip(&lines) {
+            let place = line.place(own);
             if let (Some(place), true) = (place, claim.more.is_empty())
                 && let Some(turn) = Turn::of(line, place, read_at)
                 && turn.entry.mode == claim.mode
             {
-                self.ledger.leave(&stored, Look::Turn(turn));
+                self.ledger.leave(&own.page, Look::Turn(turn));
             }
             if blocked.is_none() {
                 blocked = Blocked::of(line, place, claim, read_at);
@@ -134,12 +133,12 @@ impl Store {
     async fn goes(&self, blocked: &Blocked) {
         if let [(stored, end)] = &blocked.by[..]
             && end.is_empty()
-            && blocked.is_next
+            && let Some(created) = blocked.next_after
         {
             for pause in LOOKS {
                 sleep(pause).await;
                 // Without an answer the watch tells, or ends.
-                if matches!(self.is_there(stored).await, Ok(false)) {
+                if matches!(self.is_there(stored, created).await, Ok(false)) {
                     return;
                 }
             }
@@ -147,26 +146,22 @@ impl Store {
         std::future::pending().await
     }
 
-    /// Returns whether an entry is there, as far as the member knows that the watches are at.
-    async fn is_there(&self, stored: &[u8]) -> Result<bool, Failure> {
-        let request = RangeRequest {
-            key: stored.to_vec(),
-            serializable: true,
-            count_only: true,
-            ..RangeRequest::default()
-        };
+    /// Returns whether the entry that was `created` at this revision is there, as far as the member knows that the watches
+    /// are at.
+    async fn is_there(&self, stored: &[u8], created: i64) -> Result<bool, Failure> {
+        let request = RangeRequest { key: stored.to_vec(), serializable: true, ..RangeRequest::default() };
         let answer: RangeResponse = self.call("/etcdserverpb.KV/Range", request).await?;
-        Ok(answer.count > 0)
+        Ok(answer.kvs.iter().any(|kv| kv.create_revision == created))
     }
 
     /// Keeps the entry of a waiter, which was last read at `looked`. Returns when it is gone.
-    async fn stay(&self, stored: &[u8], lease: i64, looked: Moment) -> Result<(), Failure> {
+    async fn stay(&self, own: &[u8], lease: i64, looked: Moment) -> Result<(), Failure> {
         // The watch of the claim before, whose place this is, may not have lived long enough to give one.
-        let last = self.ledger.lease(stored, lease).map(|lease| now().since(lease.sent));
+        let last = self.ledger.lease(own, lease).map(|lease| now().since(lease.sent));
         let mut pause = SIGN_OF_LIFE.saturating_sub(last.unwrap_or(SIGN_OF_LIFE));
         loop {
             sleep(std::mem::replace(&mut pause, SIGN_OF_LIFE)).await;
-            if self.keep_place(stored, lease, looked).await?.is_none() {
+            if self.keep_place(own, lease, looked).await?.is_none() {
                 return Ok(());
             }
         }

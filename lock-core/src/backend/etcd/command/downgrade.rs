@@ -13,12 +13,12 @@ impl Store {
     /// Changes the entry in its place: the readers behind it hold the key with it from then on, and are told, because
     /// they watch it.
     pub(in super::super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
-        let stored = keyspace::entry(&claim.key, claim.owner);
+        let own = keyspace::page(&claim.key, claim.owner);
         let mut was_over = false;
         loop {
             let sent = now();
             let line = self.read(&claim.key).await?;
-            let Some(entry) = line.held_by(&stored) else { return Ok(Renewal::NotOwned) };
+            let Some(entry) = line.held_by(&own) else { return Ok(Renewal::NotOwned) };
             if matches!(entry.mode, Mode::Permit { .. }) {
                 let text = line.conflict(Mode::Shared).unwrap_or_default();
                 return Err(Failure::new(LockErrorKind::InvalidRequest, text));
@@ -27,7 +27,7 @@ impl Store {
             if entry.mode == Mode::Exclusive {
                 let shared = value(claim, Mode::Shared, false);
                 let put = PutRequest {
-                    key: stored.clone(),
+                    key: entry.stored.clone(),
                     value: shared,
                     ignore_lease: true,
                     ..PutRequest::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::{Lease, Leaving};
-use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE};
+use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE, Own};
 use crate::backend::etcd::proto::{Compare, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest};
 use crate::backend::etcd::store::{self, Store, now, reads};
 use crate::backend::remote::join_all;
@@ -20,21 +20,21 @@ impl Store {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        let stored: Vec<Vec<u8>> = claim.keys().map(|key| keyspace::entry(key, claim.owner)).collect();
+        let claimed = self.own(claim);
         if claim.renews
             && keep_for.is_none()
-            && let [stored] = &stored[..]
-            && let Some(released) = self.release_and_leave(claim, stored).await?
+            && let [own] = &claimed[..]
+            && let Some(released) = self.release_and_leave(claim, own).await?
         {
             return Ok(released);
         }
-        stored.iter().for_each(|stored| self.ledger.doubt(stored));
+        claimed.iter().for_each(|own| self.ledger.doubt(&own.page));
         loop {
             let lines = self.read_all(claim.keys()).await?;
-            let entry = |at: usize| lines[at].place(&stored[at]).map(|place| &lines[at].entries[place]);
+            let entry = |at: usize| lines[at].place(&claimed[at]).map(|place| &lines[at].entries[place]);
             let (kept, own): (Vec<&Entry>, Vec<&Entry>) =
-                (0..stored.len()).filter_map(entry).partition(|entry| entry.kept);
-            let had = is_held(&stored, &lines);
+                (0..claimed.len()).filter_map(entry).partition(|entry| entry.kept);
+            let had = is_held(&claimed, &lines);
             let keep = keep_for.filter(|keep| had && !keep.is_zero());
             let is_part = claim.more.is_empty() && own.iter().any(|entry| entry.several);
             let done = match keep {
@@ -45,22 +45,30 @@ impl Store {
             if !done {
                 continue;
             }
-            let bound = own.iter().map(|entry| entry.lease).filter(|_| keep.is_none() && !is_part);
-            self.revoke_all(&stored, bound, is_part).await?;
+            let bound = own.iter().filter(|entry| entry.owner.is_some() && keep.is_none() && !is_part);
+            let bound = bound.map(|entry| entry.lease);
+            let pages: Vec<Vec<u8>> = claimed.iter().map(|own| own.page.clone()).collect();
+            let names = match keep.is_none() && !is_part && kept.is_empty() {
+                true => pages.iter().filter_map(|page| self.ledger.name_to_leave(page)).collect(),
+                false => Vec::new(),
+            };
+            self.revoke_all(&pages, bound, is_part).await?;
+            names.into_iter().for_each(|name| self.ledger.leave_name(name));
             if keep_for.is_some() && own.is_empty() && kept.is_empty() {
                 // Its entries have gone, so nothing can be bound any more to the lease that was to keep them.
                 self.revoke(&[], keyspace::keeping_lease(claim.owner)).await?;
             }
             // A release that is repeated finds what the first one has kept.
-            let is_released = had || kept.len() == stored.len();
-            return Ok(if is_released { Released::Released } else { missing(claim, &stored, &lines) });
+            let is_released = had || kept.len() == claimed.len();
+            return Ok(if is_released { Released::Released } else { missing(claim, &claimed, &lines) });
         }
     }
 
     /// Deletes the entry of a claim that is certain to have one lease, and leaves the lease to the next claim. Returns
     /// `None` where nothing is certain, or the entry is not what is known of it.
-    async fn release_and_leave(&self, claim: &Claim, stored: &Vec<u8>) -> Result<Option<Released>, Failure> {
-        let Some(leaving) = self.ledger.begin_leave(stored, now()) else { return Ok(None) };
+    async fn release_and_leave(&self, claim: &Claim, own: &Own) -> Result<Option<Released>, Failure> {
+        let Own { page, stored: Some(stored) } = own else { return Ok(None) };
+        let Some(leaving) = self.ledger.begin_leave(page, now()) else { return Ok(None) };
         let answer = self.txn(deletion(claim, stored, leaving)).await?;
         if !answer.succeeded {
             return Ok(None);
@@ -70,12 +78,12 @@ impl Store {
             None => {
                 let revision = answer.revision();
                 let lines = [store::line(&mut answer.ranges(), revision)?];
-                let stored = std::slice::from_ref(stored);
-                if is_held(stored, &lines) { Released::Released } else { missing(claim, stored, &lines) }
+                let own = std::slice::from_ref(own);
+                if is_held(own, &lines) { Released::Released } else { missing(claim, own, &lines) }
             }
         };
-        if !self.ledger.end_leave(stored, leaving.lease, now()) {
-            self.revoke_all(std::slice::from_ref(stored), std::iter::once(leaving.lease), false).await?;
+        if !self.ledger.end_leave(page, leaving.lease, now()) {
+            self.revoke_all(std::slice::from_ref(page), std::iter::once(leaving.lease), false).await?;
         }
         Ok(Some(released))
     }
@@ -83,21 +91,21 @@ impl Store {
     /// Revokes the leases that entries are bound to, and all others that were asked for.
     async fn revoke_all(
         &self,
-        stored: &[Vec<u8>],
+        own: &[Vec<u8>],
         bound: impl Iterator<Item = i64>,
         is_part: bool,
     ) -> Result<(), Failure> {
         let mut ids: Vec<i64> = bound.filter(|id| *id != NO_LEASE).collect();
         if !is_part {
-            ids.extend(stored.iter().flat_map(|stored| self.ledger.ids(stored)));
+            ids.extend(own.iter().flat_map(|own| self.ledger.ids(own)));
         }
         ids.sort_unstable();
         ids.dedup();
-        let revoked = ids.into_iter().map(|id| -> BoxFuture<'_, _> { Box::pin(self.revoke(stored, id)) });
+        let revoked = ids.into_iter().map(|id| -> BoxFuture<'_, _> { Box::pin(self.revoke(own, id)) });
         for revoked in join_all(revoked.collect()).await {
             revoked?;
         }
-        stored.iter().for_each(|stored| self.ledger.forget(stored));
+        own.iter().for_each(|own| self.ledger.forget(own));
         Ok(())
     }
 
@@ -123,8 +131,11 @@ impl Store {
     /// Deletes entries that no lease of theirs ends: another program has written them. Returns whether they were still
     /// there.
     async fn delete_unbound(&self, own: &[&Entry]) -> Result<bool, Failure> {
-        let is_unbound =
-            |entry: &Entry| entry.lease == NO_LEASE || self.ledger.is_elsewhere(&entry.stored, entry.lease);
+        let is_unbound = |entry: &Entry| {
+            entry.lease == NO_LEASE
+                || entry.owner.is_none()
+                || self.ledger.is_elsewhere(&entry.page, entry.lease)
+        };
         let unbound: Vec<&Entry> = own.iter().copied().filter(|entry| is_unbound(entry)).collect();
         if unbound.is_empty() { Ok(true) } else { self.delete(&unbound).await }
     }
@@ -154,19 +165,18 @@ fn deletion(claim: &Claim, stored: &[u8], leaving: Leaving) -> TxnRequest {
 }
 
 /// Returns whether the owner holds all its keys.
-fn is_held(stored: &[Vec<u8>], lines: &[Line]) -> bool {
-    let holds = |(stored, line): (&Vec<u8>, &Line)| {
-        line.place(stored).is_some_and(|place| line.holder(place).is_some())
-    };
-    stored.iter().zip(lines).all(holds)
+fn is_held(own: &[Own], lines: &[Line]) -> bool {
+    let holds =
+        |(own, line): (&Own, &Line)| line.place(own).is_some_and(|place| line.holder(place).is_some());
+    own.iter().zip(lines).all(holds)
 }
 
 /// Returns what to say of a grant that is not there: whether somebody else has a key by now.
-fn missing(claim: &Claim, stored: &[Vec<u8>], lines: &[Line]) -> Released {
-    let taken = |(stored, line): (&Vec<u8>, &Line)| {
+fn missing(claim: &Claim, own: &[Own], lines: &[Line]) -> Released {
+    let taken = |(own, line): (&Own, &Line)| {
         let mut others = line.clone();
-        others.entries.retain(|entry| entry.stored != *stored || entry.kept);
+        others.entries.retain(|entry| !own.is(entry) || entry.kept);
         !others.admits(claim.mode)
     };
-    if stored.iter().zip(lines).any(taken) { Released::Taken } else { Released::Expired }
+    if own.iter().zip(lines).any(taken) { Released::Taken } else { Released::Expired }
 }

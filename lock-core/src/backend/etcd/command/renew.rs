@@ -6,7 +6,7 @@ use super::secure::{Longer, Secured};
 use crate::backend::etcd::error::{Failure, unexpected};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::ledger::Lease;
-use crate::backend::etcd::line::Entry;
+use crate::backend::etcd::line::{Entry, Own};
 use crate::backend::etcd::proto::{RangeRequest, RangeResponse, RequestOp, TxnRequest};
 use crate::backend::etcd::store::{OPS, Store, now};
 use crate::backend::remote::join_all;
@@ -80,12 +80,12 @@ impl Store {
         waiters: Option<usize>,
     ) -> Option<Renewal> {
         for key in renew.claim.keys() {
-            let stored = keyspace::entry(key, renew.claim.owner);
+            let own = keyspace::page(key, renew.claim.owner);
             if let Some(ttl) = given {
-                self.ledger.kept(&stored, Lease { id, ttl, sent });
+                self.ledger.kept(&own, Lease { id, ttl, sent });
             }
             // After the note: a call that binds them to a lease that is longer looks how long this one is.
-            if !self.ledger.is_settled(&stored, id) {
+            if !self.ledger.is_settled(&own, id) {
                 return None;
             }
         }
@@ -95,10 +95,14 @@ impl Store {
 
     /// Looks whether the entries are there, and how long their lines are.
     async fn look(&self, batch: &[Renew<'_>]) -> Result<Vec<Seen>, Failure> {
+        // What is known before the look: a name that becomes known later was not looked for.
+        let own: Vec<Vec<Own>> = batch.iter().map(|renew| self.own(renew.claim)).collect();
         let mut ops = Vec::new();
-        for claim in batch.iter().map(|renew| renew.claim) {
-            for key in claim.keys() {
-                let own = RangeRequest { key: keyspace::entry(key, claim.owner), ..RangeRequest::default() };
+        for (claim, own) in batch.iter().map(|renew| renew.claim).zip(&own) {
+            for (key, own) in claim.keys().zip(own) {
+                let nothing = || keyspace::new_entry(keyspace::line_of(&own.page));
+                let stored = own.stored.clone().unwrap_or_else(nothing);
+                let own = RangeRequest { key: stored, ..RangeRequest::default() };
                 let (from, to) = keyspace::line(key);
                 let count =
                     RangeRequest { key: from, range_end: to, count_only: true, ..RangeRequest::default() };
@@ -116,23 +120,29 @@ impl Store {
             return Err(unexpected("an answer"));
         }
         let mut answers = answers.into_iter();
-        Ok(batch.iter().map(|renew| self.seen(renew, &mut answers)).collect())
+        Ok(batch.iter().zip(&own).map(|(renew, own)| self.seen(renew, own, &mut answers)).collect())
     }
 
     /// Reads what the look said about one grant.
-    fn seen(&self, renew: &Renew<'_>, answers: &mut impl Iterator<Item = RangeResponse>) -> Seen {
+    fn seen(
+        &self,
+        renew: &Renew<'_>,
+        own: &[Own],
+        answers: &mut impl Iterator<Item = RangeResponse>,
+    ) -> Seen {
         let claim = renew.claim;
         let (mut gone, mut known, mut id, mut count) = (false, true, None, 0);
-        for _ in claim.keys() {
-            let (own, line) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+        for own in own {
+            let (entry, line) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
             count = line.count;
-            let Some(entry) = own.kvs.first() else {
-                gone = true;
+            let Some(entry) = entry.kvs.first() else {
+                gone |= own.stored.is_some();
+                known = false;
                 continue;
             };
-            let held = self.ledger.held(&entry.key, entry.create_revision);
+            let held = self.ledger.held(&own.page, entry.create_revision);
             let held = held.filter(|held| held.lease.id == entry.lease && held.lease.ttl >= renew.ttl);
-            let held = held.filter(|held| self.ledger.is_settled(&entry.key, held.lease.id));
+            let held = held.filter(|held| self.ledger.is_settled(&own.page, held.lease.id));
             // All keys of a claim have one lease.
             known &= held.is_some() && id.is_none_or(|id| id == entry.lease);
             id = Some(entry.lease);
@@ -148,13 +158,13 @@ impl Store {
     /// answered may bind to another lease.
     async fn renew_closely(&self, renew: Renew<'_>) -> Result<Renewal, Failure> {
         let claim = renew.claim;
-        let stored: Vec<Vec<u8>> = claim.keys().map(|key| keyspace::entry(key, claim.owner)).collect();
+        let own: Vec<Vec<u8>> = claim.keys().map(|key| keyspace::page(key, claim.owner)).collect();
         let mut was_over = false;
         loop {
             let sent = now();
             let lines = self.read_all(claim.keys()).await?;
             let entries: Option<Vec<&Entry>> =
-                stored.iter().zip(&lines).map(|(stored, line)| line.held_by(stored)).collect();
+                own.iter().zip(&lines).map(|(own, line)| line.held_by(own)).collect();
             let Some(entries) = entries else { return Ok(Renewal::NotOwned) };
             let secured = match self.secure(&entries, renew.ttl, sent, Longer::Fresh).await {
                 // A hold that began on the lease of its wait goes on with that where there is no room for a longer one.
@@ -189,14 +199,14 @@ impl Store {
         failure: Failure,
     ) -> Result<Renewal, Failure> {
         let [entry] = entries else { return Err(failure) };
-        let Some(held) = self.ledger.held(&entry.stored, entry.created) else { return Err(failure) };
+        let Some(held) = self.ledger.held(&entry.page, entry.created) else { return Err(failure) };
         if held.lease.id != entry.lease || held.lease.ttl >= renew.ttl {
             return Err(failure);
         }
         let Some(ttl) = self.keep_one_alive(entry.lease).await? else { return Err(failure) };
-        self.ledger.kept(&entry.stored, Lease { id: entry.lease, ttl, sent });
+        self.ledger.kept(&entry.page, Lease { id: entry.lease, ttl, sent });
         // Not where an earlier request may yet bind it to another one.
-        if !self.ledger.is_settled(&entry.stored, entry.lease) {
+        if !self.ledger.is_settled(&entry.page, entry.lease) {
             return Err(failure);
         }
         Ok(Renewal::Renewed { sent, lease: self.relied_on(ttl, renew.ttl), waiters: None })

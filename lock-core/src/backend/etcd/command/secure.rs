@@ -61,16 +61,16 @@ impl Store {
         for entry in entries.iter().filter(|entry| entry.lease != lease.id) {
             // Nothing is bound to it any more.
             match longer {
-                Longer::Spare => self.ledger.leave_former(&entry.stored, entry.lease, now()),
+                Longer::Spare => self.ledger.leave_former(&entry.page, entry.lease, now()),
                 // It ends by itself.
-                Longer::Fresh => self.ledger.revoked(&entry.stored, entry.lease),
+                Longer::Fresh => self.ledger.revoked(&entry.page, entry.lease),
             }
         }
         self.holds(entries, granted, lease);
-        let stored = stored(entries);
+        let own = pages(entries);
         for stray in strays {
             // One that is left stays in the ledger, for the next renewal.
-            let _ = self.revoke(&stored, stray).await;
+            let _ = self.revoke(&own, stray).await;
         }
         Ok(Secured::Held { granted, lease })
     }
@@ -79,7 +79,7 @@ impl Store {
     /// to which it binds them.
     fn settled(&self, entries: &[&Entry], granted: i64, lease: Lease) -> Secured {
         self.holds(entries, granted, lease);
-        match entries.iter().all(|entry| self.ledger.is_settled(&entry.stored, lease.id)) {
+        match entries.iter().all(|entry| self.ledger.is_settled(&entry.page, lease.id)) {
             true => Secured::Held { granted, lease },
             false => Secured::Changed,
         }
@@ -87,7 +87,7 @@ impl Store {
 
     fn holds(&self, entries: &[&Entry], granted: i64, lease: Lease) {
         for entry in entries {
-            self.ledger.hold(&entry.stored, Held { created: entry.created, granted, lease });
+            self.ledger.hold(&entry.page, &entry.stored, Held { created: entry.created, granted, lease });
         }
     }
 
@@ -102,7 +102,7 @@ impl Store {
         if id == NO_LEASE {
             return Ok(Kept::Over);
         }
-        let known = entries.first().and_then(|entry| self.ledger.lease(&entry.stored, id));
+        let known = entries.first().and_then(|entry| self.ledger.lease(&entry.page, id));
         if known.is_some_and(|lease| lease.ttl < ttl) {
             return Ok(Kept::TooShort);
         }
@@ -121,11 +121,11 @@ impl Store {
         ttl: Duration,
         longer: Longer,
     ) -> Result<(Lease, Option<i64>), Failure> {
-        let stored = stored(entries);
-        let spare = if longer == Longer::Spare { self.take_instead(&stored, ttl) } else { None };
+        let own = pages(entries);
+        let spare = if longer == Longer::Spare { self.take_instead(&own, ttl) } else { None };
         let longer = match spare {
             Some(spare) => spare,
-            None => self.grant(&stored, ttl).await?,
+            None => self.grant(&own, ttl).await?,
         };
         let longer = self.outlasting(entries, longer).await?;
         let put = |entry: &Entry| PutRequest {
@@ -133,26 +133,26 @@ impl Store {
             ignore_value: true,
             ..PutRequest::of(&entry.stored)
         };
-        stored.iter().for_each(|stored| self.ledger.begin_bind(stored, longer.id));
+        own.iter().for_each(|own| self.ledger.begin_bind(own, longer.id));
         let answer = match self.txn(rewriting(entries, put)).await {
             Err(failure) if failure.reaction == Reaction::NoLease && spare.is_some() => {
-                stored.iter().for_each(|stored| self.ledger.lapsed(stored, longer.id));
+                own.iter().for_each(|own| self.ledger.lapsed(own, longer.id));
                 return Ok((longer, None));
             }
             answer => answer?,
         };
-        stored.iter().for_each(|stored| self.ledger.bound(stored, longer.id));
+        own.iter().for_each(|own| self.ledger.bound(own, longer.id));
         if !answer.succeeded {
-            self.revoke(&stored, longer.id).await?;
+            self.revoke(&own, longer.id).await?;
             return Ok((longer, None));
         }
         Ok((longer, Some(answer.revision())))
     }
 
     /// Takes a lease of `ttl` that a released lock has left, for the entry of one key.
-    fn take_instead(&self, stored: &[Vec<u8>], ttl: Duration) -> Option<Lease> {
-        let [stored] = stored else { return None };
-        self.ledger.take_instead(stored, self.given(ttl), spare::oldest(ttl), now())
+    fn take_instead(&self, own: &[Vec<u8>], ttl: Duration) -> Option<Lease> {
+        let [own] = own else { return None };
+        self.ledger.take_instead(own, self.given(ttl), spare::oldest(ttl), now())
     }
 
     /// Keeps `longer` alive once more if it would end before the lease that the entries have. A renewal on another
@@ -160,7 +160,7 @@ impl Store {
     /// finds `longer` in the ledger, and does not rely on the lease before.
     async fn outlasting(&self, entries: &[&Entry], longer: Lease) -> Result<Lease, Failure> {
         let sent = now();
-        let outlives = |entry: &&Entry| self.ledger.outlives(&entry.stored, entry.created, longer, sent);
+        let outlives = |entry: &&Entry| self.ledger.outlives(&entry.page, entry.created, longer, sent);
         if !entries.iter().any(outlives) {
             return Ok(longer);
         }
@@ -182,7 +182,7 @@ impl Store {
 
     /// Returns the leases, other than its own, that an entry may yet be bound to by a request that was sent.
     fn strays(&self, entries: &[&Entry]) -> Vec<i64> {
-        let of = |entry: &&Entry| self.ledger.strays(&entry.stored, entry.lease);
+        let of = |entry: &&Entry| self.ledger.strays(&entry.page, entry.lease);
         let mut strays: Vec<i64> = entries.iter().flat_map(of).collect();
         strays.sort_unstable();
         strays.dedup();
@@ -191,7 +191,7 @@ impl Store {
 
     /// Returns the revision since which the entries hold their keys, if that is known and the same for all.
     fn known(&self, entries: &[&Entry]) -> Option<i64> {
-        let held = |entry: &&Entry| Some(self.ledger.held(&entry.stored, entry.created)?.granted);
+        let held = |entry: &&Entry| Some(self.ledger.held(&entry.page, entry.created)?.granted);
         let granted: Option<Vec<i64>> = entries.iter().map(held).collect();
         let (first, rest) = granted.as_ref()?.split_first()?;
         rest.iter().all(|granted| granted == first).then_some(*first)
@@ -206,8 +206,8 @@ enum Kept {
     Over,
 }
 
-fn stored(entries: &[&Entry]) -> Vec<Vec<u8>> {
-    entries.iter().map(|entry| entry.stored.clone()).collect()
+fn pages(entries: &[&Entry]) -> Vec<Vec<u8>> {
+    entries.iter().map(|entry| entry.page.clone()).collect()
 }
 
 /// Returns the lease of all entries; `None` if they have different ones.

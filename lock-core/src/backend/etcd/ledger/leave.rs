@@ -31,23 +31,23 @@ pub(in super::super) struct Leaving {
 
 impl Ledger {
     /// Notes a reason not to leave the lease of an entry to others.
-    pub(in super::super) fn doubt(&self, stored: &[u8]) {
-        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+    pub(in super::super) fn doubt(&self, own: &[u8]) {
+        if let Some(page) = self.0.lock().pages.get_mut(own) {
             page.doubts = page.doubts.saturating_add(1);
         }
     }
 
     /// Notes that a request that binds the entry to the lease `id` is about to be sent.
-    pub(in super::super) fn begin_bind(&self, stored: &[u8], id: i64) {
-        if let Some(page) = self.0.lock().pages.get_mut(stored) {
+    pub(in super::super) fn begin_bind(&self, own: &[u8], id: i64) {
+        if let Some(page) = self.0.lock().pages.get_mut(own) {
             page.binding.push(id);
         }
     }
 
     /// Notes that such a request was answered.
-    pub(in super::super) fn bound(&self, stored: &[u8], id: i64) {
+    pub(in super::super) fn bound(&self, own: &[u8], id: i64) {
         let mut pages = self.0.lock();
-        let Some(page) = pages.pages.get_mut(stored) else { return };
+        let Some(page) = pages.pages.get_mut(own) else { return };
         if let Some(at) = page.binding.iter().position(|binding| *binding == id) {
             page.binding.swap_remove(at);
         }
@@ -56,59 +56,60 @@ impl Ledger {
     /// Takes a lease of the length `ttl`, of which at most `age` is over, for an entry of which nothing is known.
     pub(in super::super) fn take_spare(
         &self,
-        stored: &[u8],
+        own: &[u8],
         ttl: Duration,
         age: Duration,
         now: Moment,
     ) -> Option<Lease> {
-        let mut pages = self.0.lock();
+        let pages = &mut *self.0.lock();
         pages.sweep(now);
-        if pages.pages.contains_key(stored) {
+        if pages.pages.contains_key(own) {
             return None;
         }
-        let lease = pages.spares.take(stored, ttl, age, now)?;
-        pages.pages.insert(stored.to_vec(), Page { asked: vec![lease], ..Page::default() });
+        let lease = pages.spares.take(own, ttl, age, now)?;
+        let stored = pages.names.choose(own);
+        pages.pages.insert(own.to_vec(), Page { stored, asked: vec![lease], ..Page::default() });
         Some(lease)
     }
 
     /// Takes a lease as [`take_spare`](Self::take_spare), for an entry that is to be bound to it instead of another one.
     pub(in super::super) fn take_instead(
         &self,
-        stored: &[u8],
+        own: &[u8],
         ttl: Duration,
         age: Duration,
         now: Moment,
     ) -> Option<Lease> {
         let pages = &mut *self.0.lock();
-        let page = pages.pages.get_mut(stored)?;
-        let lease = pages.spares.take(stored, ttl, age, now)?;
+        let page = pages.pages.get_mut(own)?;
+        let lease = pages.spares.take(own, ttl, age, now)?;
         page.asked.push(lease);
         Some(lease)
     }
 
     /// Leaves the lease `id` to others, instead of which the entry is bound to another one by now, if it is certain that
     /// nothing else is under way. Otherwise it ends by itself.
-    pub(in super::super) fn leave_former(&self, stored: &[u8], id: i64, now: Moment) {
+    pub(in super::super) fn leave_former(&self, own: &[u8], id: i64, now: Moment) {
         let mut pages = self.0.lock();
-        let page = pages.pages.get(stored).filter(|page| page.doubts == 0 && page.is_quiet(id));
+        let page = pages.pages.get(own).filter(|page| page.doubts == 0 && page.is_quiet(id));
         let former = page.and_then(|page| page.asked.iter().find(|lease| lease.id == id).copied());
-        pages.revoked(stored, id);
+        pages.revoked(own, id);
         if let Some(former) = former {
             pages.spares.keep(former, now);
         }
     }
 
     /// Leaves the lease `id`, which the entry was never bound to, to others. Returns whether that is certain and wanted.
-    pub(in super::super) fn leave_unused(&self, stored: &[u8], id: i64, now: Moment) -> bool {
+    pub(in super::super) fn leave_unused(&self, own: &[u8], id: i64, now: Moment) -> bool {
         let is_unused = |page: &Page| page.held.is_none() && page.doubts == 0;
-        self.pass_on(stored, id, now, is_unused)
+        self.pass_on(own, id, now, is_unused)
     }
 
     /// Begins to leave the lease of an entry to others, if that can be done once the entry is deleted. No further release
     /// leaves it: the deletion may not be answered.
-    pub(in super::super) fn begin_leave(&self, stored: &[u8], now: Moment) -> Option<Leaving> {
+    pub(in super::super) fn begin_leave(&self, own: &[u8], now: Moment) -> Option<Leaving> {
         let mut pages = self.0.lock();
-        let page = pages.pages.get_mut(stored).filter(|page| page.doubts == 0)?;
+        let page = pages.pages.get_mut(own).filter(|page| page.doubts == 0)?;
         let lease = page.only_lease()?;
         if now.since(lease.sent) >= spare::oldest(lease.ttl) {
             return None;
@@ -119,31 +120,45 @@ impl Ledger {
 
     /// Leaves the lease `id` of an entry that was deleted to others. Returns whether that is still certain and wanted: it
     /// is not where another release has begun, which may have read the entry before, and may end its lease.
-    pub(in super::super) fn end_leave(&self, stored: &[u8], id: i64, now: Moment) -> bool {
-        self.pass_on(stored, id, now, |page| page.doubts == 1)
+    pub(in super::super) fn end_leave(&self, own: &[u8], id: i64, now: Moment) -> bool {
+        self.pass_on(own, id, now, |page| page.doubts == 1)
     }
 
-    fn pass_on(&self, stored: &[u8], id: i64, now: Moment, is_certain: impl Fn(&Page) -> bool) -> bool {
+    fn pass_on(&self, own: &[u8], id: i64, now: Moment, is_certain: impl Fn(&Page) -> bool) -> bool {
         let pages = &mut *self.0.lock();
-        let page = pages.pages.get(stored).filter(|page| is_certain(page));
+        let page = pages.pages.get(own).filter(|page| is_certain(page));
         let lease = page.and_then(Page::only_lease).filter(|lease| lease.id == id);
         let is_kept = lease.is_some_and(|lease| pages.spares.keep(lease, now));
-        if is_kept {
-            pages.pages.remove(stored);
+        if is_kept && let Some(page) = pages.pages.remove(own) {
+            pages.names.leave(page.stored);
         }
         is_kept
     }
 
+    /// Returns the stored key of an entry, if every request that could create it was answered. It may be
+    /// [left](Self::leave_name) once all leases of the entry are revoked.
+    pub(in super::super) fn name_to_leave(&self, own: &[u8]) -> Option<Vec<u8>> {
+        let pages = self.0.lock();
+        let page = pages.pages.get(own)?;
+        let is_quiet = page.unanswered.is_empty() && page.binding.is_empty();
+        is_quiet.then(|| page.stored.clone())
+    }
+
+    /// Leaves the name of an entry that is gone to others.
+    pub(in super::super) fn leave_name(&self, stored: Vec<u8>) {
+        self.0.lock().names.leave(stored);
+    }
+
     /// Returns whether a lease has been left to others than the entry, whoever has it now.
-    pub(in super::super) fn is_elsewhere(&self, stored: &[u8], id: i64) -> bool {
-        self.0.lock().spares.is_elsewhere(&[stored], id)
+    pub(in super::super) fn is_elsewhere(&self, own: &[u8], id: i64) -> bool {
+        self.0.lock().spares.is_elsewhere(&[own], id)
     }
 
     /// Notes that somebody has ended the lease `id` while it was spare. What has ended it may have ended all that are
     /// spare: they are left to themselves.
-    pub(in super::super) fn lapsed(&self, stored: &[u8], id: i64) {
+    pub(in super::super) fn lapsed(&self, own: &[u8], id: i64) {
         let mut pages = self.0.lock();
-        pages.revoked(stored, id);
+        pages.revoked(own, id);
         pages.spares.drain();
     }
 

@@ -18,7 +18,7 @@ fn every_lease_that_was_asked_for_is_found_until_it_is_revoked() {
     [3, 9].iter().for_each(|id| ledger.missing(b"a/1", *id));
     assert_eq!(ledger.ids(b"a/1"), [1, 2, 3], "it may yet arrive");
     ledger.revoked(b"a/1", 3);
-    ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: lease(2, 60) });
+    ledger.hold(b"a/1", b"a/name", Held { created: 77, granted: 78, lease: lease(2, 60) });
     assert_eq!(ledger.ids(b"a/1"), [1, 2]);
     assert_eq!(ledger.held(b"a/1", 77).map(|held| (held.granted, held.lease.id)), Some((78, 2)));
     assert_eq!(ledger.held(b"a/1", 76), None, "another entry of the same name");
@@ -38,7 +38,7 @@ fn an_entry_is_settled_while_it_can_be_bound_to_one_lease_alone() {
     ledger.ask(b"a/1", lease(1, 10));
     ledger.given(b"a/1", lease(1, 10));
     assert!(!ledger.is_settled(b"a/1", 1), "it is not known to hold the key");
-    ledger.hold(b"a/1", held(1));
+    ledger.hold(b"a/1", b"a/name", held(1));
     assert!(ledger.is_settled(b"a/1", 1) && !ledger.is_settled(b"a/1", 2));
     ledger.ask(b"a/1", lease(2, 12));
     assert!(ledger.is_settled(b"a/1", 1), "nothing is bound to a lease before it is given");
@@ -47,7 +47,7 @@ fn an_entry_is_settled_while_it_can_be_bound_to_one_lease_alone() {
     assert_eq!((ledger.strays(b"a/1", 1), ledger.strays(b"a/1", 2)), (vec![2], vec![1]));
     // The request for it was executed, or it was given back.
     ledger.revoked(b"a/1", 1);
-    ledger.hold(b"a/1", held(2));
+    ledger.hold(b"a/1", b"a/name", held(2));
     assert!(ledger.is_settled(b"a/1", 2));
     assert_eq!(ledger.strays(b"b/1", 0), []);
 }
@@ -60,7 +60,7 @@ fn a_lease_that_was_kept_alive_may_outlive_a_longer_one() {
     let longer = Lease { sent: start, ..lease(2, 12) };
     assert!(!ledger.outlives(b"a/1", 77, longer, start), "nothing is known");
     for (after, expected) in [(0, false), (2, false), (3, true)] {
-        ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: kept(after) });
+        ledger.hold(b"a/1", b"a/name", Held { created: 77, granted: 78, lease: kept(after) });
         assert_eq!(ledger.outlives(b"a/1", 77, longer, start), expected, "kept alive after {after} s");
     }
     assert!(!ledger.outlives(b"a/1", 76, longer, start), "another entry of the same name");
@@ -118,13 +118,13 @@ fn a_lease_is_being_revoked_until_its_end_is_answered() {
 fn tokens_are_counted_from_the_grant_or_from_the_last_revision_that_was_made_for_them() {
     let (ledger, since) = (Ledger::default(), |revision, handoffs| Since { revision, handoffs });
     assert_eq!(ledger.counted_since(b"a/1", 77), None, "nobody holds it");
-    ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: lease(1, 60) });
+    ledger.hold(b"a/1", b"a/name", Held { created: 77, granted: 78, lease: lease(1, 60) });
     let granted = ledger.counted_since(b"a/1", 77);
     assert_eq!((granted, ledger.counted_since(b"a/1", 76)), (Some(since(78, 0)), None));
     assert_eq!(ledger.renumber(b"a/1", 77, granted, since(90, 5)), since(90, 5));
     assert_eq!(ledger.renumber(b"a/1", 77, granted, since(91, 5)), since(90, 5), "somebody was faster");
-    ledger.hold(b"a/1", Held { created: 77, granted: 78, lease: lease(1, 60) });
+    ledger.hold(b"a/1", b"a/name", Held { created: 77, granted: 78, lease: lease(1, 60) });
     assert_eq!(ledger.counted_since(b"a/1", 77), Some(since(90, 5)), "a renewal changes nothing");
-    ledger.hold(b"a/1", Held { created: 95, granted: 95, lease: lease(1, 60) });
+    ledger.hold(b"a/1", b"a/name", Held { created: 95, granted: 95, lease: lease(1, 60) });
     assert_eq!(ledger.counted_since(b"a/1", 95), Some(since(95, 0)), "another grant");
 }

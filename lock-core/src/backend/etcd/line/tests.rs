@@ -12,6 +12,7 @@ fn is_permit(mode: Mode) -> bool {
 fn line(modes: &[Mode]) -> Line {
     let entry = |(at, mode): (usize, &Mode)| Entry {
         stored: vec![u8::try_from(at).expect("a few")],
+        page: vec![u8::try_from(at).expect("a few")],
         created: i64::try_from(at).expect("a few"),
         modified: 9,
         lease: 1,
@@ -183,4 +184,23 @@ fn nobody_loses_the_key_to_the_line() {
         let held = served(start);
         assert!(held.len() < 2 || held.iter().all(|at| modes[*at] == S), "{start:b}: {held:?}");
     }
+}
+
+#[test]
+fn an_entry_is_its_owners_by_its_value() {
+    let owners = crate::owner::OwnerSource::new().expect("random bytes");
+    let key = crate::key::Key::new("k").expect("a key");
+    let entry = |owner| Entry {
+        stored: b"k/name".to_vec(),
+        page: keyspace::page(&key, owner),
+        owner: Some(owner),
+        ..line(&[X]).entries.remove(0)
+    };
+    let (one, other) = (entry(owners.mint()), entry(owners.mint()));
+    let own = Own { page: one.page.clone(), stored: Some(b"k/name".to_vec()) };
+    assert!(own.is(&one) && !own.is(&other), "another owner may use the name later");
+    let moved = Entry { stored: b"k/other".to_vec(), ..one.clone() };
+    assert!(own.is(&moved) && Own { stored: None, ..own.clone() }.is(&moved));
+    let overwritten = Entry { page: b"k/name".to_vec(), owner: None, ..one };
+    assert!(own.is(&overwritten) && !Own { stored: None, ..own }.is(&overwritten));
 }

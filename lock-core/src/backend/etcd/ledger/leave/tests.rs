@@ -19,7 +19,7 @@ fn holding() -> Ledger {
     ledger.given(b"a/1", lease(1));
     ledger.begin_bind(b"a/1", 1);
     ledger.bound(b"a/1", 1);
-    ledger.hold(b"a/1", held(1));
+    ledger.hold(b"a/1", b"a/name", held(1));
     ledger
 }
 
@@ -91,7 +91,7 @@ fn a_lease_about_which_something_is_under_way_is_left_to_nobody() {
     ledger.ask(b"a/1", lease(1));
     assert!(!begins(&ledger), "it was not given");
     let ledger = Ledger::default();
-    ledger.hold(b"a/1", held(1));
+    ledger.hold(b"a/1", b"a/name", held(1));
     assert!(!begins(&ledger), "its origin is unknown");
 }
 
@@ -110,7 +110,7 @@ fn a_lease_that_was_bound_to_an_entry_later_is_left_as_well() {
     ledger.begin_bind(b"a/1", 2);
     ledger.bound(b"a/1", 2);
     ledger.revoked(b"a/1", 1);
-    ledger.hold(b"a/1", held(2));
+    ledger.hold(b"a/1", b"a/name", held(2));
     assert!(begins(&ledger) && ledger.end_leave(b"a/1", 2, Clock::Suspend.now()));
 }
 
@@ -131,7 +131,7 @@ fn the_former_entry_has_nothing_to_do_with_a_lease_that_it_has_left() {
         if takes {
             assert_eq!(taken(&ledger, b"b/2"), Some(1));
         }
-        ledger.hold(b"a/1", held(1));
+        ledger.hold(b"a/1", b"a/name", held(1));
         assert!(!ledger.is_settled(b"a/1", 1) && ledger.ids(b"a/1").is_empty());
         assert!(ledger.is_elsewhere(b"a/1", 1) && !ledger.begin_revoke(&[b"a/1"], 1));
         assert_eq!(ledger.is_elsewhere(b"b/2", 1), !takes);
@@ -219,7 +219,7 @@ fn a_lease_of_unknown_origin_is_left_to_nobody() {
     let ledger = Ledger::default();
     ledger.ask(b"a/1", lease(2));
     ledger.given(b"a/1", lease(2));
-    ledger.hold(b"a/1", held(1));
+    ledger.hold(b"a/1", b"a/name", held(1));
     ledger.revoked(b"a/1", 2);
     assert_eq!(ledger.ids(b"a/1"), [1]);
     assert!(!begins(&ledger));
@@ -234,4 +234,40 @@ fn a_lease_that_ends_with_its_entry_is_forgotten() {
     assert!(ledger.is_elsewhere(b"a/1", 1));
     ledger.forget(b"b/2");
     assert!(!ledger.is_elsewhere(b"a/1", 1) && ledger.ids(b"b/2").is_empty());
+}
+
+fn name(ledger: &Ledger, own: &[u8]) -> Vec<u8> {
+    ledger.stored(own).expect("a page")
+}
+
+#[test]
+fn the_name_of_an_entry_that_is_gone_goes_to_the_next_of_its_line() {
+    let ledger = holding();
+    let first = name(&ledger, b"a/1");
+    ledger.ask(b"a/2", lease(2));
+    assert_ne!(name(&ledger, b"a/2"), first, "the entry is there");
+    assert!(begins(&ledger));
+    ledger.ask(b"a/3", lease(3));
+    assert_ne!(name(&ledger, b"a/3"), first, "it may be there yet");
+    assert!(ends(&ledger));
+    assert_eq!(ledger.stored(b"a/1"), None, "the owner before has nothing to do with it");
+    ledger.ask(b"b/1", lease(4));
+    assert_ne!(name(&ledger, b"b/1"), first, "another line");
+    assert_eq!((taken(&ledger, b"a/4"), name(&ledger, b"a/4")), (Some(1), first.clone()));
+    ledger.rename(b"a/4");
+    assert_ne!(name(&ledger, b"a/4"), first);
+}
+
+/// A request that was not answered may yet create the entry.
+#[test]
+fn a_name_of_which_something_is_under_way_is_left_to_nobody() {
+    let doubts: [fn(&Ledger); 2] =
+        [|ledger| ledger.begin_bind(b"a/1", 1), |ledger| ledger.ask(b"a/1", lease(2))];
+    for happens in doubts {
+        let ledger = holding();
+        assert_eq!(ledger.name_to_leave(b"a/1"), ledger.stored(b"a/1"));
+        happens(&ledger);
+        assert_eq!(ledger.name_to_leave(b"a/1"), None);
+    }
+    assert_eq!(holding().name_to_leave(b"b/2"), None, "nothing is known of it");
 }
