@@ -1,4 +1,5 @@
-//! etcd without the library: one entry, put and deleted, on a lease that is there.
+//! etcd without the library: one entry, put and deleted, on a lease that is there. By plain requests, which would overwrite
+//! the lock of somebody else, or by transactions that look at the entry first.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,10 +25,12 @@ const TTL: i64 = 3_600;
 pub(crate) struct Etcd {
     client: Grpc<Http2>,
     lease: i64,
+    looks: bool,
     _driver: Driver,
 }
 
-/// `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest` of etcd's rpc.proto, as far as they are used here.
+/// `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest`, `TxnRequest` and its answer of etcd's rpc.proto, as
+/// far as they are used here.
 #[derive(Clone, PartialEq, prost::Message)]
 struct LeaseGrant {
     #[prost(int64, tag = "1")]
@@ -56,16 +59,53 @@ struct Delete {
     key: Vec<u8>,
 }
 
+/// The operator is `=`, which is the default.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Compare {
+    /// 1: the revision of the creation, 3: the value.
+    #[prost(int32, tag = "2")]
+    target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    key: Vec<u8>,
+    #[prost(int64, optional, tag = "5")]
+    created: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    value: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Op {
+    #[prost(message, optional, tag = "2")]
+    put: Option<Put>,
+    #[prost(message, optional, tag = "3")]
+    delete: Option<Delete>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Txn {
+    #[prost(message, repeated, tag = "1")]
+    compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    success: Vec<Op>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Done {
+    #[prost(bool, tag = "2")]
+    succeeded: bool,
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 struct Ignored {}
 
 impl Etcd {
-    pub(crate) async fn connect(port: u16) -> Self {
+    /// `looks`: by transactions.
+    pub(crate) async fn connect(port: u16, looks: bool) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("the server listens");
         stream.set_nodelay(true).expect("nodelay");
         let (http2, driver) = Http2::begin(stream).await.expect("HTTP/2");
         let origin = http2::origin("127.0.0.1", port, false).expect("a URI");
-        let mut etcd = Self { client: Grpc::with_origin(http2, origin), lease: 0, _driver: driver };
+        let mut etcd = Self { client: Grpc::with_origin(http2, origin), lease: 0, looks, _driver: driver };
         let lease: Lease = etcd.ask("/etcdserverpb.Lease/LeaseGrant", LeaseGrant { ttl: TTL }).await;
         etcd.lease = lease.id;
         etcd
@@ -87,13 +127,30 @@ impl Etcd {
     }
 }
 
+impl Etcd {
+    async fn txn(&self, compare: Compare, op: Op) {
+        let txn = Txn { compare: vec![compare], success: vec![op] };
+        let done: Done = self.ask("/etcdserverpb.KV/Txn", txn).await;
+        assert!(done.succeeded, "nobody else has the key");
+    }
+}
+
 impl Least for Etcd {
     fn cycle(&self, task: usize) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let key = format!("least/{task}").into_bytes();
-            let put = Put { key: key.clone(), value: b"owner".to_vec(), lease: self.lease };
-            let Ignored {} = self.ask("/etcdserverpb.KV/Put", put).await;
-            let Ignored {} = self.ask("/etcdserverpb.KV/DeleteRange", Delete { key }).await;
+            let value = b"owner".to_vec();
+            let put = Put { key: key.clone(), value: value.clone(), lease: self.lease };
+            let delete = Delete { key: key.clone() };
+            if self.looks {
+                let absent = Compare { target: 1, key: key.clone(), created: Some(0), value: None };
+                let own = Compare { target: 3, key, created: None, value: Some(value) };
+                self.txn(absent, Op { put: Some(put), delete: None }).await;
+                self.txn(own, Op { put: None, delete: Some(delete) }).await;
+            } else {
+                let Ignored {} = self.ask("/etcdserverpb.KV/Put", put).await;
+                let Ignored {} = self.ask("/etcdserverpb.KV/DeleteRange", delete).await;
+            }
         })
     }
 }

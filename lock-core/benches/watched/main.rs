@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The baseline is one node or one entry, created and deleted through the same driver: it has no order, nobody can wait for it,
-//! and no fencing token is told. The server is one process without a second member, on one core and without a disk; all clients have
-//! the other core, if the machine has two. Figures of etcd from different runs are not comparable: its history grows with each.
+//! and no fencing token is told. On etcd, a lock looks at the entry before it changes it, which takes a transaction; that is a second
+//! baseline. The server is one process without a second member, on one core and without a disk; all clients have
+//! the other core, if the machine has two.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 #[path = "../rig/cpu.rs"]

@@ -20,26 +20,34 @@ pub(crate) trait Least: Send + Sync {
 }
 
 pub(crate) async fn run(server: &Server, name: &str) {
-    let least: Arc<dyn Least> = match name {
-        "etcd" => Arc::new(Etcd::connect(server.port).await),
-        _ => Arc::new(ZooKeeper::connect(server.port).await),
-    };
+    let mut least: Vec<(&str, Arc<dyn Least>)> = Vec::new();
+    if name == "etcd" {
+        least.push(("created and deleted", Arc::new(Etcd::connect(server.port, false).await)));
+        least.push(("by transactions", Arc::new(Etcd::connect(server.port, true).await)));
+    } else {
+        least.push(("created and deleted", Arc::new(ZooKeeper::connect(server.port).await)));
+    }
     let locks = LockManager::connect(&server.url).await.expect("the server takes locks");
     for tasks in [1, 64] {
         println!(
             "{name}, free keys, {tasks} tasks ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)"
         );
-        let (mut base, mut lock, mut fenced, mut fair) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut bases = vec![Vec::new(); least.len()];
+        let (mut lock, mut fenced, mut fair) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            base.push(least_round(server, tasks, &least).await);
+            for (rounds, (_, least)) in bases.iter_mut().zip(&least) {
+                rounds.push(least_round(server, tasks, least).await);
+            }
             lock.push(lock_round(|| server.cpu(), tasks, &locks, Kind::Lock, false).await);
             fenced.push(lock_round(|| server.cpu(), tasks, &locks, Kind::Fenced, false).await);
             fair.push(lock_round(|| server.cpu(), tasks, &locks, Kind::Fair, false).await);
         }
-        print("created and deleted", &base, &base);
-        print("lock-core, lock", &lock, &base);
-        print("lock-core, with a token", &fenced, &base);
-        print("lock-core, fair", &fair, &base);
+        for ((what, _), rounds) in least.iter().zip(&bases) {
+            print(what, rounds, &bases[0]);
+        }
+        print("lock-core, lock", &lock, &bases[0]);
+        print("lock-core, with a token", &fenced, &bases[0]);
+        print("lock-core, fair", &fair, &bases[0]);
     }
     println!("{name}, one key, {WAITING} tasks");
     let (mut lock, mut fair, mut places) = (Vec::new(), Vec::new(), Vec::new());
