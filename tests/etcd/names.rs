@@ -6,7 +6,7 @@ use lock_core::{LockGuard, LockManager, Released, strategy};
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
 use crate::spare::requests;
-use crate::support::{LONG, empty, manager, try_once, within};
+use crate::support::{LONG, empty, manager, ms, try_once, within};
 
 async fn released(guard: LockGuard) {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
@@ -78,6 +78,48 @@ async fn a_name_that_somebody_else_has_is_not_used() {
     etcd.ctl(&["del", &name]);
     let guard = within(PATIENCE, "a turn", waiting).await.expect("no panic").expect("its turn");
     drop(theirs);
+    released(guard).await;
+    empty(&etcd, PATIENCE).await;
+}
+
+/// An operator blocks the key with a name copied from a listing, which this process would use again.
+#[tokio::test]
+async fn what_another_program_writes_to_a_name_that_is_free_is_not_its_own() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    let name = etcd.keys().remove(0);
+    released(guard).await;
+    etcd.ctl(&["put", &name, "x"]);
+    for _ in 0..3 {
+        let error = try_once(&locks, "k").await.expect_err("somebody has the key");
+        assert!(error.is_contended(), "{error}");
+    }
+    assert_eq!(etcd.keys(), [name.clone()]);
+    let waiting = tokio::spawn(locks.fair("k").ttl(LONG / 2).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    etcd.ctl(&["del", &name]);
+    let guard = within(PATIENCE, "a turn", waiting).await.expect("no panic").expect("its turn");
+    released(guard).await;
+}
+
+/// The entry of a waiter has a value of another program and the lease of that. It lines up again, and is not granted.
+#[tokio::test]
+async fn a_waiter_whose_entry_was_overwritten_with_a_lease_is_granted_an_entry_of_its_own() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let held = try_once(&locks, "k").await.expect("free");
+    let held_at = etcd.keys().remove(0);
+    let waiting = tokio::spawn(locks.fair("k").ttl(LONG).renew_every(ms(200)).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
+    let waiter = etcd.keys().into_iter().find(|key| *key != held_at).expect("a waiter");
+    let lease = etcd.ctl(&["lease", "grant", "600"]);
+    let lease = lease.split_whitespace().nth(1).expect("an id");
+    etcd.ctl(&["put", &format!("--lease={lease}"), &waiter, "x"]);
+    released(held).await;
+    let guard = within(PATIENCE, "a turn", waiting).await.expect("no panic").expect("its turn");
+    let key = etcd.keys().remove(0);
+    assert!(etcd.ctl(&["get", &key, "--print-value-only"]).contains(" host="), "its own value");
     released(guard).await;
     empty(&etcd, PATIENCE).await;
 }

@@ -54,6 +54,21 @@ async fn a_renewal_counts_from_before_its_look() {
     }
 }
 
+/// A store that has not made the entry finds it by its owner, and keeps it under its name.
+#[tokio::test]
+async fn a_store_renews_the_entry_of_another_with_a_longer_lease() {
+    let etcd = Etcd::start();
+    let (store, other) = (connect(&etcd.url()).await, connect(&etcd.url()).await);
+    let claim = claim("k");
+    acquire(&store, &claim).await;
+    for _ in 0..3 {
+        let answers = other.renew(&[Renew { claim: &claim, ttl: LONG * 2 }]).await;
+        assert!(matches!(&answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    }
+    assert_eq!(other.release(&claim, None).await.expect("an answer"), Released::Released);
+    assert!(etcd.keys().is_empty(), "{:?}", etcd.keys());
+}
+
 /// The answer to a release was lost: the next one answers the same.
 #[tokio::test]
 async fn a_release_that_keeps_the_key_can_be_repeated() {

@@ -64,6 +64,10 @@ pub(super) struct Since {
 struct Page {
     /// The stored key.
     stored: Vec<u8>,
+    /// Whether a request that creates the entry with that key was sent.
+    written: bool,
+    /// Whether the name was left to others.
+    left: bool,
     /// Every lease that was asked for and not revoked since, whether the server gave it or not.
     asked: Vec<Lease>,
     /// Those of them whose request was not answered: it may yet arrive.
@@ -148,11 +152,22 @@ impl Ledger {
         self.0.lock().pages.get(own).map(|page| page.stored.clone())
     }
 
+    /// Returns the stored key of an entry, if it may be there.
+    pub(super) fn written(&self, own: &[u8]) -> Option<Vec<u8>> {
+        let pages = self.0.lock();
+        pages.pages.get(own).filter(|page| page.written).map(|page| page.stored.clone())
+    }
+
     /// Chooses another stored key for an entry, where that of another one has its name.
     pub(super) fn rename(&self, own: &[u8]) {
         if let Some(page) = self.0.lock().pages.get_mut(own) {
-            page.stored = keyspace::new_entry(keyspace::line_of(own));
+            (page.stored, page.written) = (keyspace::new_entry(keyspace::line_of(own)), false);
         }
+    }
+
+    /// Returns whether the entry is known to hold the key.
+    pub(super) fn holds(&self, own: &[u8]) -> bool {
+        self.0.lock().pages.get(own).is_some_and(|page| page.held.is_some())
     }
 
     /// Notes that the entry with a stored key holds the lock.
@@ -169,6 +184,8 @@ impl Ledger {
         }
         page.asked.retain(|asked| asked.id != held.lease.id);
         page.asked.push(held.lease);
+        // Another store of the process may have chosen it.
+        (page.stored, page.written) = (stored.to_vec(), true);
         page.held = Some(held);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! etcd walks over every name that was ever used in a line, until its history is compacted. So a key that is locked again
 //! and again by one process has as many names as it has had entries of that process at once, and not one for each lock.
+//! A name is lost where something in doubt is under way, and where the key stays taken after the release.
 //!
 //! A name says nothing of who has it: an entry is its owner's by its value, and a request that changes one also names the
 //! revision at which it was read, or its lease. So a request of the owner before, or of another process that has chosen
@@ -11,10 +12,10 @@ use std::collections::HashMap;
 
 use super::keyspace;
 
-/// How many there are at most. Then all are forgotten: of keys that are locked often, there are some again soon.
+/// How many there are at most. Then those of some line are forgotten.
 const MOST: usize = 4_096;
 
-/// The names that may be used again. No entry has any of them.
+/// The names that may be used again. As far as this process knows, no entry has any of them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// The stored keys of each line.
@@ -38,8 +39,11 @@ impl Names {
 
     /// Takes the stored key of an entry that is gone.
     pub(super) fn leave(&mut self, stored: Vec<u8>) {
-        if self.count >= MOST {
-            *self = Self::default();
+        if self.count >= MOST
+            && let Some(line) = self.free.keys().next().cloned()
+            && let Some(names) = self.free.remove(&line)
+        {
+            self.count -= names.len();
         }
         let names = self.free.entry(keyspace::line_of(&stored).to_vec()).or_default();
         // Two releases of one entry may leave it.

@@ -78,7 +78,7 @@ impl Store {
     /// Returns the entries of a claim, one for each of its keys.
     pub(super) fn own(&self, claim: &Claim) -> Vec<Own> {
         let pages = claim.keys().map(|key| keyspace::page(key, claim.owner));
-        pages.map(|page| Own { stored: self.ledger.stored(&page), page }).collect()
+        pages.map(|page| Own { stored: self.ledger.written(&page), page }).collect()
     }
 
     /// Returns the length that the cluster gives to a lease of `ttl`.

@@ -269,9 +269,10 @@ impl Acquire<'_> {
     /// longest. Returns whether the entry was added, and what there is now; `None` if the lease was over.
     async fn put(&mut self, seen: &Line, lease: Lease) -> Result<Option<(bool, Line)>, Failure> {
         self.read_at = now();
-        let (claim, [own]) = (self.claim, &self.own);
-        let stored =
-            self.store.ledger.stored(own).unwrap_or_else(|| keyspace::new_entry(keyspace::line_of(own)));
+        // What may be there before the request: a value of another program at a name that was never written is no own one.
+        let (claim, [page], own) = (self.claim, &self.own, self.own());
+        let stored = self.store.ledger.stored(page);
+        let stored = stored.unwrap_or_else(|| keyspace::new_entry(keyspace::line_of(page)));
         let unchanged = match seen.entries.last() {
             Some(last) => Compare::created_at(last.stored.clone(), last.created),
             None => {
@@ -294,7 +295,7 @@ impl Acquire<'_> {
             self.spare = None;
         }
         let line = store::line(&mut answer.ranges(), revision)?;
-        let is_other = |entry: &Entry| entry.stored == stored && !self.own().is(entry);
+        let is_other = |entry: &Entry| entry.stored == stored && !own.is(entry);
         if line.entries.iter().any(is_other) {
             self.store.ledger.rename(&self.own[0]);
         }
@@ -321,7 +322,7 @@ impl Acquire<'_> {
     }
 
     fn own(&self) -> Own {
-        Own { stored: self.store.ledger.stored(&self.own[0]), page: self.own[0].clone() }
+        Own { stored: self.store.ledger.written(&self.own[0]), page: self.own[0].clone() }
     }
 
     /// Returns from when a grant counts on its lease, and for how long, where it was asked for after `asked`. A grant that is

@@ -78,8 +78,12 @@ impl Store {
             let put = PutRequest { key: stored.clone(), value, lease: lease.id, ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
+        pages.iter().for_each(|page| self.ledger.begin_bind(page, lease.id));
         let answer = match self.txn(txn).await {
-            Ok(answer) => answer,
+            Ok(answer) => {
+                pages.iter().for_each(|page| self.ledger.bound(page, lease.id));
+                answer
+            }
             Err(failure) => {
                 // It may have been executed. The end of the lease takes back what it would have taken, but a key that
                 // the owner had before may be bound to that lease too: then both leases stay in the ledger, until the

@@ -109,6 +109,7 @@ impl Store {
             if let (Some(place), true) = (place, claim.more.is_empty())
                 && let Some(turn) = Turn::of(line, place, read_at)
                 && turn.entry.mode == claim.mode
+                && turn.entry.owner.is_some()
             {
                 self.ledger.leave(&own.page, Look::Turn(turn));
             }

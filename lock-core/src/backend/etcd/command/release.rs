@@ -83,7 +83,9 @@ impl Store {
             }
         };
         if !self.ledger.end_leave(page, leaving.lease, now()) {
+            let name = self.ledger.name_to_leave(page);
             self.revoke_all(std::slice::from_ref(page), std::iter::once(leaving.lease), false).await?;
+            name.into_iter().for_each(|name| self.ledger.leave_name(name));
         }
         Ok(Some(released))
     }

@@ -136,7 +136,8 @@ impl Store {
             let (entry, line) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
             count = line.count;
             let Some(entry) = entry.kvs.first() else {
-                gone |= own.stored.is_some();
+                // Of any other, its owner in the line decides.
+                gone |= own.stored.is_some() && self.ledger.holds(&own.page);
                 known = false;
                 continue;
             };

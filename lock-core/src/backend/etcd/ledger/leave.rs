@@ -41,6 +41,7 @@ impl Ledger {
     pub(in super::super) fn begin_bind(&self, own: &[u8], id: i64) {
         if let Some(page) = self.0.lock().pages.get_mut(own) {
             page.binding.push(id);
+            page.written = true;
         }
     }
 
@@ -129,19 +130,20 @@ impl Ledger {
         let page = pages.pages.get(own).filter(|page| is_certain(page));
         let lease = page.and_then(Page::only_lease).filter(|lease| lease.id == id);
         let is_kept = lease.is_some_and(|lease| pages.spares.keep(lease, now));
-        if is_kept && let Some(page) = pages.pages.remove(own) {
+        if is_kept && let Some(page) = pages.pages.remove(own).filter(|page| !page.left) {
             pages.names.leave(page.stored);
         }
         is_kept
     }
 
-    /// Returns the stored key of an entry, if every request that could create it was answered. It may be
+    /// Returns the stored key of an entry, once, and if every request that could create it was answered. It may be
     /// [left](Self::leave_name) once all leases of the entry are revoked.
     pub(in super::super) fn name_to_leave(&self, own: &[u8]) -> Option<Vec<u8>> {
-        let pages = self.0.lock();
-        let page = pages.pages.get(own)?;
-        let is_quiet = page.unanswered.is_empty() && page.binding.is_empty();
-        is_quiet.then(|| page.stored.clone())
+        let mut pages = self.0.lock();
+        let page =
+            pages.pages.get_mut(own).filter(|page| page.unanswered.is_empty() && page.binding.is_empty())?;
+        let is_left = std::mem::replace(&mut page.left, true);
+        (!is_left).then(|| page.stored.clone())
     }
 
     /// Leaves the name of an entry that is gone to others.
