@@ -1,15 +1,17 @@
 //! The shortest way: a grant in the row of the one before it, without the lock of its key.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
 use lock_core::backend::postgres::migrate;
-use lock_core::{LockErrorKind, LockManager, strategy};
-use lock_tests::{PATIENCE, PostgresServer, wait_until};
-use tokio::task::JoinSet;
+use lock_core::{LockErrorKind, LockGuard, LockManager, Release, strategy};
+use lock_tests::{Flow, PATIENCE, PostgresServer, Proxy, wait_until};
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::orders::changed;
-use crate::support::{LONG, connect, cycle, manager, try_once};
+use crate::support::{LONG, connect, cycle, manager, ms, try_once, within};
 use crate::verify::application;
 
 /// Takes and releases a key until its row is left alone, so that this process takes the shortest way next.
@@ -130,6 +132,75 @@ async fn the_shortest_way_ends_when_others_come() {
     left_alone(&server, &locks, "k").await;
     locks.latch("k").set(1).await.expect("it is free");
     assert_eq!(try_once(&locks, "k").await.expect_err("a latch").kind(), LockErrorKind::InvalidRequest);
+}
+
+/// Waits for the key, which is held here, in another process. Returns once it has a place in the queue.
+async fn waiter(server: &PostgresServer) -> JoinHandle<lock_core::Result<LockGuard>> {
+    let other = manager(server).await;
+    let waiting = tokio::spawn(other.fair("k").ttl(LONG).strategy(strategy::wait()).acquire());
+    wait_until("it waits", PATIENCE, async || server.sql("SELECT count(*) FROM lock_core.waiters") == "1")
+        .await;
+    waiting
+}
+
+/// The release finds that the row is not alone any more, and its future is kept and not polled.
+#[tokio::test]
+async fn a_release_that_nobody_finishes_gives_the_key_to_a_waiter() {
+    let server = PostgresServer::start();
+    for url in [server.url(), format!("{}&listen=off", server.url())] {
+        let locks = connect(&url).await;
+        left_alone(&server, &locks, "k").await;
+        let held = try_once(&locks, "k").await.expect("it is free");
+        let waiting = waiter(&server).await;
+        let mut release = Box::pin(held.release());
+        let is_ready = poll_fn(|cx| Poll::Ready(release.as_mut().poll(cx).is_ready())).await;
+        assert!(!is_ready, "it is under way");
+        let next = within(PATIENCE, "a turn", waiting).await.expect("no panic").expect("granted");
+        drop(release);
+        next.release().await.expect("an answer");
+    }
+}
+
+/// The answers to the release are lost. Where its process was told of the waiter, the first request releases.
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_gives_the_key_to_a_waiter() {
+    let server = PostgresServer::start();
+    let way = Proxy::to(server.address());
+    // No request is repeated before the test is over.
+    let options = format!("timeout=60s&listen=127.0.0.1:{}", server.address().port());
+    let listens = format!("{}&{options}", server.url_at(way.port()));
+    let locks = connect(&listens).await;
+    // A hand-off that lingers is given back once its process is told of a waiter: then the notification has come.
+    let lingering = locks.lock("other").ttl(LONG).linger(ms(1_000)).acquire().await.expect("it is free");
+    lingering.release().await.expect("it lingers");
+    left_alone(&server, &locks, "k").await;
+    let held = try_once(&locks, "k").await.expect("it is free");
+    let waiting = waiter(&server).await;
+    let other = manager(&server).await;
+    let asked = other.fair("other").ttl(LONG).strategy(strategy::wait()).acquire();
+    within(PATIENCE, "a notification", asked).await.expect("given back");
+    way.replies(Flow::Swallow);
+    let release = tokio::spawn(held.release());
+    let next = within(PATIENCE, "a turn", waiting).await.expect("no panic").expect("granted");
+    assert!(!release.is_finished(), "it has no answer");
+    next.release().await.expect("an answer");
+    way.heal();
+}
+
+/// Nobody waits for the release, and the next acquisition is refused by the waiter, and not by the release.
+#[tokio::test]
+async fn a_refusal_behind_a_release_in_the_background_is_a_refusal() {
+    let server = PostgresServer::start();
+    let url = format!("{}&listen=off", server.url());
+    for _ in 0..5 {
+        let locks = connect(&url).await;
+        left_alone(&server, &locks, "k").await;
+        let request = locks.lock("k").ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background);
+        let waiting = request.run(waiter(&server)).await.expect("it is free");
+        let next = locks.lock("k").ttl(LONG).try_acquire().await.expect("an answer");
+        assert!(next.is_none(), "the waiter has it");
+        waiting.await.expect("no panic").expect("granted").release().await.expect("an answer");
+    }
 }
 
 /// Processes that try, again and again. Returns whether two held the key at once, and how often it was held.

@@ -10,7 +10,7 @@ use tokio::runtime::{Handle, Id};
 use super::event::Answer;
 use super::run::Acquire;
 use crate::backend::Ask;
-use crate::error::Result;
+use crate::error::{LockErrorKind, Result};
 use crate::pending::{Earlier, Refusal};
 
 impl Acquire<'_> {
@@ -41,12 +41,16 @@ impl Acquire<'_> {
         answer: Result<Answer>,
         earlier: &[Arc<Earlier>],
     ) -> Result<Answer> {
-        let is_refused =
-            matches!(&answer, Ok(Answer::Held(held)) if held.queued_at.is_none() && held.behind.is_none());
+        let is_refused = match &answer {
+            Ok(Answer::Held(held)) => held.queued_at.is_none() && held.behind.is_none(),
+            // The grant that is being released may be of another kind.
+            Err(error) => error.kind() == LockErrorKind::InvalidRequest,
+            Ok(_) => false,
+        };
         if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(earlier)).await? {
             return answer;
         }
-        self.attempts = self.attempts.saturating_add(1);
+        // The same attempt: its caller has not waited for anybody.
         self.answer(ask).await
     }
 

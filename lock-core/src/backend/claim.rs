@@ -210,6 +210,12 @@ impl Claim {
         self.marks.releases.load(Ordering::Acquire) == Marks::ONCE
     }
 
+    /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_release_sent(&self) -> bool {
+        self.marks.releases.load(Ordering::Acquire) != 0
+    }
+
     /// Returns the owner that has the key next, where others of its process share the place of this claim and its grant
     /// cannot be handed off among them: the [release](Backend::release) names it.
     ///

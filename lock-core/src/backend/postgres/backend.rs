@@ -92,7 +92,7 @@ impl Postgres {
                  `listen_with`, or write `?listen=off`"
             );
         }
-        let listening = listening.map(|config| Listening::new(config, Arc::clone(&listeners))).transpose()?;
+        let listening = listening.map(|config| Listening::new(config, &shared)).transpose()?;
         Ok(Self { server: Server::new(shared, session, listening), listeners })
     }
 

@@ -10,6 +10,7 @@ mod error;
 mod link;
 mod migrate;
 mod opener;
+mod recent;
 mod sql;
 mod verify;
 

@@ -86,7 +86,7 @@ impl Server {
     /// such key.
     async fn take_alone(&self, claim: &Claim) -> Result<Option<Grant>, Failure> {
         let short = claim.mode == Mode::Exclusive && !claim.fencing && claim.more.is_empty();
-        if !short || !self.alone.take(&claim.key) {
+        if !short || !self.shared().left.take(&claim.key) {
             return Ok(None);
         }
         let turn = self.turn(claim).await?;
@@ -120,14 +120,9 @@ impl Server {
 
     /// Gives a grant back that nobody was told of. A transaction of the application relies on the lease before it.
     async fn give_back(&self, claim: &Claim) -> Result<(), Failure> {
-        // It has the grant until this is answered.
-        if self.give_alone(claim, || {}).await.map_err(Failure::in_doubt)? {
-            return Ok(());
-        }
         let live = self.connections.get().await.map_err(Failure::in_doubt)?;
-        let (statement, parameters) = self.let_go(claim, live.is_own());
-        let released = self.send_release(&live, statement, parameters, claim, || {}).await;
-        released.map(drop).map_err(Failure::in_doubt)
+        // It has the grant until this is answered.
+        self.give_alone(&live, claim, || {}).await.map(drop).map_err(Failure::in_doubt)
     }
 
     /// Sends one heartbeat of a queued claim.

@@ -1,7 +1,6 @@
 //! The statements: their parameters, and what their answers mean.
 
 mod acquire;
-mod alone;
 mod answer;
 mod fence;
 mod inspect;

@@ -10,7 +10,7 @@ use super::answer::code;
 use super::server::{Server, micros, number, texts};
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Connection, Parameter, text};
-use crate::backend::remote::Message;
+use crate::backend::remote::{Listeners, Message};
 use crate::backend::{Claim, FencingToken, GrantId, Mode, Released, Renewal};
 use crate::key::Key;
 
@@ -21,12 +21,16 @@ impl Server {
         let of_one = keep.is_none() && claim.more.is_empty();
         let successor = claim.successor().filter(|_| of_one);
         let ahead = || claim.mark_release_ahead();
-        let alone = claim.is_granted_alone() && !claim.is_verified();
-        if of_one && own == 0 && alone && successor.is_none() && self.give_alone(claim, ahead).await? {
-            return Ok(Released::Released);
-        }
         let statements = &self.shared().statements;
         let live = self.connections.get().await?;
+        if of_one && own == 0 && successor.is_none() && live.is_own() && self.may_be_alone(claim) {
+            let (released, at_once) = self.give_alone(&live, claim, ahead).await?;
+            if !at_once {
+                // What was sent behind the first statement may have arrived before the second.
+                claim.mark_release_ahead();
+            }
+            return Ok(released);
+        }
         let (statement, parameters) = if let Some(next) = successor {
             let parameters = vec![
                 text(claim.key.as_str()),
@@ -56,24 +60,40 @@ impl Server {
         (self.shared().statements.let_go.of(own), parameters)
     }
 
-    /// Releases an exclusive grant for one key whose row is left for the next one. Returns whether it did: the row may
-    /// not be alone any more.
-    pub(super) async fn give_alone(&self, claim: &Claim, ahead: impl FnOnce()) -> Result<bool, Failure> {
-        let live = self.connections.get().await?;
-        if !live.is_own() || claim.mode != Mode::Exclusive {
-            return Ok(false);
-        }
-        let (alone, key) = (Arc::clone(&self.alone), claim.key.clone());
-        // Also where the caller has given up.
-        let answered = move |answer: Result<&[Row], &Failure>| {
-            if answer.is_ok_and(|rows| !rows.is_empty()) {
-                alone.note(&key);
+    /// Releases an exclusive grant for one key whose row may be left for the next one. The second value is whether one
+    /// statement has done that. Where the row is not alone any more, another one is sent, as a part of the same call: the
+    /// caller may be gone by then, and others wait.
+    pub(super) async fn give_alone(
+        &self,
+        live: &Arc<Connection>,
+        claim: &Claim,
+        ahead: impl FnOnce(),
+    ) -> Result<(Released, bool), Failure> {
+        let statements = &self.shared().statements;
+        let (give, let_go) =
+            (live.statement(&statements.give_alone), live.statement(statements.let_go.of(true)));
+        let (connection, listeners) = (Arc::clone(live), Arc::clone(self.shared().listeners()));
+        let (left, key, owner) = (Arc::clone(&self.shared().left), claim.key.clone(), claim.owner);
+        let call = async move {
+            let parameters = || vec![text(key.as_str()), text(owner.token().as_str())];
+            if !connection.send(&give, parameters()).await?.is_empty() {
+                left.note(&key);
+                return Ok((Released::Released, true));
             }
+            let mut parameters = parameters();
+            parameters.push(text(code(Mode::Exclusive)));
+            let rows = connection.send(&let_go, parameters).await?;
+            Ok((delivered(&rows, &listeners, owner.process())?, false))
         };
-        let parameters = vec![text(claim.key.as_str()), text(claim.owner.token().as_str())];
-        let statement = &self.shared().statements.give_alone;
-        let rows = live.query_with(statement, parameters, ahead, answered).await?;
-        Ok(!rows.is_empty())
+        live.call(call, ahead).await
+    }
+
+    /// Returns whether the row of a grant may be alone: it was so, and nothing is known that has changed that. A release
+    /// that is repeated need not ask.
+    fn may_be_alone(&self, claim: &Claim) -> bool {
+        let changed = claim.is_verified() || claim.may_be_shared() || claim.is_fenced() && !claim.fencing;
+        let was_alone = claim.is_granted_alone() && claim.mode == Mode::Exclusive;
+        was_alone && !changed && !claim.is_release_sent() && !self.shared().wanted.take(&claim.key)
     }
 
     /// Sends a release. The next holder is notified by its answer, where that is of the same process.
@@ -86,17 +106,13 @@ impl Server {
         ahead: impl FnOnce(),
     ) -> Result<Released, Failure> {
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
-        // Also where the caller has given up: the new holder of this process is notified by nothing else.
-        let answered = move |answer: Result<&[Row], &Failure>| {
-            let verdict = answer.ok().and_then(text_of).and_then(|text| verdict(process, text));
-            if let Some((_, Some(message))) = verdict {
-                message.deliver(&listeners, process);
-            }
-        };
+        let (connection, statement) = (Arc::clone(live), live.statement(statement));
         // All claims of a runtime share the connection, and the server runs their statements one after another.
-        let rows = live.query_with(statement, parameters, ahead, answered).await?;
-        let verdict = text_of(&rows).and_then(|text| verdict(process, text));
-        verdict.map(|(released, _)| released).ok_or_else(|| Failure::unexpected("another verdict"))
+        let call = async move {
+            let rows = connection.send(&statement, parameters).await?;
+            delivered(&rows, &listeners, process)
+        };
+        live.call(call, ahead).await
     }
 
     /// Turns the exclusive grant of a claim of one key into a shared one.
@@ -120,8 +136,15 @@ impl Server {
     }
 }
 
-fn text_of(rows: &[Row]) -> Option<&str> {
-    rows.first()?.try_get(0).ok()
+/// Reads the answer to a release. Tells the next holder, if that is of the same process: nothing else does.
+fn delivered(rows: &[Row], listeners: &Listeners, process: u128) -> Result<Released, Failure> {
+    let text = rows.first().and_then(|row| row.try_get(0).ok());
+    let (released, message) =
+        text.and_then(|text| verdict(process, text)).ok_or_else(|| Failure::unexpected("another verdict"))?;
+    if let Some(message) = message {
+        message.deliver(listeners, process);
+    }
+    Ok(released)
 }
 
 /// Reads the answer to a release, with the grant of the next holder if that is of the same process; see hand_off.sql.

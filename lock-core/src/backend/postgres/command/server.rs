@@ -8,7 +8,6 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::alone::AloneKeys;
 use super::answer::Answer;
 use super::stuck::{StuckKeys, Turn};
 use crate::backend::postgres::error::Failure;
@@ -23,7 +22,6 @@ use crate::key::Key;
 pub(crate) struct Server {
     pub(crate) connections: PerRuntime<Shared>,
     pub(super) stuck: Arc<StuckKeys>,
-    pub(super) alone: Arc<AloneKeys>,
     /// `None` where no notifications are listened for.
     pub(crate) listening: Option<Listening>,
 }
@@ -31,12 +29,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts with the connection that proved the server fit.
     pub(crate) fn new(shared: Arc<Shared>, first: Session, listening: Option<Listening>) -> Self {
-        Self {
-            connections: PerRuntime::new(shared, Some(first)),
-            stuck: Arc::default(),
-            alone: Arc::default(),
-            listening,
-        }
+        Self { connections: PerRuntime::new(shared, Some(first)), stuck: Arc::default(), listening }
     }
 
     pub(crate) fn shared(&self) -> &Shared {

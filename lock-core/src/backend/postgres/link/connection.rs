@@ -46,6 +46,12 @@ struct Prepared {
     own: Arc<AtomicBool>,
 }
 
+/// A statement, as a connection runs it.
+pub(crate) enum Text {
+    Prepared(Statement),
+    Plain(String),
+}
+
 impl Connection {
     pub(super) fn new(client: AnyClient) -> Self {
         Self { client, poisoned: Notify::new(), answered: AtomicU64::new(0), prepared: OnceLock::new() }
@@ -76,16 +82,36 @@ impl Connection {
         self.prepared.get().filter(|prepared| prepared.own.load(Ordering::Acquire))
     }
 
-    fn prepared(&self, text: &str) -> Option<Statement> {
-        let (_, statement) = self.own()?.statements.iter().find(|(of, _)| of == text)?;
-        Some(statement.clone())
+    /// Returns a statement as a call on this connection runs it.
+    ///
+    /// One that is not prepared has no name and is sent with the types of its parameters, in one round trip. A pooler that
+    /// shares its connections therefore needs to know nothing of it.
+    pub(crate) fn statement(&self, text: &str) -> Text {
+        let known = self.own().and_then(|prepared| prepared.statements.iter().find(|(of, _)| of == text));
+        known.map_or_else(|| Text::Plain(text.to_owned()), |(_, statement)| Text::Prepared(statement.clone()))
     }
 
-    /// Runs a statement and returns its rows. Calls `ahead` once the driver has the statement: whatever is sent over
-    /// this connection from then on arrives behind it.
-    ///
-    /// A statement that is not prepared has no name and is sent with the types of its parameters, in one round trip. A
-    /// pooler that shares its connections therefore needs to know nothing of it.
+    /// Sends a statement and returns its rows, as a part of a [call](Self::call).
+    pub(crate) async fn send(&self, text: &Text, parameters: Vec<Parameter>) -> Result<Vec<Row>, Failure> {
+        let answer = match text {
+            Text::Prepared(statement) => {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    parameters.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync)).collect();
+                self.client.query(statement, &values).await
+            }
+            Text::Plain(text) => {
+                let typed: Vec<(&(dyn ToSql + Sync), Type)> = parameters
+                    .iter()
+                    .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
+                    .collect();
+                self.client.query_typed(text, &typed).await
+            }
+        };
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        answer.map_err(|error| Failure::of(&error))
+    }
+
+    /// Runs a statement and returns its rows. `ahead` as in [`call`](Self::call).
     pub(crate) async fn query(
         self: &Arc<Self>,
         statement: &str,
@@ -103,39 +129,36 @@ impl Connection {
         ahead: impl FnOnce(),
         answered: impl FnOnce(Result<&[Row], &Failure>) + Send + 'static,
     ) -> Result<Vec<Row>, Failure> {
-        let (connection, prepared) = (Arc::clone(self), self.prepared(statement));
-        let text = if prepared.is_some() { String::new() } else { statement.to_owned() };
+        let (connection, text) = (Arc::clone(self), self.statement(statement));
         let query = async move {
-            let answer = match prepared {
-                Some(statement) => {
-                    let values: Vec<&(dyn ToSql + Sync)> =
-                        parameters.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync)).collect();
-                    connection.client.query(&statement, &values).await
-                }
-                None => {
-                    let typed: Vec<(&(dyn ToSql + Sync), Type)> = parameters
-                        .iter()
-                        .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
-                        .collect();
-                    connection.client.query_typed(&text, &typed).await
-                }
-            };
-            connection.answered.fetch_add(1, Ordering::Relaxed);
-            let answer = answer.map_err(|error| Failure::of(&error));
+            let answer = connection.send(&text, parameters).await;
             answered(answer.as_deref());
             answer
         };
+        self.call(query, ahead).await
+    }
+
+    /// Runs a call that [sends](Self::send) statements over this connection. It goes on to its end, also where the caller
+    /// polls it no longer or has dropped it, once it has been polled.
+    ///
+    /// Calls `ahead` once the driver has the first statement: whatever is sent over this connection from then on arrives
+    /// behind that.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, Failure>> + Send + 'static,
+        ahead: impl FnOnce(),
+    ) -> Result<T, Failure> {
         // The first poll hands the statement to the driver, which has a queue without a bound. It takes no turn of the
         // task in tokio's budget, which could delay that.
-        let mut query = Box::pin(unconstrained(query));
-        let first = poll_fn(|cx| Poll::Ready(query.as_mut().poll(cx))).await;
+        let mut call = Box::pin(unconstrained(call));
+        let first = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
         ahead();
         let answer = match first {
             Poll::Ready(answer) => answer,
             // In a task of its own. The driver reads nothing more while a caller takes no rows, and a future that is no
             // longer polled must not stop all the others.
             Poll::Pending => {
-                let running = pin!(tokio::spawn(query));
+                let running = pin!(tokio::spawn(call));
                 running.await.map_err(|_| {
                     Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()
                 })?

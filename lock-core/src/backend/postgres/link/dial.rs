@@ -17,8 +17,10 @@ use super::stream::Upgrade;
 use crate::backend::postgres::config::Place;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::opener::{self, OpenConnection, Opener};
+use crate::backend::postgres::recent::RecentKeys;
 use crate::backend::remote::{Listeners, Message, socket};
 use crate::error::LockErrorKind;
+use crate::key::Key;
 
 /// The beginning of the name of a channel; the process follows.
 pub(super) const CHANNEL: &str = "lock:wake:";
@@ -146,7 +148,7 @@ async fn connect(shared: &Shared, way: Way<'_>, settings: bool) -> Result<Sessio
         Way::Opener(opener) => opener.open(config).await.map_err(|error| Failure::of_opening(&*error))?,
         Way::Place(place) => knock(shared, place, config).await?,
     };
-    Ok(begin(opened, Arc::clone(shared.listeners())))
+    Ok(begin(opened, Arc::clone(shared.listeners()), Arc::clone(&shared.wanted)))
 }
 
 /// Connects to a place.
@@ -188,13 +190,13 @@ where
 }
 
 /// Spawns the task that drives a connection and delivers notifications.
-fn begin(opened: OpenConnection, listeners: Arc<Listeners>) -> Session {
+fn begin(opened: OpenConnection, listeners: Arc<Listeners>, wanted: Arc<RecentKeys>) -> Session {
     let live = Arc::new(Connection::new(opened.client));
     let drive = |mut messages| {
         tokio::spawn(async move {
             while let Some(Ok(message)) = opener::next(&mut messages).await {
                 if let AsyncMessage::Notification(told) = message {
-                    deliver(&listeners, told.channel(), told.payload());
+                    deliver(&listeners, &wanted, told.channel(), told.payload());
                 }
             }
         })
@@ -203,11 +205,16 @@ fn begin(opened: OpenConnection, listeners: Arc<Listeners>) -> Session {
 }
 
 /// Delivers a notification. Ignores those that it does not know, because any user of the database may send one.
-fn deliver(listeners: &Listeners, channel: &str, payload: &str) {
+fn deliver(listeners: &Listeners, wanted: &RecentKeys, channel: &str, payload: &str) {
     let process = channel.strip_prefix(CHANNEL).and_then(|process| u128::from_str_radix(process, 16).ok());
     let message = process.and_then(|process| Some((process, Message::parse(process, payload)?)));
     match message {
-        Some((process, message)) => message.deliver(listeners, process),
+        Some((process, message)) => {
+            if let Message::Contended(key) = message {
+                Key::new(key).iter().for_each(|key| wanted.note(key));
+            }
+            message.deliver(listeners, process);
+        }
         None => tracing::debug!("an unknown notification was ignored"),
     }
 }

@@ -19,7 +19,7 @@ use super::shared::Shared;
 use super::watch::beat;
 use crate::backend::postgres::config::Config;
 use crate::backend::postgres::error::{Failure, Reaction};
-use crate::backend::remote::{Connector, Listeners, PerRuntime};
+use crate::backend::remote::{Connector, PerRuntime};
 use crate::backoff::Pauses;
 use crate::error::{LockErrorKind, Result};
 use crate::sync::Mutex;
@@ -49,8 +49,10 @@ struct ListenConnector {
 }
 
 impl Listening {
-    pub(crate) fn new(config: Config, listeners: Arc<Listeners>) -> Result<Self> {
-        let shared = Shared::new(config, listeners)?;
+    /// Listens for the listeners of `store`, whose connections may go elsewhere.
+    pub(crate) fn new(config: Config, store: &Shared) -> Result<Self> {
+        let mut shared = Shared::new(config, Arc::clone(store.listeners()))?;
+        shared.wanted = Arc::clone(&store.wanted);
         let (covered, failed) = (watch::Sender::new(0), AtomicBool::new(false));
         let connector = ListenConnector { shared, covered, failed, more: Notify::new() };
         Ok(Self {

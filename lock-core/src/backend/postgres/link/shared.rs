@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::postgres::config::{Address, Config, FORM};
+use crate::backend::postgres::recent::RecentKeys;
 use crate::backend::postgres::sql::Statements;
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::Result;
@@ -19,6 +20,10 @@ pub(crate) struct Shared {
     /// Whether the sessions are its own, as far as it knows: a pooler may not have told.
     own: Arc<AtomicBool>,
     listeners: Arc<Listeners>,
+    /// The keys whose rows were left for the next grant.
+    pub(crate) left: Arc<RecentKeys>,
+    /// The keys that others have asked for while they were held here.
+    pub(crate) wanted: Arc<RecentKeys>,
 }
 
 impl Shared {
@@ -34,6 +39,8 @@ impl Shared {
             pooled: AtomicBool::new(false),
             own: Arc::new(AtomicBool::new(true)),
             listeners,
+            left: Arc::default(),
+            wanted: Arc::default(),
         })
     }
 

@@ -68,7 +68,7 @@ impl Forms {
     }
 }
 
-/// The statements, written once for a store. Each is one round trip and one transaction, and the server keeps the plans
+/// The statements, written once for a store. Each is one transaction, and the server keeps the plans
 /// of the functions that it calls for the session, whoever uses it next.
 #[derive(Debug)]
 pub(crate) struct Statements {

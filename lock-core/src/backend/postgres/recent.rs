@@ -1,4 +1,5 @@
-//! The keys that this process released last, each of which it may take again with the shortest statement.
+//! Keys of which this process has heard something lately: those that it released last, each of which it may take again with
+//! the shortest statement, and those that others have asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,26 +10,26 @@ const BUCKETS: usize = 1024;
 
 /// A guess and no more: a key may be forgotten, or have been used by others since.
 #[derive(Debug)]
-pub(super) struct AloneKeys {
+pub(crate) struct RecentKeys {
     /// The hashes of the keys; 0 for none.
     buckets: Box<[AtomicU64]>,
 }
 
-impl Default for AloneKeys {
+impl Default for RecentKeys {
     fn default() -> Self {
         Self { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect() }
     }
 }
 
-impl AloneKeys {
-    /// Remembers that the row of a key was left for the next one.
-    pub(super) fn note(&self, key: &Key) {
+impl RecentKeys {
+    /// Remembers a key.
+    pub(crate) fn note(&self, key: &Key) {
         let (bucket, hash) = self.bucket(key);
         bucket.store(hash, Ordering::Relaxed);
     }
 
-    /// Returns whether the row of a key was left for the next one, and forgets that.
-    pub(super) fn take(&self, key: &Key) -> bool {
+    /// Returns whether a key is remembered, and forgets it.
+    pub(crate) fn take(&self, key: &Key) -> bool {
         let (bucket, hash) = self.bucket(key);
         bucket.compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_key_is_remembered_once() {
-        let keys = AloneKeys::default();
+        let keys = RecentKeys::default();
         let key = |number: usize| Key::new(&format!("k{number}")).expect("a key");
         assert!(!keys.take(&key(0)));
         keys.note(&key(0));
