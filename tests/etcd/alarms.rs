@@ -36,6 +36,21 @@ async fn a_full_database_says_what_to_do_and_lets_go_of_what_is_held() {
     assert!(left.iter().all(|key| key.starts_with("fill")), "{left:?}");
 }
 
+/// A request that was refused has written nothing: what is there under the name that was chosen is somebody else's.
+#[tokio::test]
+async fn what_another_program_has_written_stays_where_a_request_is_refused() {
+    let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
+    let locks = manager(&etcd).await;
+    let guard = try_once(&locks, "k").await.expect("free");
+    let name = etcd.keys().remove(0);
+    guard.release().await.expect("an answer");
+    etcd.ctl(&["put", &name, "x"]);
+    fill(&etcd);
+    let error = try_once(&locks, "k").await.expect_err("somebody has the key");
+    assert!(error.is_contended(), "{error}");
+    assert!(etcd.keys().contains(&name));
+}
+
 /// What needs no space goes on, and what needs some is refused for good: a longer lease, a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_goes_on_while_the_database_is_full() {

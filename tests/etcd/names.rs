@@ -95,7 +95,7 @@ async fn what_another_program_writes_to_a_name_that_is_free_is_not_its_own() {
         let error = try_once(&locks, "k").await.expect_err("somebody has the key");
         assert!(error.is_contended(), "{error}");
     }
-    assert_eq!(etcd.keys(), [name.clone()]);
+    assert_eq!(etcd.keys(), std::slice::from_ref(&name));
     let waiting = tokio::spawn(locks.fair("k").ttl(LONG / 2).wait(LONG).acquire());
     wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
     etcd.ctl(&["del", &name]);

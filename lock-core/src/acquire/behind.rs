@@ -50,7 +50,7 @@ impl Acquire<'_> {
         if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(earlier)).await? {
             return answer;
         }
-        // The same attempt: its caller has not waited for anybody.
+        // The same attempt: its caller has not waited for another holder.
         self.answer(ask).await
     }
 

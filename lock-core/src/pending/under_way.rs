@@ -7,8 +7,8 @@
 //! 1. **Behind or after it.** The acquisition asks the store at once where the release is ahead of it on the same way
 //!    ([`Progress::Ahead`], which the store says by [`Claim::mark_release_ahead`]). Otherwise it first waits for the
 //!    answer. So it does on another runtime, which has a connection of its own.
-//! 2. **A refusal counts only if the release was ahead to the end.** A connection may be lost, or a server may forget a
-//!    script, and then the release is sent again, behind the question. So a question that was refused while a release
+//! 2. **A refusal counts only if the release was ahead to the end.** A connection may be lost, a server may forget a
+//!    script, or a release may take a second statement, and then it arrives behind the question. So a question that was refused while a release
 //!    was under way waits for the answer to that release. Unless it was ahead all the time, the question is asked
 //!    again.
 //!

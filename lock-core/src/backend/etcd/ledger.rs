@@ -172,7 +172,7 @@ impl Ledger {
 
     /// Notes that the entry with a stored key holds the lock.
     pub(super) fn hold(&self, own: &[u8], stored: &[u8], held: Held) {
-        let mut pages = self.0.lock();
+        let pages = &mut *self.0.lock();
         if pages.spares.is_elsewhere(&[own], held.lease.id) {
             // A renewal that was overtaken by the release of the entry.
             return;
@@ -184,8 +184,7 @@ impl Ledger {
         }
         page.asked.retain(|asked| asked.id != held.lease.id);
         page.asked.push(held.lease);
-        // Another store of the process may have chosen it.
-        (page.stored, page.written) = (stored.to_vec(), true);
+        pages.names.extend(page.writes(stored));
         page.held = Some(held);
     }
 
@@ -311,6 +310,14 @@ impl Ledger {
 }
 
 impl Page {
+    /// Notes that the entry is written under this name, which another store of the process may have chosen. Returns the name
+    /// that was chosen here and not used.
+    fn writes(&mut self, stored: &[u8]) -> Option<Vec<u8>> {
+        let other = (self.stored != stored).then(|| std::mem::replace(&mut self.stored, stored.to_vec()));
+        let was_written = std::mem::replace(&mut self.written, true);
+        other.filter(|_| !was_written)
+    }
+
     fn counted_since(&self, created: i64) -> Option<Since> {
         let held = self.held.filter(|held| held.created == created)?;
         let renumbered = self.renumbered.filter(|(of, _)| *of == created).map(|(_, since)| since);

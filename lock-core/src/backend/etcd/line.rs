@@ -47,7 +47,7 @@ pub(super) struct Entry {
 pub(super) struct Own {
     /// What it is known by in this process.
     pub(super) page: Vec<u8>,
-    /// Its stored key, if this process has written it.
+    /// Its stored key, if a request that writes it was sent.
     pub(super) stored: Option<Vec<u8>>,
 }
 

@@ -54,6 +54,12 @@ impl Names {
     }
 }
 
+impl Extend<Vec<u8>> for Names {
+    fn extend<I: IntoIterator<Item = Vec<u8>>>(&mut self, left: I) {
+        left.into_iter().for_each(|stored| self.leave(stored));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

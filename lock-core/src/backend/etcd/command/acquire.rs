@@ -192,7 +192,7 @@ impl Acquire<'_> {
             }
             // Somebody whom it would overtake came in between: behind it, it looks again.
             Some(_) => {
-                self.store.revoke(&self.own, lease.id).await?;
+                self.revoke(lease.id).await?;
                 Ok(Step::Again(None))
             }
             None => Ok(Step::Again(Some(line))),
@@ -214,7 +214,7 @@ impl Acquire<'_> {
             && held.position >= Some(room)
         {
             // Others joined at the same moment.
-            self.store.revoke(&self.own, lease.id).await?;
+            self.revoke(lease.id).await?;
             return Ok(Step::Done(Attempt::Held(crate::backend::Held {
                 position: None,
                 queued_at: None,
@@ -261,7 +261,7 @@ impl Acquire<'_> {
         if self.claim.renews && self.store.ledger.leave_unused(&self.own[0], lease.id, now()) {
             return Ok(());
         }
-        self.store.revoke(&self.own, lease.id).await
+        self.revoke(lease.id).await
     }
 
     /// Adds an entry at the end of the line, if the last one that was seen is still there: all that stand in a line go
@@ -288,7 +288,7 @@ impl Acquire<'_> {
             success: vec![put.into(), read.clone()],
             failure: vec![read],
         };
-        let Some(answer) = self.bind(txn, lease).await? else { return Ok(None) };
+        let Some(answer) = self.bind(txn, &stored, lease).await? else { return Ok(None) };
         let (put, revision) = (answer.succeeded, answer.revision());
         if put {
             // An entry is bound to it, whatever else the answer says.
@@ -304,12 +304,20 @@ impl Acquire<'_> {
 
     /// Runs a transaction that binds the entry to a lease. Returns `None` if somebody has ended the lease: then the claim
     /// asks for another one.
-    async fn bind(&mut self, txn: TxnRequest, lease: Lease) -> Result<Option<TxnResponse>, Failure> {
+    async fn bind(
+        &mut self,
+        txn: TxnRequest,
+        stored: &[u8],
+        lease: Lease,
+    ) -> Result<Option<TxnResponse>, Failure> {
         let ([own], ledger) = (&self.own, &self.store.ledger);
-        ledger.begin_bind(own, lease.id);
+        let written_before = ledger.begin_bind(own, stored, lease.id);
         match self.store.txn(txn).await {
             Ok(answer) => {
-                ledger.bound(own, lease.id);
+                match answer.succeeded {
+                    true => ledger.bound(own, lease.id),
+                    false => ledger.not_written(own, lease.id, written_before),
+                }
                 Ok(Some(answer))
             }
             Err(failure) if failure.reaction == Reaction::NoLease => {
@@ -317,8 +325,22 @@ impl Acquire<'_> {
                 (self.spare, self.borrows) = (None, false);
                 Ok(None)
             }
-            Err(failure) => Err(failure),
+            Err(failure) => {
+                if failure.is_permanent() {
+                    ledger.not_written(own, lease.id, written_before);
+                }
+                Err(failure)
+            }
         }
+    }
+
+    /// Revokes a lease of the entry. Leaves its name, if it has no other.
+    async fn revoke(&self, id: i64) -> Result<(), Failure> {
+        let ([own], ledger) = (&self.own, &self.store.ledger);
+        let name = ledger.name_to_leave(own);
+        self.store.revoke(&self.own, id).await?;
+        name.filter(|_| ledger.stored(own).is_none()).into_iter().for_each(|name| ledger.leave_name(name));
+        Ok(())
     }
 
     fn own(&self) -> Own {

@@ -78,7 +78,9 @@ impl Store {
             let put = PutRequest { key: stored.clone(), value, lease: lease.id, ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
-        pages.iter().for_each(|page| self.ledger.begin_bind(page, lease.id));
+        for (page, stored) in pages.iter().zip(&stored) {
+            self.ledger.begin_bind(page, stored, lease.id);
+        }
         let answer = match self.txn(txn).await {
             Ok(answer) => {
                 pages.iter().for_each(|page| self.ledger.bound(page, lease.id));

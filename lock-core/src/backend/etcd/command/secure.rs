@@ -133,7 +133,9 @@ impl Store {
             ignore_value: true,
             ..PutRequest::of(&entry.stored)
         };
-        own.iter().for_each(|own| self.ledger.begin_bind(own, longer.id));
+        for entry in entries {
+            self.ledger.begin_bind(&entry.page, &entry.stored, longer.id);
+        }
         let answer = match self.txn(rewriting(entries, put)).await {
             Err(failure) if failure.reaction == Reaction::NoLease && spare.is_some() => {
                 own.iter().for_each(|own| self.ledger.lapsed(own, longer.id));

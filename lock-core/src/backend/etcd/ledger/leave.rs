@@ -37,11 +37,22 @@ impl Ledger {
         }
     }
 
-    /// Notes that a request that binds the entry to the lease `id` is about to be sent.
-    pub(in super::super) fn begin_bind(&self, own: &[u8], id: i64) {
+    /// Notes that a request that writes the entry, and binds it to the lease `id`, is about to be sent. Returns whether one
+    /// that writes it was sent before.
+    pub(in super::super) fn begin_bind(&self, own: &[u8], stored: &[u8], id: i64) -> bool {
+        let pages = &mut *self.0.lock();
+        let Some(page) = pages.pages.get_mut(own) else { return false };
+        page.binding.push(id);
+        let before = page.written;
+        pages.names.extend(page.writes(stored));
+        before
+    }
+
+    /// Notes that such a request was answered, and has written nothing. `before` is what `begin_bind` has returned.
+    pub(in super::super) fn not_written(&self, own: &[u8], id: i64, before: bool) {
+        self.bound(own, id);
         if let Some(page) = self.0.lock().pages.get_mut(own) {
-            page.binding.push(id);
-            page.written = true;
+            page.written = before;
         }
     }
 

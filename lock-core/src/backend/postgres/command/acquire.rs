@@ -122,7 +122,13 @@ impl Server {
     async fn give_back(&self, claim: &Claim) -> Result<(), Failure> {
         let live = self.connections.get().await.map_err(Failure::in_doubt)?;
         // It has the grant until this is answered.
-        self.give_alone(&live, claim, || {}).await.map(drop).map_err(Failure::in_doubt)
+        let given = if live.is_own() {
+            self.give_alone(&live, claim, || {}).await.map(drop)
+        } else {
+            let (statement, parameters) = self.let_go(claim, false);
+            self.send_release(&live, statement, parameters, claim, || {}).await.map(drop)
+        };
+        given.map_err(Failure::in_doubt)
     }
 
     /// Sends one heartbeat of a queued claim.

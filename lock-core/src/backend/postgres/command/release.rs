@@ -62,7 +62,7 @@ impl Server {
 
     /// Releases an exclusive grant for one key whose row may be left for the next one. The second value is whether one
     /// statement has done that. Where the row is not alone any more, another one is sent, as a part of the same call: the
-    /// caller may be gone by then, and others wait.
+    /// caller may be gone by then, and others wait. For a session that has the settings of the library.
     pub(super) async fn give_alone(
         &self,
         live: &Arc<Connection>,
@@ -88,8 +88,8 @@ impl Server {
         live.call(call, ahead).await
     }
 
-    /// Returns whether the row of a grant may be alone: it was so, and nothing is known that has changed that. A release
-    /// that is repeated need not ask.
+    /// Returns whether the row of a grant may be alone: it was so, and nothing is known that has changed that. A repeated
+    /// release goes the long way at once.
     fn may_be_alone(&self, claim: &Claim) -> bool {
         let changed = claim.is_verified() || claim.may_be_shared() || claim.is_fenced() && !claim.fencing;
         let was_alone = claim.is_granted_alone() && claim.mode == Mode::Exclusive;

@@ -108,7 +108,8 @@ impl Connection {
             }
         };
         self.answered.fetch_add(1, Ordering::Relaxed);
-        answer.map_err(|error| Failure::of(&error))
+        // Here, and not by the caller, who may have given up.
+        answer.map_err(|error| self.noted(Failure::of(&error)))
     }
 
     /// Runs a statement and returns its rows. `ahead` as in [`call`](Self::call).
@@ -153,7 +154,7 @@ impl Connection {
         let mut call = Box::pin(unconstrained(call));
         let first = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
         ahead();
-        let answer = match first {
+        match first {
             Poll::Ready(answer) => answer,
             // In a task of its own. The driver reads nothing more while a caller takes no rows, and a future that is no
             // longer polled must not stop all the others.
@@ -163,8 +164,7 @@ impl Connection {
                     Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()
                 })?
             }
-        };
-        answer.map_err(|failure| self.noted(failure))
+        }
     }
 
     /// Runs statements without parameters and ignores their rows.

@@ -40,7 +40,7 @@ pub(crate) struct Listening {
 #[derive(Debug)]
 struct ListenConnector {
     shared: Shared,
-    /// The [version](Listeners::version) of the listeners whose channels are listened to; 0 for none.
+    /// The [version](crate::backend::remote::Listeners::version) of the listeners whose channels are listened to; 0 for none.
     covered: watch::Sender<u64>,
     /// Whether the last dial failed: then nobody waits for it.
     failed: AtomicBool,

@@ -17,7 +17,7 @@ fn holding() -> Ledger {
     let ledger = Ledger::default();
     ledger.ask(b"a/1", lease(1));
     ledger.given(b"a/1", lease(1));
-    ledger.begin_bind(b"a/1", 1);
+    ledger.begin_bind(b"a/1", b"a/name", 1);
     ledger.bound(b"a/1", 1);
     ledger.hold(b"a/1", b"a/name", held(1));
     ledger
@@ -61,10 +61,12 @@ fn a_waiter_leaves_its_lease_too() {
 #[test]
 fn a_lease_about_which_something_is_under_way_is_left_to_nobody() {
     let doubts: &[(&str, fn(&Ledger))] = &[
-        ("a request that binds the entry to it", |ledger| ledger.begin_bind(b"a/1", 1)),
+        ("a request that binds the entry to it", |ledger| {
+            ledger.begin_bind(b"a/1", b"a/name", 1);
+        }),
         ("one of two such requests", |ledger| {
-            ledger.begin_bind(b"a/1", 1);
-            ledger.begin_bind(b"a/1", 1);
+            ledger.begin_bind(b"a/1", b"a/name", 1);
+            ledger.begin_bind(b"a/1", b"a/name", 1);
             ledger.bound(b"a/1", 1);
         }),
         ("a request that ends it", |ledger| {
@@ -107,7 +109,7 @@ fn a_lease_that_was_bound_to_an_entry_later_is_left_as_well() {
     let ledger = holding();
     ledger.ask(b"a/1", lease(2));
     ledger.given(b"a/1", lease(2));
-    ledger.begin_bind(b"a/1", 2);
+    ledger.begin_bind(b"a/1", b"a/name", 2);
     ledger.bound(b"a/1", 2);
     ledger.revoked(b"a/1", 1);
     ledger.hold(b"a/1", b"a/name", held(2));
@@ -149,7 +151,7 @@ fn a_lease_that_nothing_was_bound_to_is_left() {
     assert!(begins(&ledger) && ends(&ledger));
     assert_eq!(taken(&ledger, b"b/2"), Some(1));
     assert!(!ledger.leave_unused(b"b/2", 9, now), "another one");
-    ledger.begin_bind(b"b/2", 1);
+    ledger.begin_bind(b"b/2", b"b/name", 1);
     assert!(!ledger.leave_unused(b"b/2", 1, now), "it may be bound to it yet");
     ledger.bound(b"b/2", 1);
     assert!(ledger.leave_unused(b"b/2", 1, now));
@@ -192,7 +194,9 @@ fn an_entry_that_is_bound_to_another_lease_leaves_the_former() {
 fn a_former_lease_in_doubt_is_left_to_itself() {
     let doubts: &[fn(&Ledger)] = &[
         |ledger| ledger.doubt(b"a/1"),
-        |ledger| ledger.begin_bind(b"a/1", 1),
+        |ledger| {
+            ledger.begin_bind(b"a/1", b"a/name", 1);
+        },
         |ledger| {
             ledger.begin_revoke(&[b"a/1"], 1);
         },
@@ -261,8 +265,12 @@ fn the_name_of_an_entry_that_is_gone_goes_to_the_next_of_its_line() {
 /// A request that was not answered may yet create the entry.
 #[test]
 fn a_name_of_which_something_is_under_way_is_left_to_nobody() {
-    let doubts: [fn(&Ledger); 2] =
-        [|ledger| ledger.begin_bind(b"a/1", 1), |ledger| ledger.ask(b"a/1", lease(2))];
+    let doubts: [fn(&Ledger); 2] = [
+        |ledger| {
+            ledger.begin_bind(b"a/1", b"a/name", 1);
+        },
+        |ledger| ledger.ask(b"a/1", lease(2)),
+    ];
     for happens in doubts {
         let ledger = holding();
         assert_eq!(ledger.name_to_leave(b"a/1"), ledger.stored(b"a/1"));
@@ -270,4 +278,21 @@ fn a_name_of_which_something_is_under_way_is_left_to_nobody() {
         assert_eq!(ledger.name_to_leave(b"a/1"), None);
     }
     assert_eq!(holding().name_to_leave(b"b/2"), None, "nothing is known of it");
+}
+
+#[test]
+fn a_name_counts_as_written_once_a_request_for_it_may_arrive() {
+    let ledger = Ledger::default();
+    ledger.ask(b"a/1", lease(1));
+    let chosen = name(&ledger, b"a/1");
+    assert_eq!(ledger.written(b"a/1"), None);
+    let before = ledger.begin_bind(b"a/1", &chosen, 1);
+    assert_eq!((before, ledger.written(b"a/1")), (false, Some(chosen.clone())));
+    ledger.not_written(b"a/1", 1, before);
+    assert_eq!(ledger.written(b"a/1"), None, "it was refused");
+    // Another store of the process has chosen the name of the entry.
+    ledger.hold(b"a/1", b"a/theirs", held(1));
+    assert_eq!(ledger.written(b"a/1"), Some(b"a/theirs".to_vec()));
+    ledger.ask(b"a/2", lease(2));
+    assert_eq!(name(&ledger, b"a/2"), chosen, "it was left");
 }
