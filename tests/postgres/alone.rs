@@ -178,7 +178,7 @@ async fn a_release_whose_answer_is_lost_gives_the_key_to_a_waiter() {
     let waiting = waiter(&server).await;
     let other = manager(&server).await;
     let asked = other.fair("other").ttl(LONG).strategy(strategy::wait()).acquire();
-    within(PATIENCE, "a notification", asked).await.expect("given back");
+    drop(within(PATIENCE, "a notification", asked).await.expect("given back"));
     way.replies(Flow::Swallow);
     let release = tokio::spawn(held.release());
     let next = within(PATIENCE, "a turn", waiting).await.expect("no panic").expect("granted");
