@@ -61,18 +61,21 @@ pub(super) fn beginning_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
     range_of(encoded(prefix))
 }
 
-/// Returns what the entry of `owner` is known by in this process, whatever its stored key is. It is never sent: the token
-/// is a secret, and names of keys are shown where values are not.
+/// Returns the page of the entry of `owner`: what it is known by in this process, whatever its stored key is.
 pub(super) fn page(key: &Key, owner: Owner) -> Vec<u8> {
-    let mut page = encoded(key.as_str());
-    page.push(SLASH);
-    page.extend_from_slice(owner.token().as_str().as_bytes());
-    page
+    let mut line = encoded(key.as_str());
+    line.push(SLASH);
+    page_in(&line, owner)
 }
 
 /// Returns the page of a stored entry of `owner`.
 pub(super) fn page_of(stored: &[u8], owner: Owner) -> Vec<u8> {
-    [line_of(stored), owner.token().as_str().as_bytes()].concat()
+    page_in(line_of(stored), owner)
+}
+
+fn page_in(line: &[u8], owner: Owner) -> Vec<u8> {
+    // The token itself is a secret, and a page may be shown where somebody looks for a defect.
+    [line, hex(&digest(&owner.token())[..16]).as_bytes()].concat()
 }
 
 /// Returns what a page or a stored entry begins with: the stored key and the slash.
