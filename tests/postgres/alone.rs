@@ -203,6 +203,21 @@ async fn a_refusal_behind_a_release_in_the_background_is_a_refusal() {
     }
 }
 
+/// A permit is asked for behind a release in the background, and arrives before the second statement of that.
+#[tokio::test]
+async fn a_conflict_with_a_grant_that_is_being_released_is_asked_about_again() {
+    let server = PostgresServer::start();
+    let (locks, other) = (manager(&server).await, manager(&server).await);
+    let permit =
+        |locks: &LockManager| locks.semaphore("k", 3).ttl(LONG).strategy(strategy::fail_fast()).acquire();
+    left_alone(&server, &locks, "k").await;
+    let request = locks.lock("k").ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background);
+    // Whoever tries ends the shortest way, and its process is not told of that.
+    let tried = request.run(permit(&other)).await.expect("it is free");
+    assert_eq!(tried.expect_err("it is held").kind(), LockErrorKind::InvalidRequest);
+    permit(&locks).await.expect("the lock is released").release().await.expect("an answer");
+}
+
 /// Processes that try, again and again. Returns whether two held the key at once, and how often it was held.
 async fn tried(server: &PostgresServer, change: &str) -> (bool, usize) {
     const PROCESSES: usize = 4;

@@ -210,8 +210,10 @@ fn deliver(listeners: &Listeners, wanted: &RecentKeys, channel: &str, payload: &
     let message = process.and_then(|process| Some((process, Message::parse(process, payload)?)));
     match message {
         Some((process, message)) => {
-            if let Message::Contended(key) = message {
-                Key::new(key).iter().for_each(|key| wanted.note(key));
+            if let Message::Contended(key) = message
+                && let Ok(key) = Key::new(key)
+            {
+                wanted.note(&key);
             }
             message.deliver(listeners, process);
         }
