@@ -16,6 +16,24 @@ impl Acquire<'_> {
         asks
     }
 
+    /// Returns whether it asks the store now, where it wants a place for its group. A head that does not is told when
+    /// to ask.
+    ///
+    /// While a grant is handed on here, and others wait for it elsewhere, the tasks that have it next run first. Those
+    /// who were quick then come again before this request is sent, and share the place. Otherwise each of them has a
+    /// place of its own, the processes take turns after each hold, and no grant is ever handed on.
+    pub(super) async fn asks_now(&mut self, ask: Ask) -> bool {
+        if !ask.enqueues() || self.claim.is_queued() {
+            return true;
+        }
+        let gives_way = |waiter: &&Waiter<'_>| waiter.is_grouped() && waiter.gives_way();
+        let Some(waiter) = self.waiter.as_ref().filter(gives_way) else { return true };
+        // The clock is to be read again.
+        self.has_awaited = true;
+        tokio::task::yield_now().await;
+        waiter.still_asks()
+    }
+
     /// Returns whether it waits in a group of a fair lock.
     pub(super) fn is_in_group(&self) -> bool {
         self.waiter.as_ref().is_some_and(Waiter::is_grouped)

@@ -192,6 +192,9 @@ impl<'a> Acquire<'a> {
     /// most of those who wait ask nothing.
     fn asked(&mut self, ask: Ask, first: FirstAnswer) -> BoxFuture<'_, Result<Asked>> {
         Box::pin(async move {
+            if first.is_none() && !self.asks_now(ask).await {
+                return Ok(Asked::Go(Wake::Again));
+            }
             match self.ask(ask, first).await {
                 Ok(Answer::Granted(granted)) => Ok(Asked::Granted(granted)),
                 Ok(Answer::Held(news)) => {

@@ -78,6 +78,16 @@ impl LocalQueue {
         self.with_groups(key, |groups, _, _| groups.is_head(node)).unwrap_or(false)
     }
 
+    /// Returns whether a grant that others wait for in other processes is on its way to a waiter of `key`.
+    pub(super) fn group_gives_way(&self, key: &Key) -> bool {
+        self.with_groups(key, |groups, _, _| groups.gives_way()).unwrap_or(false)
+    }
+
+    /// Returns whether a waiter that has given way is still to ask for its group.
+    pub(super) fn group_still_asks(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
+        self.with_groups(key, |groups, _, _| groups.still_asks(node)).unwrap_or(false)
+    }
+
     /// Notes that the head of a group sends a request.
     pub(super) fn close_group(&self, key: &Key, node: &Arc<WaiterNode>) {
         self.with_groups(key, |groups, _, _| groups.close(node));

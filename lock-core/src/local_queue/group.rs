@@ -134,6 +134,12 @@ impl Group {
         Some((Arc::downgrade(head), now))
     }
 
+    /// Returns whether it has handed its grant to a waiter that has not taken it.
+    pub(super) fn is_handing_off(&self) -> bool {
+        let node = self.handed.as_ref().and_then(|(node, _)| node.upgrade());
+        node.is_some_and(|node| node.state().has_handoff())
+    }
+
     /// Returns whether something was given to a waiter, or kept, that may not be taken.
     pub(super) fn has_given(&self) -> bool {
         self.handed.as_ref().is_some_and(|(node, _): &(Weak<_>, _)| node.strong_count() > 0)

@@ -12,7 +12,16 @@ impl Groups {
     pub(super) fn ends(&mut self, number: u64, owner: Owner, now: Moment) {
         self.set_place(number, Place::Ended(owner));
         self.ends_since(number, now);
-        self.tidy(number);
+        // Who has given way to the last of this group waits for the answer, although nobody is left in the group.
+        if !self.has_given_way(number) {
+            self.tidy(number);
+        }
+    }
+
+    /// Returns whether somebody who was to ask has let those of this group, which others wait for, run first.
+    fn has_given_way(&self, number: u64) -> bool {
+        let contended = self.groups.get(&number).is_some_and(|group| group.contended);
+        contended && self.places.asking().is_some() && self.awaits().is_none()
     }
 
     /// Notes when the release of the grant of a group began.

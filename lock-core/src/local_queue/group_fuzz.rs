@@ -26,7 +26,8 @@ impl Groups {
         );
         let mut waiting = 0;
         for (number, group) in &self.groups {
-            let has_somebody = !group.is_empty() || matches!(group.place, Place::Held(_));
+            // Those who have given way wait for the end of a group that nobody is left in.
+            let has_somebody = !group.is_empty() || matches!(group.place, Place::Held(_) | Place::Ended(_));
             assert!(has_somebody, "nobody is in {number}: {self:?}");
             for owner in owners(group.place) {
                 assert_eq!(self.places.of(owner), Some(*number), "{self:?}");
@@ -44,6 +45,8 @@ impl Groups {
 struct Random<'a> {
     waiter: Waiter<'a>,
     queued: Option<Owner>,
+    /// It was to ask, and has let others run first.
+    gave_way: bool,
     /// Its request is under way.
     asking: bool,
 }
@@ -66,18 +69,24 @@ impl<'a> Work<'a> {
 
     fn join(&mut self, ttl: Duration) {
         let waiter = wait_in_group(self.local_queue, ttl);
-        self.waiters.push(Random { waiter, queued: None, asking: false });
+        self.waiters.push(Random { waiter, queued: None, gave_way: false, asking: false });
     }
 
     /// Polls a waiter: it looks, and asks if it is to.
-    fn poll(&mut self, at: usize) {
-        let Random { waiter, queued, asking } = &mut self.waiters[at];
+    fn poll(&mut self, at: usize, gives_way: bool) {
+        let Random { waiter, queued, gave_way, asking } = &mut self.waiters[at];
         if !*asking {
+            if std::mem::take(gave_way) && waiter.still_asks() {
+                waiter.set_asking(true, self.local_queue.clock.now());
+                *asking = true;
+                return;
+            }
             looks(self.local_queue, waiter, *queued);
             waiter.checks_in_by(self.local_queue.clock.now());
             // After a failure of the store, a head asks by itself.
             let asks = (waiter.take_ask() || waiter.is_head()) && queued.is_none();
-            if asks {
+            *gave_way = asks && gives_way;
+            if asks && !gives_way {
                 waiter.set_asking(true, self.local_queue.clock.now());
                 *asking = true;
             }
@@ -94,7 +103,7 @@ impl<'a> Work<'a> {
         self.waiters[at].waiter.set_asking(false, self.local_queue.clock.now());
         let waiter = &mut self.waiters[at];
         match (answer, behind) {
-            (0, _) => self.granted(at, owner),
+            (0, _) => self.granted(at, owner, random.bool()),
             (1, _) => drop(waiter.waiter.answered(Placed::Nowhere)),
             (2, Some(behind)) if waiter.waiter.answered(Placed::Behind(behind)) => {}
             _ => {
@@ -104,15 +113,15 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn granted(&mut self, at: usize, owner: Owner) {
-        self.waiters.swap_remove(at).waiter.granted(owner, false);
+    fn granted(&mut self, at: usize, owner: Owner, contended: bool) {
+        self.waiters.swap_remove(at).waiter.granted(owner, contended);
         self.held.push(owner);
     }
 
     /// The store serves the queue entry of a waiter, if it has one.
-    fn served(&mut self, at: usize) {
+    fn served(&mut self, at: usize, contended: bool) {
         if let Some(owner) = self.waiters[at].queued {
-            self.granted(at, owner);
+            self.granted(at, owner, contended);
         }
     }
 
@@ -132,9 +141,9 @@ impl<'a> Work<'a> {
         match random.u8(..12) {
             0 | 1 => self.join(TTL * random.u32(1..3)),
             _ if self.waiters.is_empty() => {}
-            2..=4 => self.poll(at),
+            2..=4 => self.poll(at, random.bool()),
             5 | 6 => self.answered(at, random.u8(..6), random),
-            7 => self.served(at),
+            7 => self.served(at, random.bool()),
             8 => drop(self.waiters.swap_remove(at)),
             9 => self.released(random.bool()),
             10 => {
@@ -154,10 +163,10 @@ impl<'a> Work<'a> {
     async fn ends(&mut self, random: &mut Rng) {
         for _ in 0..400 {
             for at in (0..self.waiters.len()).rev() {
-                self.poll(at);
+                self.poll(at, false);
                 self.answered(at, 3, random);
                 if self.waiters[at].waiter.is_head() {
-                    self.served(at);
+                    self.served(at, true);
                     self.local_queue.check_groups(&key());
                 }
             }

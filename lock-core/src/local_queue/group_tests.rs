@@ -271,3 +271,62 @@ async fn a_grant_that_runs_out_while_it_is_kept_costs_nobody_the_turn() {
         assert!(local_queue.is_empty());
     }
 }
+
+/// A grant that others wait for elsewhere is handed on. Who comes again meanwhile asks behind its release, together with
+/// those who have it next.
+#[tokio::test(start_paused = true)]
+async fn who_gives_way_asks_with_those_who_come_again() {
+    for (contended, is_quick) in [(true, true), (true, false), (false, true)] {
+        let (local_queue, owners) = (local_queue(), OwnerSource::new().expect("random bytes"));
+        let guard = LockManager::in_memory().fair("k").acquire().await.expect("it is free");
+        let owner = owners.mint_grouped();
+        let join = || wait_in_group(&local_queue, TTL);
+        let (mut first, mut second) = (join(), join());
+        assert!(asks(&local_queue, &first));
+        first.granted(owner, contended);
+        let handoff = |ttl| guard.lease().as_handoff(ttl, guard.lease().now());
+        assert!(local_queue.hand_off_in_group(&key(), owner, handoff, || None));
+        let again = join();
+        assert!(again.take_ask());
+        assert_eq!(again.gives_way(), contended, "nobody else waits, or the second has not taken it");
+        let taken = second.check_in(None).expect("the grant of the first");
+        assert!(!again.gives_way(), "the second has it");
+        if is_quick {
+            assert!(!local_queue.hand_off_in_group(&key(), owner, |_| None, || None), "to the store");
+        }
+        assert_eq!(again.still_asks(), !(contended && is_quick));
+        let asks_first = again.is_head();
+        assert_eq!(asks_first, !(contended && is_quick), "it waits for the answer");
+        if asks_first {
+            again.set_asking(true, local_queue.clock.now());
+        }
+        local_queue.freed(&key(), owner);
+        let second_again = join();
+        assert_eq!(asks(&local_queue, &again), !asks_first, "for both");
+        assert!(!asks(&local_queue, &second_again) && again.answered(Placed::Queued(owners.mint_grouped())));
+        assert_eq!(asks(&local_queue, &second_again), asks_first, "it came after the request");
+        drop((first, second, again, second_again, taken));
+        assert!(local_queue.is_empty());
+    }
+}
+
+/// Nobody is left of those who waited for the end of a group, and nothing of it stays.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_waited_for_ends_with_the_answer() {
+    let (local_queue, owners) = (local_queue(), OwnerSource::new().expect("random bytes"));
+    let owner = owners.mint_grouped();
+    let join = || wait_in_group(&local_queue, TTL);
+    let mut first = join();
+    assert!(asks(&local_queue, &first));
+    first.granted(owner, true);
+    let again = join();
+    assert!(again.take_ask() && !local_queue.hand_off_in_group(&key(), owner, |_| None, || None));
+    assert!(!again.still_asks(), "its grant is being released");
+    drop((first, again));
+    assert!(!local_queue.is_empty());
+    let next = join();
+    assert!(!asks(&local_queue, &next), "behind the answer");
+    drop(next);
+    local_queue.freed(&key(), owner);
+    assert!(local_queue.is_empty());
+}

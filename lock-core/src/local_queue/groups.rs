@@ -128,6 +128,23 @@ impl Groups {
         }
     }
 
+    /// Returns whether a grant that others wait for in other processes is on its way to a waiter here.
+    pub(super) fn gives_way(&self) -> bool {
+        let mut given = self.given.iter().filter_map(|number| self.groups.get(number));
+        given.any(|group| group.contended && group.is_handing_off())
+    }
+
+    /// Returns whether a waiter that has given way is still to ask for its group. It is not while a grant is being
+    /// released: its group asks behind the answer, and those who held that grant may have joined it by then.
+    pub(super) fn still_asks(&mut self, node: &Arc<WaiterNode>) -> bool {
+        let Some((number, Place::Asking)) = self.led_by(node) else { return false };
+        if self.places.ended().next().is_none() {
+            return true;
+        }
+        self.set_place(number, Place::None);
+        false
+    }
+
     /// Notes that a waiter sends a request. From now on nobody joins its group.
     pub(super) fn close(&mut self, node: &Arc<WaiterNode>) {
         node.state().must_ask = false;

@@ -50,6 +50,16 @@ impl<'a> Waiter<'a> {
         self.node.is_grouped()
     }
 
+    /// Returns whether a grant that others wait for in other processes is on its way to another waiter here.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.local_queue.group_gives_way(&self.key)
+    }
+
+    /// Returns whether it is still to ask for its group, after it has given way.
+    pub(crate) fn still_asks(&self) -> bool {
+        self.local_queue.group_still_asks(&self.key, &self.node)
+    }
+
     /// Notes the answer to a request of its group. Returns `false` where the group must ask again, for a place of its
     /// own.
     pub(crate) fn answered(&self, answer: Placed) -> bool {
