@@ -12,6 +12,10 @@ use crate::clock::Moment;
 /// semaphore that would cost more than the waiters that the one watch of the whole line wakes in vain.
 const WATCHED: usize = 16;
 
+/// How many others wait at most before a claim whose turn may come within the first tenth of a second of its watch. In a
+/// long line, most of those who join would look in vain.
+const SOON: usize = 8;
+
 /// How old the news of a turn may be. An attempt comes right after the watch that has brought it.
 pub(super) const FRESH: Duration = Duration::from_millis(100);
 
@@ -31,9 +35,9 @@ pub(super) enum Look {
 pub(super) struct Blocked {
     /// It waits for changes of any of these.
     pub(super) by: Vec<Keys>,
-    /// Where it is one entry that holds the key, so that the claim is next: the revision at which that was created. Its
+    /// Where it is one entry, and the claim may have its turn [soon](SOON): the revision at which that was created. Its
     /// name may be that of a later entry.
-    pub(super) next_after: Option<i64>,
+    pub(super) soon_after: Option<i64>,
     /// The revision at which that was so.
     pub(super) revision: i64,
     /// The page of its own entry, if it has one, with the lease.
@@ -67,12 +71,13 @@ impl Blocked {
     /// Says what a claim waits for, whose entry is at `place` if it has one; `None` where another attempt makes sense.
     pub(super) fn of(line: &Line, place: Option<usize>, claim: &Claim, read_at: Moment) -> Option<Self> {
         let by = blockers(line, place, claim)?;
-        let (at, holding) = (place.unwrap_or(line.entries.len()), line.holding());
-        let before = at.checked_sub(1).filter(|_| by.len() == 1 && at <= holding);
-        let next_after = before.map(|before| line.entries[before].created);
+        let at = place.unwrap_or(line.entries.len());
+        let before = line.blockers(at, claim.mode).first();
+        let is_soon = by.len() == 1 && by[0].1.is_empty() && at <= line.holding() + SOON;
+        let soon_after = before.filter(|_| is_soon).map(|before| before.created);
         let own = place.filter(|_| claim.more.is_empty()).map(|place| &line.entries[place]);
         let own = own.map(|entry| (entry.page.clone(), entry.lease));
-        Some(Self { by, next_after, revision: line.revision, own, read_at })
+        Some(Self { by, soon_after, revision: line.revision, own, read_at })
     }
 }
 
@@ -99,12 +104,12 @@ mod tests {
     use crate::key::Key;
     use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
-    /// Says how many watches a waiter of a semaphore has that is the last of `length`, `None` where it does not wait.
-    fn watches(of: u32, length: i64) -> Option<Vec<Keys>> {
+    /// Says what the last of `length` claims waits for, if it waits. All are in this mode.
+    fn last_of(length: i64, mode: Mode) -> Option<Blocked> {
         let owner = OwnerSource::new().expect("random bytes").mint();
         let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
         let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
-        claim.mode = Mode::Permit { of };
+        claim.mode = mode;
         let kv = |at: i64| KeyValue {
             key: at.to_be_bytes().to_vec(),
             value: line::value(&claim, claim.mode, false),
@@ -113,7 +118,26 @@ mod tests {
         };
         let kvs: Vec<KeyValue> = (0..length).map(kv).collect();
         let line = Line::new(RangeResponse { kvs, ..RangeResponse::default() }, length);
-        blockers(&line, line.entries.len().checked_sub(1), &claim)
+        Blocked::of(&line, line.entries.len().checked_sub(1), &claim, crate::backend::etcd::store::now())
+    }
+
+    fn watches(of: u32, length: i64) -> Option<Vec<Keys>> {
+        last_of(length, Mode::Permit { of }).map(|blocked| blocked.by)
+    }
+
+    #[test]
+    fn who_may_have_its_turn_soon_looks_at_the_one_before_it() {
+        for (length, mode, expected) in [
+            (2, Mode::Exclusive, Some(0)),
+            (10, Mode::Exclusive, Some(8)),
+            (11, Mode::Exclusive, None),
+            (2, Mode::Permit { of: 1 }, Some(0)),
+            (3, Mode::Permit { of: 2 }, None),
+            (40, Mode::Permit { of: 17 }, None),
+        ] {
+            let blocked = last_of(length, mode).expect("it waits");
+            assert_eq!(blocked.soon_after, expected, "{length} {mode:?}");
+        }
     }
 
     #[test]

@@ -23,8 +23,12 @@ const SIGN_OF_LIFE: Duration = Duration::from_millis(650);
 ///
 /// A member gives a watch the next revision and adds it in two steps. Where a write comes in between, it counts as a watch
 /// of the past, and such watches are told of changes only every 100 ms.
-const LOOKS: [Duration; 3] =
-    [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(70)];
+const LOOKS: [Duration; 4] = [
+    Duration::from_millis(3),
+    Duration::from_millis(7),
+    Duration::from_millis(20),
+    Duration::from_millis(70),
+];
 
 /// What the first answers to watches say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,11 +134,10 @@ impl Store {
         connection.watch(requests.collect(), token).await
     }
 
-    /// Looks a few times at the entry that a claim waits for, if the claim is next. Completes when that is gone.
+    /// Looks a few times at the entry that a claim waits for, if it may have its turn soon. Completes when that is gone.
     async fn goes(&self, blocked: &Blocked) {
-        if let [(stored, end)] = &blocked.by[..]
-            && end.is_empty()
-            && let Some(created) = blocked.next_after
+        if let [(stored, _)] = &blocked.by[..]
+            && let Some(created) = blocked.soon_after
         {
             for pause in LOOKS {
                 sleep(pause).await;
