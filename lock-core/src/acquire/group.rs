@@ -16,12 +16,12 @@ impl Acquire<'_> {
         asks
     }
 
-    /// Returns whether it asks the store now, where it wants a place for its group. A head that does not is told when
-    /// to ask.
+    /// Returns whether it asks the store now, where it wants a place for its group. A head that steps back is told when to
+    /// ask.
     ///
     /// While a grant is handed on here, and others wait for it elsewhere, the tasks that have it next run first. Those
-    /// who were quick then come again before this request is sent, and share the place. Otherwise each of them has a
-    /// place of its own, the processes take turns after each hold, and no grant is ever handed on.
+    /// who release it at once come again before this request is sent, and share the place. Otherwise each of them would
+    /// have a place of its own, the processes would take turns after each hold, and hardly any grant would be handed on.
     pub(super) async fn asks_now(&mut self, ask: Ask) -> bool {
         if !ask.enqueues() || self.claim.is_queued() {
             return true;
@@ -30,8 +30,9 @@ impl Acquire<'_> {
         let Some(waiter) = self.waiter.as_ref().filter(gives_way) else { return true };
         // The clock is to be read again.
         self.has_awaited = true;
+        // The runtime polls this task again when its worker has no other one that is ready.
         tokio::task::yield_now().await;
-        waiter.still_asks()
+        waiter.asks_or_steps_back()
     }
 
     /// Returns whether it waits in a group of a fair lock.

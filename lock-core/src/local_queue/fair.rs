@@ -78,14 +78,16 @@ impl LocalQueue {
         self.with_groups(key, |groups, _, _| groups.is_head(node)).unwrap_or(false)
     }
 
-    /// Returns whether a grant that others wait for in other processes is on its way to a waiter of `key`.
-    pub(super) fn group_gives_way(&self, key: &Key) -> bool {
-        self.with_groups(key, |groups, _, _| groups.gives_way()).unwrap_or(false)
+    /// Has the head of a group give way to a hand-off, if others wait for that grant elsewhere. Returns whether it does.
+    pub(super) fn group_gives_way(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
+        self.with_groups(key, |groups, _, _| groups.gives_way(node)).unwrap_or(false)
     }
 
-    /// Returns whether a waiter that has given way is still to ask for its group.
-    pub(super) fn group_still_asks(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        self.with_groups(key, |groups, _, _| groups.still_asks(node)).unwrap_or(false)
+    /// Returns whether the head of a group, which has given way, asks now.
+    pub(super) fn group_asks_or_steps_back(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
+        let asks =
+            |groups: &mut Groups, now, effects: &mut Effects| groups.asks_or_steps_back(node, now, effects);
+        self.with_groups(key, asks).unwrap_or(false)
     }
 
     /// Notes that the head of a group sends a request.

@@ -134,15 +134,13 @@ impl Group {
         Some((Arc::downgrade(head), now))
     }
 
-    /// Returns whether it has handed its grant to a waiter that has not taken it.
+    /// Returns whether it has handed its grant to a waiter that has not taken it: one that has is gone from its node.
     pub(super) fn is_handing_off(&self) -> bool {
-        let node = self.handed.as_ref().and_then(|(node, _)| node.upgrade());
-        node.is_some_and(|node| node.state().has_handoff())
+        self.handed.as_ref().is_some_and(|(node, _): &(Weak<_>, _)| node.strong_count() > 0)
     }
 
     /// Returns whether something was given to a waiter, or kept, that may not be taken.
     pub(super) fn has_given(&self) -> bool {
-        self.handed.as_ref().is_some_and(|(node, _): &(Weak<_>, _)| node.strong_count() > 0)
-            || self.kept.is_some()
+        self.is_handing_off() || self.kept.is_some()
     }
 }

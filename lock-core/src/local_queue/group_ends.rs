@@ -1,5 +1,7 @@
 //! The end of the grant of a group that waits: it goes back to the store, and the group has the place that its release names, or none.
 
+use std::time::Duration;
+
 use super::groups::Groups;
 use super::key_queue::Effects;
 use super::places::Place;
@@ -9,19 +11,35 @@ use crate::pending::LeftEntry;
 
 impl Groups {
     /// The grant of a group is released to the store, whoever waits in it.
-    pub(super) fn ends(&mut self, number: u64, owner: Owner, now: Moment) {
+    pub(super) fn ends(&mut self, number: u64, owner: Owner, now: Moment, effects: &mut Effects) {
         self.set_place(number, Place::Ended(owner));
         self.ends_since(number, now);
-        // Who has given way to the last of this group waits for the answer, although nobody is left in the group.
-        if !self.has_given_way(number) {
+        if self.gave_way && self.groups.get(&number).is_some_and(|group| group.contended) {
+            // Who has given way waits for the answer, also where nobody is left in the group, but not for long.
+            self.given.insert(number);
+            effects.reclaims = true;
+        } else {
             self.tidy(number);
         }
     }
 
-    /// Returns whether somebody who was to ask has let those of this group, which others wait for, run first.
-    fn has_given_way(&self, number: u64) -> bool {
-        let contended = self.groups.get(&number).is_some_and(|group| group.contended);
-        contended && self.places.asking().is_some() && self.awaits().is_none()
+    /// Waits no longer for the release of the grant of a group that nobody is left in, if it began `patience` ago: its
+    /// future is not polled, or the store does not answer. Returns whether it still waits.
+    pub(super) fn waits_for_release(
+        &mut self,
+        number: u64,
+        patience: Duration,
+        now: Moment,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(group) = self.groups.get(&number).filter(|group| group.is_empty()) else { return false };
+        let Some(ended) = group.ended else { return false };
+        if now.since(ended) < patience {
+            return true;
+        }
+        self.forget(number);
+        self.settle(None, now, effects);
+        false
     }
 
     /// Notes when the release of the grant of a group began.

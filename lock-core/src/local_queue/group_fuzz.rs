@@ -4,13 +4,18 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::group_tests::{PATIENCE, looks, wait_in_group};
+use super::group_tests::{PATIENCE, wait_in_group};
 use super::groups::Groups;
 use super::places::{Place, owners};
 use super::tests::{TTL, key, local_queue};
 use super::waiter::Waiter;
 use super::{LocalQueue, Placed};
+use crate::guard::LockGuard;
+use crate::manager::LockManager;
 use crate::owner::{Owner, OwnerSource};
+
+/// Longer than any random work.
+const LEASE: Duration = Duration::from_secs(24 * 3_600);
 
 impl Groups {
     /// Checks what is true between two changes.
@@ -27,7 +32,11 @@ impl Groups {
         let mut waiting = 0;
         for (number, group) in &self.groups {
             // Those who have given way wait for the end of a group that nobody is left in.
-            let has_somebody = !group.is_empty() || matches!(group.place, Place::Held(_) | Place::Ended(_));
+            let has_somebody = match group.place {
+                Place::Held(_) => true,
+                Place::Ended(_) => group.contended || !group.is_empty(),
+                _ => !group.is_empty(),
+            };
             assert!(has_somebody, "nobody is in {number}: {self:?}");
             for owner in owners(group.place) {
                 assert_eq!(self.places.of(owner), Some(*number), "{self:?}");
@@ -59,6 +68,10 @@ struct Work<'a> {
     /// Who was queued or granted at some time.
     known: Vec<Owner>,
     held: Vec<Owner>,
+    /// The grant that was handed on last, and not taken.
+    on_its_way: Option<Owner>,
+    /// What is handed on.
+    guard: LockGuard,
 }
 
 impl<'a> Work<'a> {
@@ -73,20 +86,25 @@ impl<'a> Work<'a> {
     }
 
     /// Polls a waiter: it looks, and asks if it is to.
-    fn poll(&mut self, at: usize, gives_way: bool) {
+    fn poll(&mut self, at: usize) {
         let Random { waiter, queued, gave_way, asking } = &mut self.waiters[at];
         if !*asking {
-            if std::mem::take(gave_way) && waiter.still_asks() {
+            if std::mem::take(gave_way) && waiter.asks_or_steps_back() {
                 waiter.set_asking(true, self.local_queue.clock.now());
                 *asking = true;
                 return;
             }
-            looks(self.local_queue, waiter, *queued);
+            if waiter.check_in(*queued).is_some() {
+                self.held.extend(self.on_its_way.take());
+                drop(self.waiters.swap_remove(at));
+                return;
+            }
+            waiter.skip_stalled(self.local_queue.clock.now());
             waiter.checks_in_by(self.local_queue.clock.now());
             // After a failure of the store, a head asks by itself.
             let asks = (waiter.take_ask() || waiter.is_head()) && queued.is_none();
-            *gave_way = asks && gives_way;
-            if asks && !gives_way {
+            *gave_way = asks && waiter.gives_way();
+            if asks && !*gave_way {
                 waiter.set_asking(true, self.local_queue.clock.now());
                 *asking = true;
             }
@@ -125,35 +143,56 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// A holder releases to the store, and gets the answer sooner or later.
-    fn released(&mut self, answered: bool) {
+    /// A holder releases. It hands the grant on, or gets the answer of the store sooner or later.
+    fn released(&mut self, hands_on: bool, answered: bool) {
         let Some(owner) = self.held.pop() else { return };
-        assert!(!self.local_queue.hand_off_in_group(&key(), owner, |_| None, || None));
-        if answered {
+        let (lease, hands_on) = (self.guard.lease(), hands_on && self.on_its_way.is_none());
+        let handoff = |ttl| if hands_on { lease.as_handoff(ttl, lease.now()) } else { None };
+        let stays = self.local_queue.hand_off_in_group(&key(), owner, handoff, || None);
+        if stays {
+            self.on_its_way = Some(owner);
+            self.known.push(owner);
+        } else if answered {
             self.local_queue.freed(&key(), owner);
         } else {
             self.known.push(owner);
         }
     }
 
+    /// Several wait in one group, which is granted the key.
+    fn begins(&mut self, random: &mut Rng) {
+        (0..random.usize(1..8)).for_each(|_| self.join(TTL));
+        self.poll(0);
+        self.answered(0, 0, random);
+        for _ in 0..random.usize(..4) {
+            self.released(true, false);
+            self.join(TTL);
+            self.poll(self.waiters.len() - 1);
+        }
+    }
+
     async fn step(&mut self, random: &mut Rng) {
         let at = random.usize(..self.waiters.len().max(1));
-        match random.u8(..12) {
-            0 | 1 => self.join(TTL * random.u32(1..3)),
+        match random.u8(..40) {
+            0..=7 => self.join(TTL * random.choice([1, 1, 1, 1, 1, 2]).expect("one of them")),
             _ if self.waiters.is_empty() => {}
-            2..=4 => self.poll(at, random.bool()),
-            5 | 6 => self.answered(at, random.u8(..6), random),
-            7 => self.served(at, random.bool()),
-            8 => drop(self.waiters.swap_remove(at)),
-            9 => self.released(random.bool()),
-            10 => {
+            8..=17 => self.poll(at),
+            18..=22 => self.answered(at, random.u8(..6), random),
+            23..=26 => self.served(at, random.bool()),
+            27 => drop(self.waiters.swap_remove(at)),
+            28..=36 => self.released(random.u8(..4) > 0, random.bool()),
+            37 => {
                 if let Some(owner) = random.choice(&self.known) {
+                    self.on_its_way.take_if(|on_its_way| on_its_way == owner);
                     self.local_queue.freed(&key(), *owner);
                 }
             }
+            38 => tokio::time::advance(Duration::from_millis(random.u64(..200))).await,
             _ => {
-                tokio::time::advance(Duration::from_millis(random.u64(..1_500))).await;
+                tokio::time::advance(Duration::from_millis(random.u64(250..1_500))).await;
                 self.local_queue.reclaim(PATIENCE);
+                // It was taken back, if nobody looked.
+                self.on_its_way = None;
             }
         }
         self.local_queue.check_groups(&key());
@@ -163,7 +202,11 @@ impl<'a> Work<'a> {
     async fn ends(&mut self, random: &mut Rng) {
         for _ in 0..400 {
             for at in (0..self.waiters.len()).rev() {
-                self.poll(at, false);
+                self.poll(at);
+                // Who had been handed the grant is gone.
+                if at >= self.waiters.len() {
+                    continue;
+                }
                 self.answered(at, 3, random);
                 if self.waiters[at].waiter.is_head() {
                     self.served(at, true);
@@ -172,7 +215,7 @@ impl<'a> Work<'a> {
             }
             self.known.drain(..).for_each(|owner| self.local_queue.freed(&key(), owner));
             while !self.held.is_empty() {
-                self.released(true);
+                self.released(false, true);
             }
             tokio::time::advance(Duration::from_millis(100)).await;
         }
@@ -187,8 +230,11 @@ async fn whatever_happens_the_groups_are_in_order_and_everybody_is_served() {
         let local_queue = local_queue();
         let owners = OwnerSource::new().expect("random bytes");
         let (waiters, known, held) = (Vec::new(), Vec::new(), Vec::new());
-        let mut work = Work { local_queue: &local_queue, owners, waiters, known, held };
-        for _ in 0..random.usize(..120) {
+        let guard = LockManager::in_memory().fair("k").ttl(LEASE).acquire().await.expect("it is free");
+        let mut work =
+            Work { local_queue: &local_queue, owners, waiters, known, held, on_its_way: None, guard };
+        work.begins(&mut random);
+        for _ in 0..random.usize(..240) {
             work.step(&mut random).await;
         }
         work.ends(&mut random).await;

@@ -113,9 +113,9 @@ impl Groups {
         match (&passed, ttl) {
             (Passed::No, Some(_)) => match succession() {
                 Some(entry) => self.is_succeeded(number, owner, entry, now, effects),
-                None => self.ends(number, owner, now),
+                None => self.ends(number, owner, now, effects),
             },
-            (Passed::No, None) => self.ends(number, owner, now),
+            (Passed::No, None) => self.ends(number, owner, now, effects),
             _ => drop(self.given.insert(number)),
         }
         passed
@@ -237,6 +237,9 @@ impl Groups {
                 }
             }
             if group.has_given() {
+                self.given.insert(number);
+            } else if self.waits_for_release(number, patience, now, &mut reclaimed.effects) {
+                reclaimed.more = true;
                 self.given.insert(number);
             }
         }

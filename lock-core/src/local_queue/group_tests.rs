@@ -4,6 +4,7 @@ use super::tests::{TTL, key, local_queue, owner};
 use super::waiter::Waiter;
 use super::{LocalQueue, Placed};
 use crate::backend::Held;
+use crate::guard::LockGuard;
 use crate::manager::LockManager;
 use crate::owner::{Owner, OwnerSource};
 
@@ -290,11 +291,11 @@ async fn who_gives_way_asks_with_those_who_come_again() {
         assert!(again.take_ask());
         assert_eq!(again.gives_way(), contended, "nobody else waits, or the second has not taken it");
         let taken = second.check_in(None).expect("the grant of the first");
-        assert!(!again.gives_way(), "the second has it");
+        drop(second);
         if is_quick {
             assert!(!local_queue.hand_off_in_group(&key(), owner, |_| None, || None), "to the store");
         }
-        assert_eq!(again.still_asks(), !(contended && is_quick));
+        assert_eq!(again.asks_or_steps_back(), !(contended && is_quick));
         let asks_first = again.is_head();
         assert_eq!(asks_first, !(contended && is_quick), "it waits for the answer");
         if asks_first {
@@ -305,28 +306,95 @@ async fn who_gives_way_asks_with_those_who_come_again() {
         assert_eq!(asks(&local_queue, &again), !asks_first, "for both");
         assert!(!asks(&local_queue, &second_again) && again.answered(Placed::Queued(owners.mint_grouped())));
         assert_eq!(asks(&local_queue, &second_again), asks_first, "it came after the request");
-        drop((first, second, again, second_again, taken));
+        drop((first, again, second_again, taken));
         assert!(local_queue.is_empty());
     }
 }
 
-/// Nobody is left of those who waited for the end of a group, and nothing of it stays.
+/// Has a grant that others wait for handed on and released, while a third waiter gives way. Returns that waiter.
+fn gives_way_to_the_last<'a>(local_queue: &'a LocalQueue, guard: &LockGuard, owner: Owner) -> Waiter<'a> {
+    let (mut first, mut second) = (wait_in_group(local_queue, TTL), wait_in_group(local_queue, TTL));
+    assert!(asks(local_queue, &first));
+    first.granted(owner, true);
+    let handoff = |ttl| guard.lease().as_handoff(ttl, guard.lease().now());
+    assert!(local_queue.hand_off_in_group(&key(), owner, handoff, || None));
+    let again = wait_in_group(local_queue, TTL);
+    assert!(again.take_ask() && again.gives_way());
+    drop(second.check_in(None).expect("the grant of the first"));
+    drop(second);
+    local_queue.reclaim(PATIENCE);
+    assert!(!local_queue.needs_reclaim(), "it was taken");
+    assert!(!local_queue.hand_off_in_group(&key(), owner, |_| None, || None));
+    again
+}
+
+/// A release that is not answered is waited for as long as a hand-off is.
 #[tokio::test(start_paused = true)]
-async fn a_group_that_is_waited_for_ends_with_the_answer() {
+async fn who_has_given_way_asks_soon_without_an_answer() {
+    for again_waits in [true, false] {
+        let (local_queue, owners) = (local_queue(), OwnerSource::new().expect("random bytes"));
+        let guard = LockManager::in_memory().fair("k").acquire().await.expect("it is free");
+        let owner = owners.mint_grouped();
+        let mut again = Some(gives_way_to_the_last(&local_queue, &guard, owner));
+        assert!(!again.as_ref().is_some_and(Waiter::asks_or_steps_back), "the grant is being released");
+        again = again.filter(|_| again_waits);
+        assert!(local_queue.needs_reclaim());
+        tokio::time::advance(PATIENCE - Duration::from_millis(1)).await;
+        local_queue.reclaim(PATIENCE);
+        assert!(
+            local_queue.needs_reclaim() && !again.as_ref().is_some_and(|again| asks(&local_queue, again))
+        );
+        tokio::time::advance(Duration::from_millis(1)).await;
+        local_queue.reclaim(PATIENCE);
+        assert!(again.as_ref().is_none_or(|again| asks(&local_queue, again)), "without the answer");
+        // It comes after all.
+        local_queue.freed(&key(), owner);
+        drop(again);
+        assert!(local_queue.is_empty());
+    }
+}
+
+/// A head that is not polled again is skipped, as any other.
+#[tokio::test(start_paused = true)]
+async fn who_gives_way_and_is_not_polled_is_skipped() {
     let (local_queue, owners) = (local_queue(), OwnerSource::new().expect("random bytes"));
+    let guard = LockManager::in_memory().fair("k").acquire().await.expect("it is free");
     let owner = owners.mint_grouped();
-    let join = || wait_in_group(&local_queue, TTL);
-    let mut first = join();
+    let mut again = gives_way_to_the_last(&local_queue, &guard, owner);
+    let mut next = wait_in_group(&local_queue, TTL);
+    tokio::time::advance(Duration::from_millis(1_100)).await;
+    looks(&local_queue, &mut next, None);
+    local_queue.freed(&key(), owner);
+    assert!(asks(&local_queue, &next) && next.answered(Placed::Queued(owners.mint_grouped())));
+    assert!(!again.asks_or_steps_back(), "it is in no group");
+    looks(&local_queue, &mut again, None);
+    assert!(asks(&local_queue, &again), "it joins again");
+    drop((again, next));
+    assert!(local_queue.is_empty());
+}
+
+/// A group that came before the one that gives way goes first, also where it loses its place meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_gives_way_steps_back_behind_those_who_came_before() {
+    let (local_queue, owners) = (local_queue(), OwnerSource::new().expect("random bytes"));
+    let guard = LockManager::in_memory().fair("k").acquire().await.expect("it is free");
+    let [owner, lost] = [owners.mint_grouped(), owners.mint_grouped()];
+    let join = |ttl| wait_in_group(&local_queue, ttl);
+    let (mut first, second) = (join(TTL), join(TTL));
     assert!(asks(&local_queue, &first));
     first.granted(owner, true);
-    let again = join();
-    assert!(again.take_ask() && !local_queue.hand_off_in_group(&key(), owner, |_| None, || None));
-    assert!(!again.still_asks(), "its grant is being released");
-    drop((first, again));
-    assert!(!local_queue.is_empty());
-    let next = join();
-    assert!(!asks(&local_queue, &next), "behind the answer");
-    drop(next);
+    let [earlier, earliest] = [join(2 * TTL), join(2 * TTL)];
+    assert!(asks(&local_queue, &earlier) && earlier.answered(Placed::Queued(lost)));
+    let handoff = |ttl| guard.lease().as_handoff(ttl, guard.lease().now());
+    assert!(local_queue.hand_off_in_group(&key(), owner, handoff, || None));
+    let again = join(TTL);
+    assert!(again.take_ask() && again.gives_way());
+    // Its entry goes to nobody, so the rest of its group asks anew.
+    drop(earlier);
+    assert!(!again.asks_or_steps_back());
+    assert!(asks(&local_queue, &earliest) && !asks(&local_queue, &again), "in their order");
+    assert!(earliest.answered(Placed::Queued(owners.mint_grouped())) && asks(&local_queue, &again));
     local_queue.freed(&key(), owner);
+    drop((first, second, earliest, again));
     assert!(local_queue.is_empty());
 }

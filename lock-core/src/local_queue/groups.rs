@@ -9,6 +9,10 @@
 //! also where these have lost their place and ask again. A place belongs to the head, which keeps it alive: it is lost
 //! to the group with a head that nobody polls, and left to the next one by a head that gives up.
 //!
+//! Where others wait in other processes, a head that is to ask gives way to a hand-off: the tasks that have the grant next
+//! run first. If they release it meanwhile, the head asks behind the answer to that release, for all who have come again
+//! by then. So a process keeps one place, and the places of several processes do not drift apart.
+//!
 //! While a group asks, a grant whose own group has nobody left is *kept*: those of the request may stand directly
 //! behind it. It is not kept where others are known to stand there: another group of this process has a place of its
 //! own, or others waited when the store granted it, and the request was sent after that.
@@ -33,6 +37,8 @@ pub(super) struct Groups {
     pub(super) places: Places,
     /// The request of the group that asks was sent. From then on nobody joins it.
     sent: bool,
+    /// The head of the group that asks has given way, and has not sent its request.
+    pub(super) gave_way: bool,
     /// The head that was last told to ask.
     pub(super) asked: Given,
     /// The groups that have given something to a waiter, or keep a grant.
@@ -128,20 +134,33 @@ impl Groups {
         }
     }
 
-    /// Returns whether a grant that others wait for in other processes is on its way to a waiter here.
-    pub(super) fn gives_way(&self) -> bool {
+    /// Has the head of a group that is to ask give way to a hand-off, if others wait for that grant elsewhere. Returns
+    /// whether it does.
+    pub(super) fn gives_way(&mut self, node: &Arc<WaiterNode>) -> bool {
+        if !matches!(self.led_by(node), Some((_, Place::Asking))) {
+            return false;
+        }
         let mut given = self.given.iter().filter_map(|number| self.groups.get(number));
-        given.any(|group| group.contended && group.is_handing_off())
+        self.gave_way = given.any(|group| group.contended && group.is_handing_off());
+        self.gave_way
     }
 
-    /// Returns whether a waiter that has given way is still to ask for its group. It is not while a grant is being
-    /// released: its group asks behind the answer, and those who held that grant may have joined it by then.
-    pub(super) fn still_asks(&mut self, node: &Arc<WaiterNode>) -> bool {
+    /// Returns whether a head that has given way asks now. Otherwise it steps back: while a grant is being released, to
+    /// ask behind the answer, because those who held it may come again by then; and behind a group that came before it.
+    pub(super) fn asks_or_steps_back(
+        &mut self,
+        node: &Arc<WaiterNode>,
+        now: Moment,
+        effects: &mut Effects,
+    ) -> bool {
         let Some((number, Place::Asking)) = self.led_by(node) else { return false };
-        if self.places.ended().next().is_none() {
+        self.gave_way = false;
+        self.set_place(number, Place::None);
+        if self.places.next() == Some(number) {
+            self.set_place(number, Place::Asking);
             return true;
         }
-        self.set_place(number, Place::None);
+        self.settle(None, now, effects);
         false
     }
 
@@ -149,7 +168,7 @@ impl Groups {
     pub(super) fn close(&mut self, node: &Arc<WaiterNode>) {
         node.state().must_ask = false;
         if let Some((_, Place::Asking)) = self.led_by(node) {
-            self.sent = true;
+            (self.sent, self.gave_way) = (true, false);
         }
     }
 
@@ -208,7 +227,7 @@ impl Groups {
         {
             effects.ended.push(handoff);
             // Those who joined it ask for another place when it is released, in their order.
-            return self.ends(to, owner, now);
+            return self.ends(to, owner, now, effects);
         }
         match group.give(handoff, now) {
             Ok(node) => {
@@ -239,7 +258,7 @@ impl Groups {
         }
         let Some(number) = self.places.next() else { return };
         self.set_place(number, Place::Asking);
-        (self.sent, self.asked) = (false, None);
+        (self.sent, self.gave_way, self.asked) = (false, false, None);
         self.tell(number, quiet, now, effects);
     }
 
@@ -247,7 +266,7 @@ impl Groups {
     fn tell(&mut self, number: u64, quiet: Option<u64>, now: Moment, effects: &mut Effects) {
         let Some(group) = self.groups.get(&number) else { return };
         // The entry of this head is gone, and its release was answered before its request for another one.
-        self.sent = group.is_asking();
+        (self.sent, self.gave_way) = (group.is_asking(), false);
         if !self.sent && quiet != Some(number) {
             self.asked = group.tell(now, effects);
         }

@@ -21,11 +21,13 @@ pub(super) struct Effects {
     pub(super) unused: Vec<LeftEntry>,
     /// Grants that nobody takes.
     pub(super) ended: Vec<Handoff>,
+    /// The renewers are to look again.
+    pub(super) reclaims: bool,
 }
 
 impl Effects {
     pub(super) fn is_empty(&self) -> bool {
-        self.notify.is_empty() && self.unused.is_empty() && self.ended.is_empty()
+        self.notify.is_empty() && self.unused.is_empty() && self.ended.is_empty() && !self.reclaims
     }
 }
 

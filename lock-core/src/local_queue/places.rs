@@ -15,7 +15,7 @@ pub(super) enum Place {
     Queued(Owner),
     /// It has the grant of this owner.
     Held(Owner),
-    /// The grant of this owner is being released, although somebody waits for it.
+    /// The grant of this owner is being released, although somebody waits for it, or for the answer.
     Ended(Owner),
     /// The same, and the release names the owner that comes next. Its entry in the store's queue is that of this group,
     /// and nobody asks after it before the release is answered: a store that has not executed that knows of none.

@@ -305,7 +305,7 @@ impl LocalQueue {
     }
 
     fn carry_out_all(&self, effects: Effects) {
-        if !effects.notify.is_empty() {
+        if effects.reclaims || !effects.notify.is_empty() {
             self.signal.raise();
         }
         effects.notify.into_iter().for_each(|node| node.notify());

@@ -50,14 +50,15 @@ impl<'a> Waiter<'a> {
         self.node.is_grouped()
     }
 
-    /// Returns whether a grant that others wait for in other processes is on its way to another waiter here.
+    /// Gives way to a hand-off, if it is to ask for its group and others wait for that grant in other processes. Returns
+    /// whether it does.
     pub(crate) fn gives_way(&self) -> bool {
-        self.local_queue.group_gives_way(&self.key)
+        self.local_queue.group_gives_way(&self.key, &self.node)
     }
 
-    /// Returns whether it is still to ask for its group, after it has given way.
-    pub(crate) fn still_asks(&self) -> bool {
-        self.local_queue.group_still_asks(&self.key, &self.node)
+    /// Returns whether it asks now, after it has given way. If it does not, it is told when to ask.
+    pub(crate) fn asks_or_steps_back(&self) -> bool {
+        self.local_queue.group_asks_or_steps_back(&self.key, &self.node)
     }
 
     /// Notes the answer to a request of its group. Returns `false` where the group must ask again, for a place of its
