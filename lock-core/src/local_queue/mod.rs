@@ -24,7 +24,9 @@
 //!
 //! The waiters of a fair lock are in [groups], each with a place of its own in the store's queue. A hand-off
 //! stays in its group, and no quantum ends it: those of a group stand directly behind each other. Only over a store that
-//! [says](crate::backend::Capability::shares_places) who stands directly behind whom are there groups.
+//! [says](crate::backend::Capability::shares_places) who stands directly behind whom are there groups. Where others wait
+//! elsewhere, whoever is to ask for a group lets the next holders here run first, so that those who queue again at once
+//! stay together.
 //!
 //! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next,
 //! or for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again
