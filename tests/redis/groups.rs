@@ -117,7 +117,7 @@ async fn who_comes_again_shares_a_place_with_those_who_were_next() {
     }
     within(PATIENCE, "a turn", rival).await.expect("no panic");
     assert_eq!(grants.order(), [0, 1, 2, 3, 8, 10, 11, 12, 13]);
-    assert_eq!(asked(&server) - before, 1, "one request for four");
+    assert_eq!(asked(&server) - before, 1, "one request for four, unless the last release took 250 ms");
 }
 
 /// Takes its turn twice. The second one is noted as `number + 10`.

@@ -30,7 +30,7 @@ impl Acquire<'_> {
         let Some(waiter) = self.waiter.as_ref().filter(gives_way) else { return true };
         // The clock is to be read again.
         self.has_awaited = true;
-        // The runtime polls this task again when its worker has no other one that is ready.
+        // As a rule the runtime polls this task again when its worker has no other one that is ready.
         tokio::task::yield_now().await;
         waiter.asks_or_steps_back()
     }

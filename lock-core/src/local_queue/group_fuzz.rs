@@ -34,7 +34,7 @@ impl Groups {
             // Those who have given way wait for the end of a group that nobody is left in.
             let has_somebody = match group.place {
                 Place::Held(_) => true,
-                Place::Ended(_) => group.contended || !group.is_empty(),
+                Place::Ended(_) => !group.is_empty() || self.given.contains(number),
                 _ => !group.is_empty(),
             };
             assert!(has_somebody, "nobody is in {number}: {self:?}");
@@ -47,6 +47,7 @@ impl Groups {
             }
         }
         assert_eq!(waiting, self.waiting, "{self:?}");
+        assert!(!self.gave_way || self.places.asking().is_some(), "{self:?}");
     }
 }
 

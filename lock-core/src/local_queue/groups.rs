@@ -41,7 +41,7 @@ pub(super) struct Groups {
     pub(super) gave_way: bool,
     /// The head that was last told to ask.
     pub(super) asked: Given,
-    /// The groups that have given something to a waiter, or keep a grant.
+    /// The groups that have given something to a waiter, keep a grant, or are empty and waited for.
     pub(super) given: BTreeSet<u64>,
     /// How many wait.
     pub(super) waiting: usize,
@@ -155,6 +155,8 @@ impl Groups {
     ) -> bool {
         let Some((number, Place::Asking)) = self.led_by(node) else { return false };
         self.gave_way = false;
+        // It may have been told while it looked.
+        node.state().must_ask = false;
         self.set_place(number, Place::None);
         if self.places.next() == Some(number) {
             self.set_place(number, Place::Asking);

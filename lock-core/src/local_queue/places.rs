@@ -91,7 +91,7 @@ impl Places {
         self.none.first().copied()
     }
 
-    /// Returns the groups whose grant is being released although somebody waits for it.
+    /// Returns the groups whose grant is being released although somebody waits for it, or for the answer.
     pub(super) fn ended(&self) -> impl Iterator<Item = u64> {
         self.ended.iter().copied()
     }

@@ -111,9 +111,10 @@ impl LockManager {
     ///   loop or a `buffer_unordered` that is busy elsewhere, and over etcd and ZooKeeper if its question is cut off in
     ///   the middle. A request that must not lose its place through others
     ///   sets [`max_waiters`](LockRequest::max_waiters) to a large number.
-    /// - While the lock is handed on in their process and others wait elsewhere, a request asks for its place once those
-    ///   who have the lock next have run. If they release it at once, it asks when the store has answered that, a round
-    ///   trip later, together with those of them who want the lock again.
+    /// - While the lock is handed on in their process and others wait elsewhere, a request lets the tasks run first that
+    ///   are ready on its thread, as a rule also those who have the lock next. If they have released it by then, it asks
+    ///   for its place when the store has answered that, together with those of them who want the lock again: a round
+    ///   trip later, or half a second without an answer.
     /// - They count as one where the store counts its waiters, and as one in [`locks`](Self::locks).
     /// - The store shows one holder for all of them: its record is that of the first who asked, also when that one has
     ///   left, and [`force_release`](Self::force_release) of its id takes the lock from whoever holds it now.
