@@ -5,8 +5,8 @@ use lock_core::backend::etcd::Etcd as Store;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
 use crate::in_line::{
-    Counted, Grants, Places, fair, line, lost_as_one, mixed, passed_over, places_of_mixed, served_by_waves,
-    served_in_order, turn, turns_of_one_process,
+    Counted, Grants, Places, come_again, fair, line, lost_as_one, mixed, passed_over, places_of_mixed,
+    served_by_waves, served_in_order, turn, turns_of_one_process,
 };
 use crate::support::{SHORTEST, empty, ms, within};
 
@@ -150,5 +150,13 @@ async fn who_takes_over_a_place_has_its_own_lease() {
     // Nobody renews it, and its wait had a lease of 4 s.
     assert!(guard.remaining() > ms(10_000), "{:?}", guard.remaining());
     guard.release().await.expect("an answer");
+    empty(&etcd, PATIENCE).await;
+}
+
+#[tokio::test]
+async fn who_comes_again_shares_a_place_with_those_who_were_next() {
+    let (etcd, counted) = (Etcd::start(), Counted::default());
+    let (one, two) = (manager(&etcd, &counted).await, manager(&etcd, &counted).await);
+    come_again(&counted, &one, &two).await;
     empty(&etcd, PATIENCE).await;
 }

@@ -1,9 +1,12 @@
 //! The groups of a fair lock: waiters of one process that stand directly behind each other share a place and a grant.
 
+use lock_core::backend::postgres::Postgres;
 use lock_tests::{PATIENCE, PgBouncer, PostgresServer};
 
 use crate::common::{calls, take_turns};
-use crate::in_line::{Grants, Places, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order};
+use crate::in_line::{
+    Counted, Grants, Places, come_again, fair, line, lost_as_one, mixed, places_of_mixed, served_in_order,
+};
 use crate::support::{connect, cycle, empty, manager, ms};
 
 /// Has the server count the requests that share a place, which write nothing: a sequence has no transactions.
@@ -198,4 +201,14 @@ async fn a_successor_comes_before_all_who_wait() {
     ));
     server.sql(&again.replace(", 0)", ", 77)"));
     assert_eq!(server.sql(fence), "77", "the last token of the grant is told");
+}
+
+#[tokio::test]
+async fn who_comes_again_shares_a_place_with_those_who_were_next() {
+    let (server, counted) = (PostgresServer::start(), Counted::default());
+    // Makes the tables.
+    drop(manager(&server).await);
+    let store = async || Postgres::connect(&server.url()).await.expect("the server takes locks");
+    let (one, two) = (counted.manager(store().await), counted.manager(store().await));
+    come_again(&counted, &one, &two).await;
 }

@@ -1,11 +1,12 @@
 //! The groups of a fair lock: waiters of one process that stand directly behind each other share a place and a grant.
 
 use lock_core::backend::Released;
-use lock_core::{LockError, LockErrorKind, LockRequest, strategy};
+use lock_core::{LockError, LockErrorKind, strategy};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::in_line::{
-    Grants, Places, fair, line, lost_as_one, mixed, passed_over, places_of_mixed, served_in_order, turn,
+    Grants, Places, come_again, fair, line, lost_as_one, mixed, passed_over, places_of_mixed,
+    served_in_order, turn,
 };
 use crate::store::{Process, holds, queue};
 use crate::support::{LONG, calls, manager, ms, within};
@@ -97,36 +98,11 @@ async fn a_group_that_loses_its_grant_queues_again() {
     wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
 }
 
-/// While another process waits, those who come again after a turn ask together, behind the release of their last one.
 #[tokio::test]
 async fn who_comes_again_shares_a_place_with_those_who_were_next() {
     let server = RedisServer::start();
     let (one, two) = (manager(&server).await, manager(&server).await);
-    let held = two.fair("k").ttl(LONG).acquire().await.expect("it is free");
-    let (grants, mut tasks) = (Grants::default(), Vec::new());
-    for number in 0..4 {
-        let before = asked(&server);
-        tasks.push(tokio::spawn(two_turns(fair(&one), number, grants.clone())));
-        wait_until("it has a place", PATIENCE, async || asked(&server) > before).await;
-    }
-    let rival = turn(&server, 8, two.fair("k").ttl(LONG), &grants).await;
-    let before = asked(&server);
-    held.release().await.expect("an answer");
-    for task in tasks {
-        within(PATIENCE, "two turns", task).await.expect("no panic");
-    }
-    within(PATIENCE, "a turn", rival).await.expect("no panic");
-    assert_eq!(grants.order(), [0, 1, 2, 3, 8, 10, 11, 12, 13]);
-    assert_eq!(asked(&server) - before, 1, "one request for four, unless the last release took 250 ms");
-}
-
-/// Takes its turn twice. The second one is noted as `number + 10`.
-async fn two_turns(request: LockRequest, number: usize, grants: Grants) {
-    for number in [number, number + 10] {
-        let guard = request.clone().acquire().await.expect("granted");
-        grants.note(number, 0);
-        guard.release().await.expect("an answer");
-    }
+    come_again(&server, &one, &two).await;
 }
 
 /// Those who ask for another lease share no place.

@@ -5,8 +5,8 @@ use lock_core::backend::zookeeper::ZooKeeper;
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
 use crate::in_line::{
-    Counted, Grants, fair, line, lost_as_one, mixed, passed_over, places_of_mixed, served_by_waves,
-    served_in_order, turns_of_one_process,
+    Counted, Grants, come_again, fair, line, lost_as_one, mixed, passed_over, places_of_mixed,
+    served_by_waves, served_in_order, turns_of_one_process,
 };
 use crate::support::{LONG, patient_servers, patient_url};
 
@@ -98,4 +98,12 @@ async fn a_turn_in_a_group_writes_nothing() {
         let changed = (changes().await - before).unsigned_abs();
         assert_eq!(changed <= turns / 4, shared, "{changed} changes for {turns} turns");
     }
+}
+
+#[tokio::test]
+async fn who_comes_again_shares_a_place_with_those_who_were_next() {
+    let (servers, counted) = (patient_servers(), Counted::default());
+    let (one, two) = (manager(&servers, &counted).await, manager(&servers, &counted).await);
+    come_again(&counted, &one, &two).await;
+    empty(&servers).await;
 }

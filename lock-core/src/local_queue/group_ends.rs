@@ -1,4 +1,5 @@
-//! The end of the grant of a group that waits: it goes back to the store, and the group has the place that its release names, or none.
+//! The end of the grant of a group: it goes back to the store. Those who wait in the group have the place that its release
+//! names, or none.
 
 use std::time::Duration;
 
