@@ -134,7 +134,8 @@ impl Group {
         Some((Arc::downgrade(head), now))
     }
 
-    /// Returns whether it has handed its grant to a waiter that has not taken it: one that has is gone from its node.
+    /// Returns whether it has handed its grant to a waiter that has not taken it. One that has taken it has dropped its
+    /// node.
     pub(super) fn is_handing_off(&self) -> bool {
         self.handed.as_ref().is_some_and(|(node, _): &(Weak<_>, _)| node.strong_count() > 0)
     }
