@@ -4,6 +4,7 @@
 //! events on one clock.
 
 mod bad_input;
+mod batches;
 mod commands;
 mod contract;
 mod cost;

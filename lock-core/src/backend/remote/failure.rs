@@ -91,7 +91,7 @@ impl<R> Failure<R> {
     }
 
     /// Returns whether the request may have been executed.
-    #[cfg(feature = "redlock")]
+    #[cfg(feature = "redis")]
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubt
     }

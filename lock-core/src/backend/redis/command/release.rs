@@ -39,7 +39,7 @@ fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
     command.arg(&unmarked(&claim.owner.token())[..]);
     // The script takes its short path only without these arguments.
-    if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
+    if !is_short(claim) {
         details(&mut command, claim);
     }
     command
@@ -62,6 +62,11 @@ pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
     head
+}
+
+/// Returns whether a release needs to compare the beginning of the value and nothing else, where nobody waits.
+pub(super) fn is_short(claim: &Claim) -> bool {
+    !needs_value(claim) && claim.more.is_empty() && claim.own_fence().is_none()
 }
 
 fn details(command: &mut Cmd, claim: &Claim) {

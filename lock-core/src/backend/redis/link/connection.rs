@@ -11,6 +11,7 @@ use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
 
+use super::batch::Batches;
 use super::clock::ServerClock;
 use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
@@ -52,6 +53,8 @@ pub(crate) struct Connection<S> {
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
+    /// The requests that leave together.
+    pub(super) batches: Batches,
 }
 
 impl<S> Connection<S> {
@@ -62,7 +65,15 @@ impl<S> Connection<S> {
         session: S,
         poisoned: Arc<Poisoned>,
     ) -> Self {
-        Self { connection, scripts, clock, session, poisoned, subscriptions: Subscriptions::default() }
+        Self {
+            connection,
+            scripts,
+            clock,
+            session,
+            poisoned,
+            subscriptions: Subscriptions::default(),
+            batches: Batches::default(),
+        }
     }
 
     /// Returns the driver's own handle, which subscribes.

@@ -89,7 +89,7 @@ impl Others {
 }
 
 /// Lets the tasks that are ready run: the runtime queues a task that wakes itself behind them.
-async fn behind_all_that_are_ready() {
+pub(super) async fn behind_all_that_are_ready() {
     let mut queued = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut queued, true) {

@@ -3,6 +3,7 @@
 //! A connection calls its [`Role`] for everything that depends on the role. Nothing here knows the commands, the
 //! confirmation of copies, the Cluster or the quorum that use the link.
 
+mod batch;
 mod call;
 mod clock;
 mod connection;
@@ -19,6 +20,7 @@ mod subscribe;
 mod subscriptions;
 mod watch;
 
+pub(crate) use batch::{Outcome, Step};
 pub(crate) use call::Reply;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};

@@ -1,0 +1,323 @@
+//! Requests of many tasks that leave as one call: the cost, and that each task gets what it would have got alone.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Released};
+use lock_core::clock::Clock;
+use lock_core::strategy::{self, Backoff};
+use lock_core::testkit::history::{History, Hold};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockManager};
+use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, SentCommand, monotonic, wait_until};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::load::disturb;
+use crate::store::{Process, holds};
+use crate::support::{LONG, calls, connect, cycle, empty, manager, ms, try_once};
+
+/// Far more than have to be under way for requests to leave together.
+const TASKS: usize = 200;
+
+/// Runs all futures, each in a task of its own, and returns what came of them in their order.
+async fn together<T: Send + 'static>(
+    futures: impl IntoIterator<Item: Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let mut tasks = JoinSet::new();
+    for (number, future) in futures.into_iter().enumerate() {
+        tasks.spawn(async move { (number, future.await) });
+    }
+    let sorted: BTreeMap<_, _> = tasks.join_all().await.into_iter().collect();
+    sorted.into_values().collect()
+}
+
+async fn acquire(process: &Arc<Process>, claims: &[Claim], ask: Ask) -> Vec<Result<Attempt, LockError>> {
+    let ask = |claim: &Claim| {
+        let (process, claim) = (Arc::clone(process), claim.clone());
+        async move { process.redis.acquire(&claim, ask).await }
+    };
+    together(claims.iter().map(ask).collect::<Vec<_>>()).await
+}
+
+async fn release(process: &Arc<Process>, claims: &[Claim]) -> Vec<Released> {
+    let release = |claim: &Claim| {
+        let (process, claim) = (Arc::clone(process), claim.clone());
+        async move { process.release(&claim).await }
+    };
+    together(claims.iter().map(release).collect::<Vec<_>>()).await
+}
+
+/// Returns how many locks the scripts of `sent` name beyond the first of each.
+fn joined(sent: &[SentCommand]) -> usize {
+    let scripts = sent.iter().filter(|command| command.name == "EVALSHA");
+    scripts.map(|command| command.arguments[1].parse::<usize>().expect("a number of keys") - 1).sum()
+}
+
+#[tokio::test]
+async fn many_requests_leave_in_few_commands() {
+    const CYCLES: usize = 10;
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    cycle(&locks, "warm").await;
+    let mut record = server.record();
+    let work = |number: usize| {
+        let locks = locks.clone();
+        async move {
+            for _ in 0..CYCLES {
+                cycle(&locks, &format!("k{number}")).await;
+            }
+        }
+    };
+    together((0..TASKS).map(work)).await;
+    let sent = record.take().iter().filter(|sent| ["SET", "EVALSHA"].contains(&&*sent.name)).count();
+    assert!(sent * 4 < 2 * CYCLES * TASKS, "{sent} commands for {TASKS} tasks of {CYCLES} cycles");
+    assert!(server.keys().is_empty());
+}
+
+/// Few tasks gain nothing from a script, and a cycle stays at one SET and one release.
+#[tokio::test]
+async fn few_requests_leave_by_themselves() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let mut record = server.record();
+    let work = |number: usize| {
+        let locks = locks.clone();
+        async move { cycle(&locks, &format!("k{number}")).await }
+    };
+    together((0..20).map(work)).await;
+    let sent = record.take();
+    assert_eq!((joined(&sent), sent.iter().filter(|sent| sent.name == "SET").count()), (0, 20));
+}
+
+#[tokio::test]
+async fn each_lock_has_its_own_answer_and_a_waiter_gets_the_key_in_the_release() {
+    let server = RedisServer::start();
+    let (process, other) = (Arc::new(Process::of(&server).await), Process::of(&server).await);
+    let claims: Vec<_> = (0..TASKS).map(|n| process.barging(&format!("k{n}"))).collect();
+    let (mut taken, mut waiters) = (Vec::new(), Vec::new());
+    for n in (0..TASKS).step_by(3) {
+        let holder = other.barging(&format!("k{n}"));
+        other.take(&holder).await;
+        taken.push(holder);
+    }
+    let mut record = server.record();
+    for ask in [Ask::Try, Ask::Probe] {
+        let answers = acquire(&process, &claims, ask).await;
+        assert!(joined(&record.take()) > TASKS / 2, "the test is about batches");
+        for (n, answer) in answers.into_iter().enumerate() {
+            match answer.expect("an answer") {
+                Attempt::Granted(_) => assert!(n % 3 != 0, "k{n} is held"),
+                Attempt::Held(held) if ask == Ask::Try => {
+                    assert_eq!((n % 3, held.holder.is_some()), (0, true), "k{n}: {held:?}");
+                }
+                Attempt::Held(_) => {}
+            }
+        }
+    }
+    for (n, claim) in claims.iter().enumerate() {
+        assert_eq!(holds(&server, &format!("k{n}"), claim), n % 3 != 0, "k{n}");
+        if n % 3 == 1 {
+            let waiter = other.barging(&format!("k{n}"));
+            other.wait(&waiter).await;
+            waiters.push(waiter);
+        }
+    }
+    record.take();
+    let answers = release(&process, &claims).await;
+    assert!(joined(&record.take()) > TASKS / 2, "the test is about batches");
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer, if n % 3 == 0 { Released::Taken } else { Released::Released }, "k{n}");
+    }
+    for claim in taken.iter().chain(&waiters) {
+        assert!(holds(&server, claim.key.as_str(), claim), "{:?}", claim.key);
+    }
+    assert_eq!(server.keys().iter().filter(|key| !key.starts_with('{')).count(), taken.len() + waiters.len());
+    // Who releases twice is told that nobody holds it.
+    for claim in taken.iter().chain(&waiters) {
+        assert_eq!(other.release(claim).await, Released::Released);
+    }
+    assert!(release(&process, &claims).await.iter().all(|answer| *answer == Released::Expired));
+}
+
+#[tokio::test]
+async fn other_data_and_a_missing_permission_concern_one_lock() {
+    let server = RedisServer::start();
+    server.command(&["RPUSH", "shop:k7", "other data"]);
+    server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~shop:*", "~{shop:*", "&*", "+@all"]);
+    let process = Arc::new(Process::at(&server.url_for("app", "pw")).await);
+    let mut claims: Vec<_> = (0..TASKS).map(|n| process.barging(&format!("shop:k{n}"))).collect();
+    claims[TASKS - 9] = process.barging("elsewhere");
+    // A batch of whose keys one may not be written is refused as a whole. So the first ones get further than those.
+    let mut record = server.record();
+    let answers = acquire(&process, &claims, Ask::Try).await;
+    assert!(joined(&record.take()) > TASKS / 2, "the test is about batches");
+    for (n, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(Attempt::Granted(_)) => assert!(n != 7 && n != TASKS - 9, "{n}"),
+            Ok(Attempt::Held(held)) => panic!("{n}: {held:?}"),
+            Err(error) => {
+                let expected = match n {
+                    7 => (LockErrorKind::InvalidRequest, "WRONGTYPE"),
+                    _ => (LockErrorKind::Unavailable, "NOPERM"),
+                };
+                assert_eq!(error.kind(), expected.0, "{n}: {error}");
+                assert!(error.to_string().contains(expected.1), "{n}: {error}");
+            }
+        }
+    }
+    claims.remove(TASKS - 9);
+    let answers = release(&process, &claims).await;
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer, if n == 7 { Released::Taken } else { Released::Released }, "{n}");
+    }
+    assert_eq!(server.keys(), ["shop:k7"]);
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
+    let server = RedisServer::start();
+    let process = Arc::new(Process::of(&server).await);
+    let claims: Vec<_> = (0..TASKS).map(|n| process.barging(&format!("k{n}"))).collect();
+    server.command(&["SCRIPT", "FLUSH"]);
+    let answers = acquire(&process, &claims, Ask::Probe).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Attempt::Granted(_)))));
+    server.command(&["SCRIPT", "FLUSH"]);
+    assert!(release(&process, &claims).await.iter().all(|answer| *answer == Released::Released));
+}
+
+/// Each step fails by its own deadline, although all wait for one answer, and every lock is released afterwards.
+#[tokio::test]
+async fn an_answer_that_does_not_come_fails_each_task_at_its_own_deadline() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&format!("{}?timeout=400ms", proxy.url())).await;
+    cycle(&locks, "warm").await;
+    proxy.replies(Flow::Hold);
+    let ask = |n: usize| {
+        // The deadline of a call is half of its lease.
+        let ttl = if n.is_multiple_of(2) { ms(200) } else { LONG };
+        let request = locks.lock(format!("k{n}")).ttl(ttl).strategy(strategy::fail_fast());
+        async move {
+            let asked = monotonic();
+            let error = request.acquire().await.map(drop).expect_err("no answer").to_string();
+            (error, monotonic() - asked)
+        }
+    };
+    let errors = together((0..TASKS).map(ask)).await;
+    for (n, (error, after)) in errors.iter().enumerate() {
+        let deadline = if n.is_multiple_of(2) { ms(100) } else { ms(400) };
+        assert!(
+            error.contains(&format!("within {deadline:?}; the request may have been executed")),
+            "k{n}: {error}"
+        );
+        assert!(*after >= deadline, "k{n}: after {after:?}");
+    }
+    proxy.heal();
+    empty(&server, PATIENCE).await;
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
+
+/// Futures that are dropped before their batch leaves, while it is on its way, and after it was answered. Every second
+/// one goes on, and gets its lock.
+#[tokio::test]
+async fn a_task_that_is_dropped_leaves_no_lock_and_disturbs_no_other() {
+    for polls in 1..6 {
+        let server = RedisServer::start();
+        let locks = manager(&server).await;
+        let ask = |n: usize| -> Asking {
+            let locks = locks.clone();
+            Box::pin(async move { try_once(&locks, &format!("k{n}")).await })
+        };
+        let mut asking: Vec<_> = (0..TASKS).map(ask).collect();
+        let mut guards = Vec::new();
+        for _ in 0..polls {
+            asking.retain_mut(|future| match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => true,
+                Poll::Ready(answer) => {
+                    guards.push(answer.expect("the key is free"));
+                    false
+                }
+            });
+            if polls > 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let rest = asking.into_iter().enumerate().filter(|(n, _)| n % 2 == 0).map(|(_, future)| future);
+        guards.extend(together(rest).await.into_iter().map(|answer| answer.expect("the key is free")));
+        assert!(guards.len() >= TASKS / 2);
+        // The first ones did not join a batch. Of the others, half were dropped before theirs left.
+        assert!(polls > 1 || calls(&server, "set") < 130, "{} times SET", calls(&server, "set"));
+        for guard in guards {
+            assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+        }
+        wait_until(&format!("no key after {polls} polls"), PATIENCE, async || {
+            server.keys().is_empty() && locks.held() == 0
+        })
+        .await;
+    }
+}
+
+/// Two processes with more tasks than keys, on a network with faults.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_many_tasks_shows_one_holder_at_a_time_and_leaves_nothing() {
+    const KEYS: usize = 90;
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let server = RedisServer::start();
+    let mut record = server.record();
+    let ways = [Proxy::before(&server), Proxy::before(&server)];
+    let managers = [connect(&ways[0].url()).await, connect(&ways[1].url()).await];
+    let history = History::new(Clock::Suspend);
+    let work = |worker: usize| {
+        let (locks, history, mut random) = (managers[worker % 2].clone(), history.clone(), random.fork());
+        async move {
+            while history.now() < Duration::from_secs(4) {
+                turn(&locks, &history, worker, random.usize(..KEYS), &mut random).await;
+            }
+        }
+    };
+    let workers: Vec<_> = (0..2 * TASKS).map(work).collect();
+    let (first, second) = (random.fork(), random.fork());
+    tokio::select! {
+        _ = together(workers) => {}
+        () = disturb(&ways[0], ms(150), first) => unreachable!("it never ends"),
+        () = disturb(&ways[1], ms(150), second) => unreachable!("it never ends"),
+    }
+    ways.iter().for_each(Proxy::heal);
+    history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    let (holds, joined) = (history.holds().len(), joined(&record.take()));
+    assert!(holds > 1_000 && joined > 1_000, "seed {seed}: {holds} holds, {joined} requests in batches");
+    empty(&server, PATIENCE).await;
+}
+
+/// Acquires a key, perhaps with little patience, and releases it in one of several ways.
+async fn turn(locks: &LockManager, history: &History, worker: usize, key: usize, random: &mut Rng) {
+    let key = format!("k{key}");
+    let backoff = Backoff::exponential(ms(1), ms(8));
+    let request = locks.lock(&key).ttl(LONG).strategy(strategy::retry().within(PATIENCE).backoff(backoff));
+    let patience = if random.u8(..4) == 0 { ms(random.u64(0..20)) } else { Duration::MAX };
+    let asked = history.now();
+    let guard = match timeout(patience, request.acquire()).await {
+        Ok(Ok(guard)) => guard,
+        Ok(Err(error)) => return assert!(error.is_temporary(), "{error}"),
+        Err(_) => return,
+    };
+    let acquired = history.now();
+    if random.bool() {
+        sleep(ms(random.u64(0..3))).await;
+    }
+    let ended = history.now();
+    guard.check().expect("no lease ends so soon");
+    history.record(Hold { worker, key, mode: Mode::Exclusive, asked, acquired, ended, fence: None });
+    match random.u8(..3) {
+        0 => drop(guard),
+        1 => drop(timeout(ms(random.u64(0..4)), guard.release()).await),
+        _ => drop(guard.release().await),
+    }
+}
