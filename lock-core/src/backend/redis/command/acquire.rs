@@ -149,7 +149,7 @@ pub(crate) fn is_plain(claim: &Claim) -> bool {
 }
 
 /// Returns whether the acquire script needs only the first arguments of a claim. It then takes its shortest path.
-fn has_short_form(claim: &Claim, ask: Ask) -> bool {
+pub(super) fn has_short_form(claim: &Claim, ask: Ask) -> bool {
     let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
     exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::acquire::is_plain;
+use super::acquire::{fence_ttl, has_short_form, is_plain};
 use super::release::{is_short, unmarked};
 use super::server::Server;
 use crate::backend::redis::error::Failure;
@@ -54,7 +54,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Server<Primary> {
-    /// Acquires with the plain SET of a batch. Returns `None` where the claim has to be asked for by itself.
+    /// Acquires with the SET of a batch. Returns `None` where the claim has to be asked for by itself.
     pub(crate) async fn acquire_in_batch(
         &self,
         claim: &Claim,
@@ -72,11 +72,17 @@ impl Server<Primary> {
         // From here on the request may take effect, so a dropped claim must be released.
         claim.mark_sent();
         let value = claim.record.to_value(&claim.owner.token());
-        let step = Step::Acquire { key: claim.key.clone(), value, lease: millis(claim.ttl) };
+        let fence = claim.fencing.then(|| millis(fence_ttl(claim.ttl)));
+        let step = Step::Acquire { key: claim.key.clone(), value, lease: millis(claim.ttl), fence };
         match live.send_in_batch(step, full, deadline).await {
-            Outcome::Done => {
+            Outcome::Done(fence) => {
                 live.subscribe_holders(self.shared().shared_listeners());
-                Some(Ok(Attempt::Granted(Grant::new(sent, claim.ttl))))
+                if fence.is_some() {
+                    // From now on every renewal must keep the token remembered.
+                    claim.mark_fenced();
+                }
+                let grant = Grant::new(sent, claim.ttl).with_fence(fence);
+                Some(Ok(Attempt::Granted(grant)))
             }
             // As after a plain SET: a caller that only probes gets no more than that the key is taken.
             Outcome::Refused if ask == Ask::Probe => Some(Ok(Attempt::Held(Held::default()))),
@@ -103,7 +109,7 @@ impl Server<Primary> {
         let live = self.connections.current()?;
         let step = Step::Release { key: claim.key.clone(), head: unmarked(&claim.owner.token()) };
         match live.send_in_batch(step, full, deadline).await {
-            Outcome::Done => Some(Ok(Released::Released)),
+            Outcome::Done(_) => Some(Ok(Released::Released)),
             Outcome::Refused | Outcome::Alone => {
                 // For the first time. The second time, the release is ahead of nothing that was asked meanwhile.
                 claim.mark_release_ahead();
@@ -115,10 +121,11 @@ impl Server<Primary> {
     }
 }
 
-/// Returns whether a plain SET is all that an acquire has to do.
+/// Returns whether an acquire may join: a free key is all that it hopes for.
 fn joins(claim: &Claim, ask: Ask) -> bool {
     // A holder that is notified subscribes first.
-    is_plain(claim) && !ask.enqueues() && !claim.notify_holder
+    let is_short = is_plain(claim) || claim.more.is_empty() && has_short_form(claim, ask);
+    is_short && !ask.enqueues() && !claim.notify_holder
 }
 
 #[cfg(test)]
@@ -131,34 +138,24 @@ mod tests {
     use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
     #[test]
-    fn only_a_plain_set_joins() {
+    fn only_those_who_hope_for_a_free_key_join() {
         let owner = OwnerSource::new().expect("random bytes").mint();
         let record = OwnerRecord::new(Arc::new(Identity::of_this_process("test")), None);
-        let claim =
-            || Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(1), record.clone());
-        assert!(joins(&claim(), Ask::Probe) && joins(&claim(), Ask::Try));
-        assert!(!joins(&claim(), Ask::Enqueue { room: None }));
-        let shared = Claim { mode: Mode::Shared, ..claim() };
-        let fair = Claim { queue: Queue::Fifo, ..claim() };
-        let fenced = Claim { fencing: true, ..claim() };
-        let several = Claim { more: [Key::new("l").expect("a key")].into(), ..claim() };
-        let notified = Claim { notify_holder: true, ..claim() };
-        for claim in [shared, fair, fenced, several, notified] {
-            assert!(!joins(&claim, Ask::Probe), "{claim:?}");
+        let key = |key| Key::new(key).expect("a key");
+        let claim = || Claim::new(key("k"), owner, Duration::from_secs(1), record.clone());
+        for fencing in [false, true] {
+            let claim = || Claim { fencing, ..claim() };
+            assert!(joins(&claim(), Ask::Probe) && joins(&claim(), Ask::Try));
+            assert!(!joins(&claim(), Ask::Enqueue { room: None }));
+            let shared = Claim { mode: Mode::Shared, ..claim() };
+            let fair = Claim { queue: Queue::Fifo, ..claim() };
+            let several = Claim { more: [key("l")].into(), ..claim() };
+            let notified = Claim { notify_holder: true, ..claim() };
+            for claim in [shared, fair, several, notified] {
+                assert!(!joins(&claim, Ask::Probe), "{claim:?}");
+            }
+            // The script makes the name of the key of the token in the simple way.
+            assert_eq!(joins(&Claim { key: key("{k}l"), ..claim() }, Ask::Try), !fencing);
         }
-    }
-
-    #[test]
-    fn only_many_requests_leave_together() {
-        let under_way = UnderWay::default();
-        let mut counted = Vec::new();
-        for (many, full) in
-            [(MANY - 1, None), (MANY, Some(FULL_AT_LEAST)), (100, Some(25)), (1_000, Some(FULL_AT_MOST))]
-        {
-            counted.resize_with(many, || under_way.count());
-            assert_eq!(counted[0].full_batch(), full, "{many}");
-        }
-        counted.truncate(1);
-        assert_eq!(counted[0].full_batch(), None, "the others are over");
     }
 }

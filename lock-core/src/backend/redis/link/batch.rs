@@ -17,8 +17,10 @@ use tokio::time::timeout;
 use super::connection::Connection;
 use super::gather::behind_all_that_are_ready;
 use super::session_state::SessionState;
+use crate::backend::FencingToken;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::scripts::Script;
+use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -42,7 +44,17 @@ pub(crate) enum Step {
         value: String,
         /// In ms.
         lease: u64,
+        /// How long to remember the fencing token, in ms; `None` where none is asked for.
+        fence: Option<u64>,
     },
+}
+
+/// The place of a step in the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Release,
+    Acquire,
+    AcquireFenced,
 }
 
 impl fmt::Debug for Step {
@@ -59,14 +71,21 @@ impl Step {
         }
     }
 
-    fn acquires(&self) -> bool {
-        matches!(self, Self::Acquire { .. })
+    fn part(&self) -> Part {
+        match self {
+            Self::Release { .. } => Part::Release,
+            Self::Acquire { fence: None, .. } => Part::Acquire,
+            Self::Acquire { fence: Some(_), .. } => Part::AcquireFenced,
+        }
     }
 
     fn push_to(&self, command: &mut Cmd) {
         match self {
             Self::Release { head, .. } => command.arg(&head[..]),
-            Self::Acquire { value, lease, .. } => command.arg(value).arg(*lease),
+            Self::Acquire { value, lease, fence, .. } => {
+                command.arg(value).arg(*lease);
+                fence.iter().fold(command, |command, remember| command.arg(*remember))
+            }
         };
     }
 }
@@ -74,8 +93,8 @@ impl Step {
 /// What came of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// Released, or acquired.
-    Done,
+    /// Released, or acquired, with the fencing token that was asked for.
+    Done(Option<FencingToken>),
     /// The stored value begins in another way, or somebody holds the lock.
     Refused,
     /// Nothing was executed: the request has to be sent by itself.
@@ -86,9 +105,9 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    const fn of_digit(digit: u8) -> Self {
+    fn of_digit(digit: u8, fence: Option<FencingToken>) -> Self {
         match digit {
-            b'1' => Self::Done,
+            b'1' => Self::Done(fence),
             b'0' => Self::Refused,
             _ => Self::Alone,
         }
@@ -199,12 +218,18 @@ impl<S: SessionState> Connection<S> {
             steps.iter_mut().for_each(|step| step.tell(Outcome::Alone));
             return;
         }
-        steps.sort_by_key(|waiting| waiting.step.acquires());
-        let command = self.batch(&steps);
+        steps.sort_by_key(|waiting| waiting.step.part());
+        let (command, sent) = (self.batch(&steps), Clock::Suspend.now());
         let (mut answer, mut waited) = (pin!(self.run(Script::Batch, &command)), Duration::ZERO);
         while let Some(deadline) = next_deadline(&steps) {
             match timeout(deadline - waited, answer.as_mut()).await {
-                Ok(answer) => return tell(&mut steps, answer),
+                Ok(answer) => {
+                    let answer = answer.and_then(|answer| Answer::read(answer, &steps));
+                    if let Ok(Answer { now: Some(now), .. }) = answer {
+                        self.learn(now, sent, Clock::Suspend.now());
+                    }
+                    return tell(&mut steps, answer);
+                }
                 Err(_) => {
                     let late = steps.iter_mut().filter(|step| step.deadline <= deadline);
                     late.for_each(|step| step.tell(Outcome::Late));
@@ -217,8 +242,9 @@ impl<S: SessionState> Connection<S> {
     /// Returns the call for `steps`, of which the releases come first.
     fn batch(&self, steps: &[Waiting]) -> Cmd {
         let keys = steps.iter().map(|waiting| waiting.step.key().as_str());
-        let mut command = self.scripts.call(Script::Batch, keys, 1 + 2 * steps.len(), BYTES * steps.len());
-        command.arg(steps.iter().filter(|waiting| !waiting.step.acquires()).count());
+        let mut command = self.scripts.call(Script::Batch, keys, 2 + 3 * steps.len(), BYTES * steps.len());
+        let count = |part| steps.iter().filter(|waiting| waiting.step.part() == part).count();
+        command.arg(count(Part::Release)).arg(count(Part::Acquire));
         steps.iter().for_each(|waiting| waiting.step.push_to(&mut command));
         command
     }
@@ -228,18 +254,43 @@ fn next_deadline(steps: &[Waiting]) -> Option<Duration> {
     steps.iter().filter(|step| step.told.is_some()).map(|step| step.deadline).min()
 }
 
-/// Tells each task what the answer means to it.
-fn tell(steps: &mut [Waiting], answer: Result<Value, Failure>) {
-    let failure = match answer {
-        Ok(Value::BulkString(digits)) if digits.len() == steps.len() => {
-            let outcomes = digits.into_iter().map(Outcome::of_digit);
-            return steps.iter_mut().zip(outcomes).for_each(|(step, outcome)| step.tell(outcome));
+/// The answer to a batch.
+struct Answer {
+    /// The server's time, in us, where fencing tokens were asked for.
+    now: Option<i64>,
+    digits: Vec<u8>,
+}
+
+/// The digits of the server's time, until the year 2286.
+const TIME_LEN: usize = 16;
+
+impl Answer {
+    fn read(answer: Value, steps: &[Waiting]) -> Result<Self, Failure> {
+        let Value::BulkString(mut text) = answer else { return Err(Failure::unexpected(&answer)) };
+        let is_fenced = steps.iter().any(|waiting| waiting.step.part() == Part::AcquireFenced);
+        let time_len = if is_fenced { TIME_LEN } else { 0 };
+        let time = text.get(..time_len).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
+        if text.len() != time_len + steps.len() || is_fenced != time.is_some() {
+            return Err(Failure::unexpected(&Value::BulkString(text)));
         }
-        Ok(other) => Failure::unexpected(&other),
-        Err(failure) => failure,
+        Ok(Self { now: time, digits: text.split_off(time_len) })
+    }
+}
+
+/// Tells each task what the answer means to it.
+fn tell(steps: &mut [Waiting], answer: Result<Answer, Failure>) {
+    let Answer { now, digits } = match answer {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let outcome = Outcome::of_failure(failure);
+            return steps.iter_mut().for_each(|step| step.tell(outcome.clone()));
+        }
     };
-    let outcome = Outcome::of_failure(failure);
-    steps.iter_mut().for_each(|step| step.tell(outcome.clone()));
+    let token = now.and_then(|now| u64::try_from(now).ok()).map(FencingToken::new);
+    for (waiting, digit) in steps.iter_mut().zip(digits) {
+        let token = token.filter(|_| waiting.step.part() == Part::AcquireFenced);
+        waiting.tell(Outcome::of_digit(digit, token));
+    }
 }
 
 #[cfg(test)]

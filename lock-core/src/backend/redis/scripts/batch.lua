@@ -1,22 +1,40 @@
 -- Releases and acquires many locks in one call: each release that finds nobody waiting, and the plain SET of each new
--- owner. A lock that needs more is left as it is, and its owner asks by itself.
+-- owner, with the fencing token that it asks for. A lock that needs more is left as it is, and its owner asks by itself.
 --
--- KEYS     the locks: those to release, then those to acquire; a lock may be in both parts
+-- KEYS     the locks: those to release, those to acquire, those to acquire with a fencing token, which have no `}`. A
+--          lock may be there more than once
 -- ARGV     1  the number of locks to release
---          then, for each of them: owner token, 48 characters, and a space: the beginning of the stored value while it
---          has no mark
---          then, for each lock to acquire: the stored value, and the lease in ms
--- Returns  a text with one digit for each lock: `1` released or acquired; `0` refused: the stored value begins in
---          another way, or somebody holds the lock; `2` not executed, because its command failed
--- Constants  MARK_AT: see lib.lua
+--          2  the number of locks to acquire without a fencing token
+--          then, for each lock to release: owner token, 48 characters, and a space: the beginning of the stored value
+--          while it has no mark
+--          then, for each lock to acquire: the stored value, and the lease in ms; and with a fencing token: how long to
+--          remember it, in ms
+-- Returns  a text: where fencing tokens are asked for, server time in us, 16 digits, which is the token of each; then
+--          one digit for each lock: `1` released or acquired; `0` refused: the stored value begins in another way, or
+--          somebody holds the lock; `2` not executed, because a command failed, or the token has to be another one
+-- Constants  FENCE_LEN, MARK_AT, TOKEN_LEN: see lib.lua
 --
--- Atomic because a lock may expire and be acquired by another owner between the read and DEL. `pcall` everywhere,
--- because the locks have nothing to do with each other: what one of them meets changes nothing for the rest.
+-- Atomic because a lock may expire and be acquired by another owner between the read and DEL, and because the fencing
+-- token must belong to the grant. `pcall` everywhere, because the locks have nothing to do with each other: what one of
+-- them meets changes nothing for the rest.
 local pcall, digits, ours, places = redis.pcall, {}, {}, {}
 local releases = tonumber(ARGV[1])
+local plain = releases + tonumber(ARGV[2])
+local text = ''
+if plain < #KEYS then
+  -- As in acquire.lua.
+  if not redis.REDIS_VERSION_NUM and redis.replicate_commands then redis.replicate_commands() end
+  local time = pcall('TIME')
+  text = time[2]
+  while #text < 6 do
+    text = '0' .. text
+  end
+  text = time[1] .. text
+end
+
 for at = 1, releases do
   digits[at] = '0'
-  if pcall('GETRANGE', KEYS[at], '0', MARK_AT) == ARGV[at + 1] then
+  if pcall('GETRANGE', KEYS[at], '0', MARK_AT) == ARGV[at + 2] then
     ours[#ours + 1] = KEYS[at]
     places[#ours] = at
   end
@@ -28,10 +46,31 @@ if ours[1] then
     digits[places[n]] = digit
   end
 end
-local value = releases + 2
+
+local value = releases + 3
 for at = releases + 1, #KEYS do
   local set = pcall('SET', KEYS[at], ARGV[value], 'NX', 'PX', ARGV[value + 1])
   digits[at] = not set and '0' or set.ok and '1' or '2'
   value = value + 2
+  if at > plain then
+    if digits[at] == '1' then
+      local fence_key, remember = '{' .. KEYS[at] .. '}:f', ARGV[value]
+      local fence = text .. ' ' .. string.sub(ARGV[value - 2], 1, TOKEN_LEN)
+      local last = pcall('SET', fence_key, fence, 'PX', remember, 'GET')
+      -- As in take.lua: no token is remembered, or one of an earlier time. Everything else is for take.lua.
+      if last and (#last ~= FENCE_LEN or last >= text) then
+        if type(last) == 'string' then
+          if string.find(last, '^%d+ %S+$') then
+            pcall('SET', fence_key, last, 'PX', remember)
+          else
+            pcall('SET', fence_key, last)
+          end
+        end
+        pcall('DEL', KEYS[at])
+        digits[at] = '2'
+      end
+    end
+    value = value + 1
+  end
 end
-return table.concat(digits)
+return text .. table.concat(digits)

@@ -5,7 +5,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn step(key: &str, acquires: bool) -> Step {
     let key = Key::new(key).expect("a key");
     match acquires {
-        true => Step::Acquire { key, value: "secret".to_owned(), lease: 1_000 },
+        true => Step::Acquire { key, value: "secret".to_owned(), lease: 1_000, fence: None },
         false => Step::Release { key, head: [b's'; Owner::TOKEN_LEN + 1] },
     }
 }
@@ -41,31 +41,51 @@ fn a_task_that_is_gone_asks_for_nothing() {
 }
 
 /// Tells two steps, and returns what each task was told.
-fn told(answer: Result<Value, Failure>) -> [Outcome; 2] {
-    let [(first, mut told_first), (second, mut told_second)] = [waiting("a"), waiting("b")];
-    tell(&mut [first, second], answer);
+fn told(answer: Result<Value, Failure>, fence: Option<u64>) -> [Outcome; 2] {
+    let [(first, mut told_first), (mut second, mut told_second)] = [waiting("a"), waiting("b")];
+    if let Step::Acquire { fence: asked, .. } = &mut second.step {
+        *asked = fence;
+    }
+    let mut steps = [first, second];
+    let answer = answer.and_then(|answer| Answer::read(answer, &steps));
+    tell(&mut steps, answer);
     [told_first.try_recv().expect("told"), told_second.try_recv().expect("told")]
+}
+
+fn text(text: &str) -> Result<Value, Failure> {
+    Ok(Value::BulkString(text.as_bytes().to_vec()))
 }
 
 #[test]
 fn each_step_has_its_own_outcome() {
-    use Outcome::{Alone, Done, Failed, Refused};
-    let digits = |text: &str| Ok(Value::BulkString(text.as_bytes().to_vec()));
-    assert!(matches!(told(digits("10")), [Done, Refused]));
-    assert!(matches!(told(digits("21")), [Alone, Done]));
-    // An answer of another length says nothing about either.
-    for answer in [digits("1"), digits("111"), Ok(Value::Okay), Ok(Value::Nil)] {
-        assert!(matches!(told(answer), [Failed(a), Failed(b)] if a.is_in_doubt() && b.is_in_doubt()));
+    use Outcome::{Alone, Done, Refused};
+    assert!(matches!(told(text("10"), None), [Done(None), Refused]));
+    assert!(matches!(told(text("21"), None), [Alone, Done(None)]));
+    let token = FencingToken::new(1_763_672_000_123_456);
+    let both = told(text("176367200012345611"), Some(1_000));
+    assert!(matches!(both, [Done(None), Done(Some(made))] if made == token), "{both:?}");
+    assert!(matches!(told(text("176367200012345602"), Some(1_000)), [Refused, Alone]));
+}
+
+#[test]
+fn an_answer_of_another_form_says_nothing_about_any_step() {
+    use Outcome::Failed;
+    let doubtful = |outcomes: [Outcome; 2]| matches!(outcomes, [Failed(a), Failed(b)] if a.is_in_doubt() && b.is_in_doubt());
+    for answer in [text("1"), text("111"), text("176367200012345611"), Ok(Value::Okay), Ok(Value::Nil)] {
+        assert!(doubtful(told(answer, None)));
+    }
+    for answer in [text("11"), text("17636720001234561"), text("176367200012345x11"), text("é")] {
+        assert!(doubtful(told(answer, Some(1_000))));
     }
 }
 
 #[test]
 fn a_refusal_of_the_whole_fails_nobody_and_a_lost_answer_leaves_all_in_doubt() {
     let refused = Failure::of_text("NOPERM No permissions to access a key");
-    assert!(matches!(told(Err(refused)), [Outcome::Alone, Outcome::Alone]));
+    assert!(matches!(told(Err(refused), None), [Outcome::Alone, Outcome::Alone]));
     let lost = Failure::of_text("ERR something that no version says");
     assert!(
-        matches!(told(Err(lost)), [Outcome::Failed(a), Outcome::Failed(b)] if a.is_in_doubt() && b.is_in_doubt())
+        matches!(told(Err(lost), None), [Outcome::Failed(a), Outcome::Failed(b)] if a.is_in_doubt() && b.is_in_doubt())
     );
 }
 
