@@ -20,7 +20,7 @@ use super::session_state::SessionState;
 use crate::backend::FencingToken;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::scripts::Script;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -219,14 +219,15 @@ impl<S: SessionState> Connection<S> {
             return;
         }
         steps.sort_by_key(|waiting| waiting.step.part());
-        let (command, sent) = (self.batch(&steps), Clock::Suspend.now());
+        let sent = Clock::Suspend.now();
+        let command = self.batch(&steps, sent);
         let (mut answer, mut waited) = (pin!(self.run(Script::Batch, &command)), Duration::ZERO);
         while let Some(deadline) = next_deadline(&steps) {
             match timeout(deadline - waited, answer.as_mut()).await {
                 Ok(answer) => {
-                    let answer = answer.and_then(|answer| Answer::read(answer, &steps));
-                    if let Ok(Answer { now: Some(now), .. }) = answer {
-                        self.learn(now, sent, Clock::Suspend.now());
+                    let answer = answer.and_then(|answer| Answer::read(answer, steps.len()));
+                    if let Ok(answer) = &answer {
+                        self.learn(answer.now, sent, Clock::Suspend.now());
                     }
                     return tell(&mut steps, answer);
                 }
@@ -239,12 +240,16 @@ impl<S: SessionState> Connection<S> {
         }
     }
 
-    /// Returns the call for `steps`, of which the releases come first.
-    fn batch(&self, steps: &[Waiting]) -> Cmd {
+    /// Returns the call for `steps`, which are in the order of their parts.
+    fn batch(&self, steps: &[Waiting], sent: Moment) -> Cmd {
         let keys = steps.iter().map(|waiting| waiting.step.key().as_str());
-        let mut command = self.scripts.call(Script::Batch, keys, 2 + 3 * steps.len(), BYTES * steps.len());
+        let mut command = self.scripts.call(Script::Batch, keys, 3 + 3 * steps.len(), BYTES * steps.len());
         let count = |part| steps.iter().filter(|waiting| waiting.step.part() == part).count();
         command.arg(count(Part::Release)).arg(count(Part::Acquire));
+        // The shortest: what is executed later than that is of no use to somebody. Who has more time asks by itself.
+        let acquires = steps.iter().filter(|waiting| waiting.step.part() != Part::Release);
+        let deadline = acquires.map(|waiting| waiting.deadline).min().unwrap_or_default();
+        command.arg(self.clock.at(sent.plus(deadline)));
         steps.iter().for_each(|waiting| waiting.step.push_to(&mut command));
         command
     }
@@ -256,8 +261,8 @@ fn next_deadline(steps: &[Waiting]) -> Option<Duration> {
 
 /// The answer to a batch.
 struct Answer {
-    /// The server's time, in us, where fencing tokens were asked for.
-    now: Option<i64>,
+    /// The server's time, in us.
+    now: i64,
     digits: Vec<u8>,
 }
 
@@ -265,15 +270,14 @@ struct Answer {
 const TIME_LEN: usize = 16;
 
 impl Answer {
-    fn read(answer: Value, steps: &[Waiting]) -> Result<Self, Failure> {
+    /// Reads the answer to so many steps.
+    fn read(answer: Value, steps: usize) -> Result<Self, Failure> {
         let Value::BulkString(mut text) = answer else { return Err(Failure::unexpected(&answer)) };
-        let is_fenced = steps.iter().any(|waiting| waiting.step.part() == Part::AcquireFenced);
-        let time_len = if is_fenced { TIME_LEN } else { 0 };
-        let time = text.get(..time_len).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
-        if text.len() != time_len + steps.len() || is_fenced != time.is_some() {
-            return Err(Failure::unexpected(&Value::BulkString(text)));
+        let time = text.get(..TIME_LEN).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
+        match time {
+            Some(now) if text.len() == TIME_LEN + steps => Ok(Self { now, digits: text.split_off(TIME_LEN) }),
+            _ => Err(Failure::unexpected(&Value::BulkString(text))),
         }
-        Ok(Self { now: time, digits: text.split_off(time_len) })
     }
 }
 
@@ -286,7 +290,7 @@ fn tell(steps: &mut [Waiting], answer: Result<Answer, Failure>) {
             return steps.iter_mut().for_each(|step| step.tell(outcome.clone()));
         }
     };
-    let token = now.and_then(|now| u64::try_from(now).ok()).map(FencingToken::new);
+    let token = u64::try_from(now).ok().map(FencingToken::new);
     for (waiting, digit) in steps.iter_mut().zip(digits) {
         let token = token.filter(|_| waiting.step.part() == Part::AcquireFenced);
         waiting.tell(Outcome::of_digit(digit, token));

@@ -5,13 +5,14 @@
 --          lock may be there more than once
 -- ARGV     1  the number of locks to release
 --          2  the number of locks to acquire without a fencing token
+--          3  deadline of the acquires: server time in us; later, their owners have given up, and none is executed
 --          then, for each lock to release: owner token, 48 characters, and a space: the beginning of the stored value
 --          while it has no mark
 --          then, for each lock to acquire: the stored value, and the lease in ms; and with a fencing token: how long to
 --          remember it, in ms
--- Returns  a text: where fencing tokens are asked for, server time in us, 16 digits, which is the token of each; then
---          one digit for each lock: `1` released or acquired; `0` refused: the stored value begins in another way, or
---          somebody holds the lock; `2` not executed, because a command failed, or the token has to be another one
+-- Returns  a text: server time in us, 16 digits, which is the fencing token of each; then one digit for each lock: `1`
+--          released or acquired; `0` refused: the stored value begins in another way, or somebody holds the lock; `2`
+--          not executed: a command failed, the deadline has passed, or the token has to be another one
 -- Constants  FENCE_LEN, MARK_AT, TOKEN_LEN: see lib.lua
 --
 -- Atomic because a lock may expire and be acquired by another owner between the read and DEL, and because the fencing
@@ -20,21 +21,20 @@
 local pcall, digits, ours, places = redis.pcall, {}, {}, {}
 local releases = tonumber(ARGV[1])
 local plain = releases + tonumber(ARGV[2])
-local text = ''
-if plain < #KEYS then
-  -- As in acquire.lua.
-  if not redis.REDIS_VERSION_NUM and redis.replicate_commands then redis.replicate_commands() end
-  local time = pcall('TIME')
-  text = time[2]
-  while #text < 6 do
-    text = '0' .. text
-  end
-  text = time[1] .. text
+
+-- As in acquire.lua.
+if not redis.REDIS_VERSION_NUM and redis.replicate_commands then redis.replicate_commands() end
+local time = pcall('TIME')
+local text = time[2]
+while #text < 6 do
+  text = '0' .. text
 end
+text = time[1] .. text
+local is_late = #text > #ARGV[3] or #text == #ARGV[3] and text > ARGV[3]
 
 for at = 1, releases do
   digits[at] = '0'
-  if pcall('GETRANGE', KEYS[at], '0', MARK_AT) == ARGV[at + 2] then
+  if pcall('GETRANGE', KEYS[at], '0', MARK_AT) == ARGV[at + 3] then
     ours[#ours + 1] = KEYS[at]
     places[#ours] = at
   end
@@ -47,10 +47,13 @@ if ours[1] then
   end
 end
 
-local value = releases + 3
+local value = releases + 4
 for at = releases + 1, #KEYS do
-  local set = pcall('SET', KEYS[at], ARGV[value], 'NX', 'PX', ARGV[value + 1])
-  digits[at] = not set and '0' or set.ok and '1' or '2'
+  digits[at] = '2'
+  if not is_late then
+    local set = pcall('SET', KEYS[at], ARGV[value], 'NX', 'PX', ARGV[value + 1])
+    digits[at] = not set and '0' or set.ok and '1' or '2'
+  end
   value = value + 2
   if at > plain then
     if digits[at] == '1' then
