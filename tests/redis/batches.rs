@@ -247,11 +247,83 @@ async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let process = Arc::new(Process::of(&server).await);
     let claims: Vec<_> = (0..TASKS).map(|n| Arc::new(process.barging(&format!("k{n}")))).collect();
+    let mut record = server.record();
     server.command(&["SCRIPT", "FLUSH"]);
     let answers = acquire(&process, &claims, Ask::Probe).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Attempt::Granted(_)))));
     server.command(&["SCRIPT", "FLUSH"]);
     assert!(release(&process, &claims).await.iter().all(|answer| *answer == Released::Released));
+    assert!(joined(&record.take()) > TASKS, "the test is about batches");
+}
+
+#[tokio::test]
+async fn a_server_without_memory_refuses_each_by_itself_and_none_is_told_that_its_key_is_held() {
+    let server = RedisServer::start();
+    let process = Arc::new(Process::of(&server).await);
+    let claims: Vec<_> = (0..TASKS).map(|n| Arc::new(process.barging(&format!("k{n}")))).collect();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mut record = server.record();
+    for answer in acquire(&process, &claims, Ask::Probe).await {
+        let error = answer.map(drop).expect_err("there is no memory");
+        assert!(error.is_temporary() && error.to_string().contains("OOM"), "{error}");
+    }
+    assert!(joined(&record.take()) > TASKS / 2, "the test is about batches");
+    assert!(server.keys().is_empty());
+}
+
+/// The same release twice in one batch frees the key once, and changes nothing for the rest.
+#[tokio::test]
+async fn a_release_that_is_repeated_concerns_one_lock() {
+    let server = RedisServer::start();
+    let process = Arc::new(Process::of(&server).await);
+    let mut claims: Vec<_> = (0..TASKS).map(|n| Arc::new(process.barging(&format!("k{n}")))).collect();
+    assert!(acquire(&process, &claims, Ask::Probe).await.iter().all(Result::is_ok));
+    claims.insert(TASKS - 20, Arc::clone(&claims[TASKS - 20]));
+    let mut record = server.record();
+    for (n, answer) in release(&process, &claims).await.into_iter().enumerate() {
+        assert!(answer == Released::Released || n == TASKS - 20 || n == TASKS - 19, "{n}: {answer:?}");
+    }
+    let sent = record.take();
+    let batch = sent.iter().find(|sent| sent.arguments.iter().filter(|word| *word == "k180").count() == 2);
+    assert!(batch.is_some(), "the test is about one batch: {sent:?}");
+    assert!(server.keys().is_empty());
+}
+
+/// The task that sends a batch may be stuck behind one that blocks its thread. Who joined the batch meanwhile has a
+/// deadline all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_is_blocked_keeps_nobody_else_beyond_the_deadline() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let process = Arc::new(Process::at(&format!("{}?timeout=10s", proxy.url())).await);
+    let claims: Vec<_> = (0..TASKS).map(|n| Arc::new(process.barging(&format!("k{n}")))).collect();
+    proxy.replies(Flow::Hold);
+    let (asking, crowd) = (Arc::clone(&process), claims.clone());
+    let crowd = tokio::spawn(async move { acquire(&asking, &crowd, Ask::Probe).await });
+    wait_until("many are under way", PATIENCE, async || server.keys().len() > TASKS / 2).await;
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let (asked, is_blocked) = tokio::sync::oneshot::channel();
+    let (first, asking) = (process.barging("first"), Arc::clone(&process));
+    let blocker = tokio::spawn(async move {
+        let (mut asking, mut asked) = (std::pin::pin!(asking.redis.acquire(&first, Ask::Probe)), Some(asked));
+        std::future::poll_fn(move |cx| {
+            let is_pending = asking.as_mut().poll(cx).is_pending();
+            asked.take().map(|asked| asked.send(is_pending)).expect("polled once").expect("it is awaited");
+            // Whatever runs on this thread next waits as well.
+            Poll::Ready(blocked.recv_timeout(PATIENCE))
+        })
+        .await
+    });
+    assert!(is_blocked.await.expect("it asks"), "it waits for an answer");
+    let mut second = process.barging("second");
+    second.ttl = ms(100);
+    let answer = timeout(PATIENCE / 2, process.redis.acquire(&second, Ask::Probe)).await;
+    let error = answer.expect("it has a deadline").map(drop).expect_err("no answer").to_string();
+    assert!(error.contains("no answer within 50ms"), "{error}");
+    unblock.send(()).expect("it is blocked");
+    blocker.await.expect("no panic").expect("it was blocked until now");
+    proxy.heal();
+    assert!(crowd.await.expect("no panic").iter().all(Result::is_ok));
 }
 
 /// Each step fails by its own deadline, although all wait for one answer, and every lock is released afterwards.
@@ -261,6 +333,7 @@ async fn an_answer_that_does_not_come_fails_each_task_at_its_own_deadline() {
     let proxy = Proxy::before(&server);
     let locks = connect(&format!("{}?timeout=400ms", proxy.url())).await;
     cycle(&locks, "warm").await;
+    let mut record = server.record();
     proxy.replies(Flow::Hold);
     let ask = |n: usize| {
         // The deadline of a call is half of its lease.
@@ -273,6 +346,7 @@ async fn an_answer_that_does_not_come_fails_each_task_at_its_own_deadline() {
         }
     };
     let errors = together((0..TASKS).map(ask)).await;
+    let longest_short = errors.iter().step_by(2).map(|(_, after)| *after).max().expect("there are some");
     for (n, (error, after)) in errors.iter().enumerate() {
         let deadline = if n.is_multiple_of(2) { ms(100) } else { ms(400) };
         assert!(
@@ -280,7 +354,9 @@ async fn an_answer_that_does_not_come_fails_each_task_at_its_own_deadline() {
             "k{n}: {error}"
         );
         assert!(*after >= deadline, "k{n}: after {after:?}");
+        assert!(n.is_multiple_of(2) || *after > longest_short, "k{n}: after {after:?}, {longest_short:?}");
     }
+    assert!(joined(&record.take()) > TASKS / 2, "the test is about batches");
     proxy.heal();
     empty(&server, PATIENCE).await;
 }

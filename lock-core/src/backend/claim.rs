@@ -156,6 +156,12 @@ impl Claim {
         self.marks.sent.load(Ordering::Relaxed)
     }
 
+    /// Takes the mark back: what was sent had no effect.
+    #[cfg(feature = "redis")]
+    pub(crate) fn mark_not_sent(&self) {
+        self.marks.sent.store(false, Ordering::Relaxed);
+    }
+
     /// Removes the mark for another attempt.
     pub(crate) fn not_sent(&mut self) {
         *self.marks.sent.get_mut() = false;
@@ -202,6 +208,12 @@ impl Claim {
     pub fn mark_release_ahead(&self) {
         let more = |times: u8| Some(if times == 0 { Marks::ONCE } else { Marks::MORE });
         let _ = self.marks.releases.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// Records that a release of this claim is ahead of nothing that is asked from now on, however often it is sent.
+    #[cfg(feature = "redis")]
+    pub(crate) fn mark_release_behind(&self) {
+        self.marks.releases.store(Marks::MORE, Ordering::Release);
     }
 
     /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called exactly once.

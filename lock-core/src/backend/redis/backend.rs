@@ -201,7 +201,7 @@ impl Backend for Redis {
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {
-            Topology::One(server) => acquire(server, claim, ask, deadline).await,
+            Topology::One(server) => server.acquire_within(claim, ask, deadline).await,
             // Boxed, so that the future of an attempt on one server does not grow by it.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
@@ -230,7 +230,7 @@ impl Backend for Redis {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let deadline = self.config().deadline_of_release(claim.ttl);
         let answer = match &self.topology {
-            Topology::One(server) => release(server, claim, keep_for, deadline).await,
+            Topology::One(server) => server.release_within(claim, keep_for, deadline).await,
             Topology::Cluster(router) => Box::pin(router.release(claim, keep_for, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
@@ -295,42 +295,6 @@ impl Backend for Redis {
             Topology::One(server) => server.close(),
             Topology::Cluster(router) => router.close(),
         }
-    }
-}
-
-/// Asks the one server, in a batch where many requests are under way.
-async fn acquire(server: &Server, claim: &Claim, ask: Ask, deadline: Duration) -> Result<Attempt, Failure> {
-    let counted = server.under_way.count();
-    if let Some(full) = counted.full_batch()
-        && let Some(answer) = server.acquire_in_batch(claim, ask, full, deadline).await
-    {
-        return answer;
-    }
-    match timeout(deadline, server.acquire(claim, ask, deadline)).await {
-        Ok(answer) => answer,
-        // Only a claim that was sent may have left something in the store.
-        Err(_) if claim.is_sent() => Err(server.elapsed(deadline)),
-        Err(_) => Err(server.not_sent(deadline)),
-    }
-}
-
-/// Releases on the one server, in a batch where many requests are under way.
-async fn release(
-    server: &Server,
-    claim: &Claim,
-    keep_for: Option<Duration>,
-    deadline: Duration,
-) -> Result<Released, Failure> {
-    let counted = server.under_way.count();
-    if keep_for.is_none_or(|keep| keep.is_zero())
-        && let Some(full) = counted.full_batch()
-        && let Some(answer) = server.release_in_batch(claim, full, deadline).await
-    {
-        return answer;
-    }
-    match timeout(deadline, server.release(claim, keep_for)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(server.elapsed(deadline)),
     }
 }
 

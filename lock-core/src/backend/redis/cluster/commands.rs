@@ -108,7 +108,7 @@ impl Router {
         // One deadline for all nodes: a request that reaches the last node must not take effect after the caller has
         // given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
-        match node.acquire(claim, ask, deadline).await {
+        match node.acquire(node.connections.current(), claim, ask, deadline).await {
             Err(Failure { reaction: Reaction::Follow(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !ask.enqueues() =>
             {
@@ -120,7 +120,8 @@ impl Router {
                 // Before the second request: from now on an answered release does not prove that neither request is
                 // still on its way, and the release must be repeated.
                 whole.mark_resent();
-                node.acquire(claim, ask, give_up.remaining(Clock::Suspend.now())).await
+                let left = give_up.remaining(Clock::Suspend.now());
+                node.acquire(node.connections.current(), claim, ask, left).await
             }
             answer => answer,
         }

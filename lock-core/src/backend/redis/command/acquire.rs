@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::iter;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
@@ -33,8 +34,11 @@ const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 impl Server<Primary> {
     /// Makes one attempt. Sends a plain SET first where that is enough: a free key costs nothing else. Runs the script
     /// where the key is taken, perhaps by this very owner, and where the claim asks for more than a SET can do.
+    ///
+    /// `current` is the connection of this runtime, if it is up.
     pub(crate) async fn acquire(
         &self,
+        current: Option<Arc<PrimaryConnection>>,
         claim: &Claim,
         ask: Ask,
         deadline: Duration,
@@ -42,7 +46,7 @@ impl Server<Primary> {
         // The time limit of the scripts counts from here, so that waiting for a connection and a second request do not
         // prolong it.
         let start = Clock::Suspend.now();
-        let (live, ready) = match self.connections.current() {
+        let (live, ready) = match current {
             // The usual case. Nothing was awaited since `start`, so the clock need not be read again.
             Some(live) => (live, start),
             None => (self.connections.get().await?, Clock::Suspend.now()),

@@ -1,141 +1,189 @@
-//! Acquires and releases that leave in one call with those of other tasks.
+//! Acquires and releases of the one server. Where many are under way, they leave in one call with those of other tasks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::acquire::{fence_ttl, has_short_form, is_plain};
 use super::release::{is_short, unmarked};
 use super::server::Server;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::{Outcome, Step};
-use crate::backend::redis::primary::Primary;
+use crate::backend::redis::link::{Counted, Outcome, Step};
+use crate::backend::redis::primary::{Primary, PrimaryConnection};
 use crate::backend::redis::units::millis;
 use crate::backend::{Ask, Attempt, Claim, Grant, Held, Released};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 
 /// The number of requests under way from which on those that can leave together do. With fewer, one write for many
 /// commands does as well.
 const MANY: usize = 48;
 
-/// The number of requests in a full batch: this part of those under way, so that the server always has work.
-const PART: usize = 4;
+/// The number of full batches that the requests under way make, so that the server always has work.
+const BATCHES: usize = 4;
 const FULL_AT_LEAST: usize = 16;
-/// The server serves nobody else for some 30 us. Larger ones also make the tasks take turns less evenly.
+/// The server serves nobody else for some 30 us. In larger batches the tasks take turns less evenly.
 const FULL_AT_MOST: usize = 32;
 
-/// The number of requests for one lock each that are under way.
-#[derive(Debug, Default)]
-pub(crate) struct UnderWay(AtomicUsize);
-
-/// Counts one request until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Counted<'a>(&'a UnderWay);
-
-impl UnderWay {
-    pub(crate) fn count(&self) -> Counted<'_> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self)
-    }
+/// Returns the number of steps in a full batch, or `None` where so few requests are under way that each is sent by
+/// itself.
+fn full(under_way: usize) -> Option<usize> {
+    (under_way >= MANY).then(|| (under_way / BATCHES).clamp(FULL_AT_LEAST, FULL_AT_MOST))
 }
 
-impl Counted<'_> {
-    /// Returns the number of requests in a full batch, or `None` where so few are under way that each is sent by
-    /// itself.
-    pub(crate) fn full_batch(&self) -> Option<usize> {
-        let under_way = self.0.0.load(Ordering::Relaxed);
-        (under_way >= MANY).then(|| (under_way / PART).clamp(FULL_AT_LEAST, FULL_AT_MOST))
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// What came of a request in a batch.
+enum InBatch<T> {
+    Answered(Result<T, Failure>),
+    /// There was no answer by the deadline.
+    Late,
+    /// The server refused it as it is. Something else may be asked for, and has this time.
+    Refused(Duration),
+    /// Nothing was executed. The request is sent by itself, and has this time.
+    Alone(Duration),
 }
 
 impl Server<Primary> {
-    /// Acquires with the SET of a batch. Returns `None` where the claim has to be asked for by itself.
-    pub(crate) async fn acquire_in_batch(
+    /// Makes one attempt within `deadline`.
+    pub(crate) async fn acquire_within(
         &self,
         claim: &Claim,
         ask: Ask,
-        full: usize,
         deadline: Duration,
-    ) -> Option<Result<Attempt, Failure>> {
-        if !joins(claim, ask) {
-            return None;
-        }
-        // A grant that needs copies is confirmed by itself.
-        let live = self.connections.current().filter(|live| live.session.is_none())?;
-        // Before the request leaves, because the lease counts from here.
-        let sent = Clock::Suspend.now();
-        // From here on the request may take effect, so a dropped claim must be released.
-        claim.mark_sent();
-        let value = claim.record.to_value(&claim.owner.token());
-        let fence = claim.fencing.then(|| millis(fence_ttl(claim.ttl)));
-        let step = Step::Acquire { key: claim.key.clone(), value, lease: millis(claim.ttl), fence };
-        match live.send_in_batch(step, full, deadline).await {
-            Outcome::Done(fence) => {
-                live.subscribe_holders(self.shared().shared_listeners());
-                if fence.is_some() {
-                    // From now on every renewal must keep the token remembered.
-                    claim.mark_fenced();
+    ) -> Result<Attempt, Failure> {
+        let live = self.connections.current();
+        let counted = live.as_ref().map(|live| live.batches.count());
+        let mut left = deadline;
+        if let (Some(live), Some(full)) = (&live, counted.as_ref().map(Counted::under_way).and_then(full))
+            && live.stops_scripts
+            // A grant that needs copies is confirmed by itself.
+            && live.session.is_none()
+            && joins(claim, ask)
+        {
+            match acquire_in_batch(live, claim, full, deadline).await {
+                InBatch::Answered(answer) => {
+                    live.subscribe_holders(self.shared().shared_listeners());
+                    return answer.map(Attempt::Granted);
                 }
-                let grant = Grant::new(sent, claim.ttl).with_fence(fence);
-                Some(Ok(Attempt::Granted(grant)))
+                InBatch::Late => return Err(self.elapsed(deadline)),
+                // As after a plain SET: a caller that only probes gets no more than that the key is taken.
+                InBatch::Refused(_) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
+                InBatch::Refused(rest) | InBatch::Alone(rest) => left = rest,
             }
-            // As after a plain SET: a caller that only probes gets no more than that the key is taken.
-            Outcome::Refused if ask == Ask::Probe => Some(Ok(Attempt::Held(Held::default()))),
-            Outcome::Refused | Outcome::Alone => None,
-            Outcome::Failed(failure) => Some(Err(failure)),
-            Outcome::Late => Some(Err(self.elapsed(deadline))),
+        }
+        match timeout(left, self.acquire(live, claim, ask, left)).await {
+            Ok(answer) => answer,
+            // Only a claim that was sent may have left something in the store.
+            Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
+            Err(_) => Err(self.not_sent(deadline)),
         }
     }
 
-    /// Releases in a batch. Returns `None` where the claim has to be released by itself, perhaps because somebody waits
-    /// for the lock.
-    ///
-    /// The release is not [marked](Claim::mark_release_ahead) as ahead of what is asked from now on: a request that is
-    /// sent by itself may leave before the batch.
-    pub(crate) async fn release_in_batch(
+    /// Releases within `deadline`.
+    pub(crate) async fn release_within(
         &self,
         claim: &Claim,
-        full: usize,
+        keep_for: Option<Duration>,
         deadline: Duration,
-    ) -> Option<Result<Released, Failure>> {
-        if !is_short(claim) {
-            return None;
-        }
-        let live = self.connections.current()?;
-        let step = Step::Release { key: claim.key.clone(), head: unmarked(&claim.owner.token()) };
-        match live.send_in_batch(step, full, deadline).await {
-            Outcome::Done(_) => Some(Ok(Released::Released)),
-            Outcome::Refused | Outcome::Alone => {
-                // For the first time. The second time, the release is ahead of nothing that was asked meanwhile.
-                claim.mark_release_ahead();
-                None
+    ) -> Result<Released, Failure> {
+        let live = self.connections.current();
+        let counted = live.as_ref().map(|live| live.batches.count());
+        let mut left = deadline;
+        if let (Some(live), Some(full)) = (&live, counted.as_ref().map(Counted::under_way).and_then(full))
+            && keep_for.is_none_or(|keep| keep.is_zero())
+            && is_short(claim)
+        {
+            match release_in_batch(live, claim, full, deadline).await {
+                InBatch::Answered(answer) => return answer,
+                InBatch::Late => return Err(self.elapsed(deadline)),
+                InBatch::Refused(rest) | InBatch::Alone(rest) => left = rest,
             }
-            Outcome::Failed(failure) => Some(Err(failure)),
-            Outcome::Late => Some(Err(self.elapsed(deadline))),
+        }
+        match timeout(left, self.release_over(live, claim, keep_for)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.elapsed(deadline)),
         }
     }
 }
 
-/// Returns whether an acquire may join: a free key is all that it hopes for.
+/// Acquires with the SET of a batch.
+async fn acquire_in_batch(
+    live: &Arc<PrimaryConnection>,
+    claim: &Claim,
+    full: usize,
+    deadline: Duration,
+) -> InBatch<Grant> {
+    // From here on the request may take effect, so a dropped claim must be released.
+    claim.mark_sent();
+    let value = claim.record.to_value(&claim.owner.token());
+    let fence = claim.fencing.then(|| millis(fence_ttl(claim.ttl)));
+    let step = Step::Acquire { key: claim.key.clone(), value, lease: millis(claim.ttl), fence };
+    let (sent, outcome) = live.send_in_batch(step, full, deadline).await;
+    match outcome {
+        Outcome::Done(fence) => {
+            if fence.is_some() {
+                // From now on every renewal must keep the token remembered.
+                claim.mark_fenced();
+            }
+            return InBatch::Answered(Ok(Grant::new(sent, claim.ttl).with_fence(fence)));
+        }
+        Outcome::Failed(failure) => return InBatch::Answered(Err(failure)),
+        Outcome::Late => return InBatch::Late,
+        Outcome::Refused | Outcome::Alone => {}
+    }
+    claim.mark_not_sent();
+    match outcome {
+        Outcome::Refused => InBatch::Refused(rest(sent, deadline)),
+        _ => InBatch::Alone(rest(sent, deadline)),
+    }
+}
+
+/// Releases in a batch, unless somebody waits for the lock.
+async fn release_in_batch(
+    live: &Arc<PrimaryConnection>,
+    claim: &Claim,
+    full: usize,
+    deadline: Duration,
+) -> InBatch<Released> {
+    // It may leave behind what is sent by itself from now on, and so may a second one.
+    claim.mark_release_behind();
+    let step = Step::Release { key: claim.key.clone(), head: unmarked(&claim.owner.token()) };
+    let (sent, outcome) = live.send_in_batch(step, full, deadline).await;
+    match outcome {
+        Outcome::Done(_) => InBatch::Answered(Ok(Released::Released)),
+        Outcome::Failed(failure) => InBatch::Answered(Err(failure)),
+        Outcome::Late => InBatch::Late,
+        Outcome::Refused => InBatch::Refused(rest(sent, deadline)),
+        Outcome::Alone => InBatch::Alone(rest(sent, deadline)),
+    }
+}
+
+/// Returns what is left of a deadline that counts from `sent`.
+fn rest(sent: Moment, deadline: Duration) -> Duration {
+    sent.plus(deadline).remaining(Clock::Suspend.now())
+}
+
+/// Returns whether an acquire may join a batch: a free key is all that it hopes for.
 fn joins(claim: &Claim, ask: Ask) -> bool {
-    // A holder that is notified subscribes first.
     let is_short = is_plain(claim) || claim.more.is_empty() && has_short_form(claim, ask);
+    // A holder that is notified subscribes first.
     is_short && !ask.enqueues() && !claim.notify_holder
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::backend::{Mode, Queue};
     use crate::key::Key;
     use crate::owner::{Identity, OwnerRecord, OwnerSource};
+
+    #[test]
+    fn only_many_requests_leave_together() {
+        for (under_way, expected) in
+            [(MANY - 1, None), (MANY, Some(FULL_AT_LEAST)), (100, Some(25)), (1_000, Some(FULL_AT_MOST))]
+        {
+            assert_eq!(full(under_way), expected, "{under_way}");
+        }
+    }
 
     #[test]
     fn only_those_who_hope_for_a_free_key_join() {

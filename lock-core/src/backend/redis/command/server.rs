@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batch::UnderWay;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::link::Session;
@@ -16,18 +15,17 @@ use crate::error::{LockError, LockErrorKind};
 #[derive(Debug)]
 pub(crate) struct Server<R: Role = Primary> {
     pub(crate) connections: PerRuntime<Shared<R>>,
-    pub(crate) under_way: UnderWay,
 }
 
 impl<R: Role> Server<R> {
     /// Starts with the connection that proved the server fit. Dials at once if there is none.
     pub(crate) fn new(shared: Arc<Shared<R>>, first: Option<Session<R>>) -> Self {
-        Self { connections: PerRuntime::new(shared, first), under_way: UnderWay::default() }
+        Self { connections: PerRuntime::new(shared, first) }
     }
 
     /// Starts without a connection, and dials when the first one is needed.
     pub(crate) fn idle(shared: Arc<Shared<R>>) -> Self {
-        Self { connections: PerRuntime::idle(shared), under_way: UnderWay::default() }
+        Self { connections: PerRuntime::idle(shared) }
     }
 
     pub(crate) fn shared(&self) -> &Shared<R> {

@@ -53,8 +53,10 @@ pub(crate) struct Connection<S> {
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
-    /// The requests that leave together.
-    pub(super) batches: Batches,
+    /// Whether `min-replicas-to-write` stops the writes of scripts too.
+    pub(crate) stops_scripts: bool,
+    /// The requests for one lock each, and those of them that leave together.
+    pub(crate) batches: Arc<Batches>,
 }
 
 impl<S> Connection<S> {
@@ -64,6 +66,7 @@ impl<S> Connection<S> {
         clock: ServerClock,
         session: S,
         poisoned: Arc<Poisoned>,
+        stops_scripts: bool,
     ) -> Self {
         Self {
             connection,
@@ -72,7 +75,8 @@ impl<S> Connection<S> {
             session,
             poisoned,
             subscriptions: Subscriptions::default(),
-            batches: Batches::default(),
+            stops_scripts,
+            batches: Arc::default(),
         }
     }
 

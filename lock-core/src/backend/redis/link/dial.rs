@@ -178,7 +178,7 @@ pub(crate) async fn open<R: Role>(
 ///
 /// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
 /// command has its place after the first poll ([`Connection::send_ahead`]). The queue stays short all the same: each
-/// command in it has a caller with a deadline, and the driver drops those whose callers are gone.
+/// command in it has callers with a deadline, and the driver drops one whose caller is gone.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
 /// Authenticates with HELLO 3, and spawns the driver's task.
@@ -247,7 +247,8 @@ async fn greet<R: Role>(
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
     // Keys may have been evicted while there was no connection.
     server.report_evictions(info);
-    let live = Connection::new(connection, scripts, clock, session, Arc::clone(&driver.1));
+    let poisoned = Arc::clone(&driver.1);
+    let live = Connection::new(connection, scripts, clock, session, poisoned, facts.stops_scripts);
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 

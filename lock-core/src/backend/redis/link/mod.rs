@@ -20,7 +20,7 @@ mod subscribe;
 mod subscriptions;
 mod watch;
 
-pub(crate) use batch::{Outcome, Step};
+pub(crate) use batch::{Counted, Outcome, Step};
 pub(crate) use call::Reply;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};

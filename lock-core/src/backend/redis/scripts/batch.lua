@@ -41,7 +41,8 @@ for at = 1, releases do
 end
 if ours[1] then
   -- One command for all of them costs less than one for each.
-  local digit = pcall('DEL', unpack(ours)) == #ours and '1' or '2'
+  -- Whatever number it returns, all of them are gone: each was there, and an owner may be named twice.
+  local digit = type(pcall('DEL', unpack(ours))) == 'number' and '1' or '2'
   for n = 1, #ours do
     digits[places[n]] = digit
   end
