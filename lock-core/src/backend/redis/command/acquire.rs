@@ -16,7 +16,7 @@ use crate::backend::redis::primary::{Primary, PrimaryConnection};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue, WAITER_LEASE};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::key::Key;
 use crate::owner::OwnerToken;
 
@@ -60,9 +60,8 @@ impl Server<Primary> {
         }
         // From here on the request may take effect, so a dropped claim must be released.
         claim.mark_sent();
-        let token = claim.owner.token();
-        let value = claim.record.to_value(&token);
         if is_plain(claim) && !ask.enqueues() {
+            let value = claim.record.to_value(&claim.owner.token());
             // The server checks no time limit of a SET, so one that is late is executed. If its answer is lost, the
             // library repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
             match send_to_grant(&live, &set(claim, &value), deadline).await? {
@@ -78,18 +77,31 @@ impl Server<Primary> {
                 (other, _) => return Err(Failure::unexpected(&other)),
             }
         }
+        self.ask(&live, claim, ask, (start, deadline)).await
+    }
+
+    /// Runs the script that acquires, for a request that began at `start`.
+    pub(super) async fn ask(
+        &self,
+        live: &Arc<PrimaryConnection>,
+        claim: &Claim,
+        ask: Ask,
+        (start, deadline): (Moment, Duration),
+    ) -> Result<Attempt, Failure> {
+        let token = claim.owner.token();
+        let value = claim.record.to_value(&token);
         for _ in 0..2 {
             // Computed in each round, because the refusal of the first one has corrected the estimate of the clock.
             let end = live.clock.at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
-                true => (Script::Acquire, one(&live, claim, ask, (&token, &value), end)),
-                false => (Script::AcquireAll, all(&live, claim, (&token, &value), end)),
+                true => (Script::Acquire, one(live, claim, ask, (&token, &value), end)),
+                false => (Script::AcquireAll, all(live, claim, (&token, &value), end)),
             };
             let reply = live.call(script, &command).await?;
             match reply.verdict {
                 1 => {
                     let granted = Attempt::Granted(granted(claim, &reply)?);
-                    return self.durable(&live, (claim, granted), None, deadline).await;
+                    return self.durable(live, (claim, granted), None, deadline).await;
                 }
                 0 => return Ok(Attempt::Held(held(reply.rest(), reply.sent, false))),
                 -2 => return Err(conflict(reply.rest(), Use::Lock(claim.mode))),

@@ -67,7 +67,12 @@ impl Server<Primary> {
                 InBatch::Late => return Err(self.elapsed(deadline)),
                 // As after a plain SET: a caller that only probes gets no more than that the key is taken.
                 InBatch::Refused(_) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
-                InBatch::Refused(rest) | InBatch::Alone(rest) => left = rest,
+                InBatch::Refused(rest) => {
+                    claim.mark_sent();
+                    let asking = self.ask(live, claim, ask, (Clock::Suspend.now(), rest));
+                    return timeout(rest, asking).await.unwrap_or_else(|_| Err(self.elapsed(deadline)));
+                }
+                InBatch::Alone(rest) => left = rest,
             }
         }
         match timeout(left, self.acquire(live, claim, ask, left)).await {

@@ -178,7 +178,7 @@ pub(crate) async fn open<R: Role>(
 ///
 /// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
 /// command has its place after the first poll ([`Connection::send_ahead`]). The queue stays short all the same: each
-/// command in it has callers with a deadline, and the driver drops one whose caller is gone.
+/// command in it has callers with a deadline, and the driver drops one whose caller is gone, unless it is a batch.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
 /// Authenticates with HELLO 3, and spawns the driver's task.

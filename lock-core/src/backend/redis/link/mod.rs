@@ -1,6 +1,6 @@
 //! The link to a server: dialling, probing, watching and using a connection, whatever the server's role in the store.
 //!
-//! A connection calls its [`Role`] for everything that depends on the role. Nothing here knows the commands, the
+//! A connection calls its [`Role`] for everything that depends on the role. Nothing here knows the commands (except [`batch`], which sends short ones of many tasks together), the
 //! confirmation of copies, the Cluster or the quorum that use the link.
 
 mod batch;

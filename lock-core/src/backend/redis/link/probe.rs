@@ -11,7 +11,7 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The oldest supported node of a Cluster: Redis 7.0 introduced sharded messages.
 const OLDEST_NODE: (u32, u32) = (7, 0);
 
-/// The properties of a server that deserve a warning.
+/// The properties of a server that deserve a warning, or change what it is asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The eviction policy, if it can evict locks.

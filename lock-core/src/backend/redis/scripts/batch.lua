@@ -5,7 +5,7 @@
 --          lock may be there more than once
 -- ARGV     1  the number of locks to release
 --          2  the number of locks to acquire without a fencing token
---          3  deadline of the acquires: server time in us; later, their owners have given up, and none is executed
+--          3  deadline of the acquires: server time in us. Later, an owner has given up, and none is executed
 --          then, for each lock to release: owner token, 48 characters, and a space: the beginning of the stored value
 --          while it has no mark
 --          then, for each lock to acquire: the stored value, and the lease in ms; and with a fencing token: how long to
@@ -61,17 +61,19 @@ for at = releases + 1, #KEYS do
       local fence_key, remember = '{' .. KEYS[at] .. '}:f', ARGV[value]
       local fence = text .. ' ' .. string.sub(ARGV[value - 2], 1, TOKEN_LEN)
       local last = pcall('SET', fence_key, fence, 'PX', remember, 'GET')
-      -- As in take.lua: no token is remembered, or one of an earlier time. Everything else is for take.lua.
-      if last and (#last ~= FENCE_LEN or last >= text) then
-        if type(last) == 'string' then
-          if string.find(last, '^%d+ %S+$') then
-            pcall('SET', fence_key, last, 'PX', remember)
-          else
+      -- As in take.lua: the usual is no token, or one of an earlier time, which also begins with 16 digits.
+      if last and not (#last == FENCE_LEN and last < text) then
+        local is_token = type(last) == 'string' and string.find(last, '^%d+ %S+$')
+        if not (is_token and string.sub(last, 17, 17) == ' ' and last < text) then
+          -- For take.lua. How long a token had to be remembered is not known any more, so for longer than a day.
+          if is_token then
+            pcall('SET', fence_key, last, 'PX', math.max(remember, 90000000))
+          elseif type(last) == 'string' then
             pcall('SET', fence_key, last)
           end
+          pcall('DEL', KEYS[at])
+          digits[at] = '2'
         end
-        pcall('DEL', KEYS[at])
-        digits[at] = '2'
       end
     end
     value = value + 1

@@ -5,12 +5,12 @@
 //! server works while the other tasks still ask; another one is sent once the tasks that are ready have run.
 //!
 //! - [`step`]: one request, and what came of it.
-//! - [`gathered`]: the batches that are not answered, and the deadlines of their steps.
+//! - [`unanswered`]: the batches that are not answered, and the deadlines of their steps.
 //! - [`send`]: the call, and its answer.
 
-mod gathered;
 mod send;
 mod step;
+mod unanswered;
 
-pub(crate) use gathered::{Batches, Counted};
 pub(crate) use step::{Outcome, Step};
+pub(crate) use unanswered::{Batches, Counted};

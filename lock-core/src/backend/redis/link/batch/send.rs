@@ -6,8 +6,8 @@ use std::time::Duration;
 use ::redis::{Cmd, Value};
 use tokio::sync::oneshot;
 
-use super::gathered::{Batch, Next, Waiting};
 use super::step::{Outcome, Part, Step};
+use super::unanswered::{Batch, End, LOOK, Next, Sending, Waiting};
 use crate::backend::FencingToken;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::connection::Connection;
@@ -28,7 +28,7 @@ const TIME_LEN: usize = 16;
 
 impl<S: SessionState> Connection<S> {
     /// Sends `step` in a batch that leaves with `full` steps. Returns what came of it, and the moment from which its
-    /// deadline counts, which is before this call: the first step of its batch was added then.
+    /// deadline and its lease count: that at which the first step of its batch was added.
     ///
     /// # Cancel safety
     ///
@@ -44,7 +44,7 @@ impl<S: SessionState> Connection<S> {
             return (Clock::Suspend.now(), Outcome::Failed(shutting_down()));
         };
         if added.starts_watch {
-            tokio::spawn(Arc::clone(&self.batches).watch());
+            tokio::spawn(watch(Arc::clone(self)));
         }
         // In tasks of their own, because this one may be dropped.
         match added.next {
@@ -61,6 +61,24 @@ fn shutting_down() -> Failure {
     Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down")
 }
 
+/// Looks at the batches of `connection` as long as there are any.
+fn watch<S: SessionState>(connection: Arc<Connection<S>>) -> impl Future<Output = ()> + Send {
+    // Here and not in the future: a runtime that has ended drops the future before it is polled.
+    let mut end = End::new(&connection.batches);
+    async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let look = connection.batches.look(Clock::Suspend.now());
+            if let Some(batch) = look.overdue {
+                tokio::spawn(send(Arc::clone(&connection), batch));
+            }
+            if look.is_over {
+                return end.disarm();
+            }
+        }
+    }
+}
+
 async fn send_later<S: SessionState>(connection: Arc<Connection<S>>) {
     behind_all_that_are_ready().await;
     if let Some(batch) = connection.batches.close() {
@@ -71,6 +89,7 @@ async fn send_later<S: SessionState>(connection: Arc<Connection<S>>) {
 /// Sends a closed batch, and tells each task what came of its step.
 async fn send<S: SessionState>(connection: Arc<Connection<S>>, batch: Arc<Batch>) {
     let sent = Clock::Suspend.now();
+    let _sending = Sending(&connection.batches, &batch);
     let command = {
         let mut steps = batch.steps.lock();
         steps.retain(Waiting::is_awaited);
@@ -91,7 +110,6 @@ async fn send<S: SessionState>(connection: Arc<Connection<S>>, batch: Arc<Batch>
             Err(failure) => tell_all(&mut steps, &Outcome::of_failure(failure)),
         }
     }
-    connection.batches.answered(&batch);
 }
 
 /// Returns the call for `steps`, which are in the order of their parts.

@@ -75,7 +75,7 @@ pub(crate) enum Outcome {
     Done(Option<FencingToken>),
     /// The stored value begins in another way, or somebody holds the lock.
     Refused,
-    /// Nothing was executed: the request has to be sent by itself.
+    /// It had no effect: the request has to be sent by itself.
     Alone,
     Failed(Failure),
     /// There was no answer by the deadline of the step.

@@ -46,49 +46,63 @@ fn each_step_is_late_at_its_own_deadline() {
     let [(soon, mut told_soon), (later, mut told_later)] = [waiting("a", SECOND), waiting("b", 2 * SECOND)];
     let opened = batches.add(later, 9).expect("it goes on").opened;
     batches.add(soon, 9).expect("it goes on");
-    let at = |after| batches.look(opened.plus(after));
-    assert_eq!(at(SECOND / 2), Some(SECOND / 2));
+    let look = |after| batches.look(opened.plus(after));
+    look(SECOND / 2);
     assert!(told_soon.try_recv().is_err());
-    assert_eq!(at(SECOND), Some(SECOND));
+    look(SECOND);
     assert!(matches!(told_soon.try_recv(), Ok(Outcome::Late)));
     assert!(told_later.try_recv().is_err());
-    assert_eq!(at(2 * SECOND), None);
+    look(2 * SECOND);
     assert!(matches!(told_later.try_recv(), Ok(Outcome::Late)));
-    assert!(batches.add(waiting("c", SECOND).0, 9).expect("it goes on").starts_watch, "the last one ended");
 }
 
-#[tokio::test]
-async fn a_step_that_is_due_sooner_wakes_the_watch() {
-    let batches = Arc::new(Batches::default());
-    let [(later, _told), (soon, told)] = [waiting("a", 1_000 * SECOND), waiting("b", SECOND / 20)];
-    batches.add(later, 9).expect("it goes on");
-    let watch = tokio::spawn(Arc::clone(&batches).watch());
-    tokio::task::yield_now().await;
-    batches.add(soon, 9).expect("it goes on");
-    assert!(matches!(told.await, Ok(Outcome::Late)));
-    watch.abort();
+/// The task that was to send it is stuck. Who comes later joins another batch, which has a task of its own.
+#[test]
+fn a_batch_that_should_have_left_is_sent_by_whoever_looks() {
+    let batches = Batches::default();
+    let opened = batches.add(waiting("a", SECOND).0, 9).expect("it goes on").opened;
+    assert!(batches.look(opened.plus(LOOK / 2)).overdue.is_none());
+    let look = batches.look(opened.plus(LOOK));
+    assert_eq!(keys(&look.overdue.expect("it is overdue")), ["a"]);
+    assert!(!look.is_over, "it is not answered");
+    assert!(matches!(batches.add(waiting("b", SECOND).0, 9).expect("it goes on").next, Next::SendLater));
 }
 
-#[tokio::test]
-async fn the_watch_ends_with_the_last_batch_and_a_later_one_starts_another() {
-    let batches = Arc::new(Batches::default());
-    batches.add(waiting("a", SECOND).0, 9).expect("it goes on");
-    batches.answered(&batches.close().expect("the open one"));
-    Arc::clone(&batches).watch().await;
-    assert!(batches.add(waiting("b", SECOND).0, 9).expect("it has not ended").starts_watch);
+#[test]
+fn nobody_looks_once_all_are_answered() {
+    let batches = Batches::default();
+    let opened = batches.add(waiting("a", SECOND).0, 9).expect("it goes on").opened;
+    let batch = batches.close().expect("the open one");
+    assert!(!batches.look(opened).is_over);
+    drop(Sending(&batches, &batch));
+    assert!(batches.look(opened).is_over);
+    assert!(batches.add(waiting("b", SECOND).0, 9).expect("it goes on").starts_watch);
 }
 
 #[test]
 fn no_task_waits_for_a_runtime_that_has_ended() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let batches = Arc::new(Batches::default());
     let (step, mut told) = waiting("a", SECOND);
     batches.add(step, 9).expect("it goes on");
-    runtime.spawn(Arc::clone(&batches).watch());
-    runtime.block_on(tokio::task::yield_now());
-    drop(runtime);
+    drop(End::new(&batches));
     assert_eq!(told.try_recv().err(), Some(oneshot::error::TryRecvError::Closed));
     assert!(batches.add(waiting("b", SECOND).0, 9).is_none());
+}
+
+#[test]
+fn a_look_that_is_over_ends_nothing() {
+    let batches = Arc::new(Batches::default());
+    let mut end = End::new(&batches);
+    end.disarm();
+    drop(end);
+    let end = End::new(&batches);
+    // As where a waker of the application panics.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _end = end;
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(panicked.is_err());
+    assert!(batches.add(waiting("a", SECOND).0, 9).expect("it goes on").starts_watch);
 }
 
 #[test]

@@ -1,26 +1,28 @@
 //! The batches of a connection that are not answered: who joins them, and who has waited too long.
 //!
-//! The tasks wait without timers of their own: one [watch](Batches::watch) has the deadlines of all steps. It is a task of
-//! its own, because the one that sends a batch may be stuck behind a task that blocks its thread, and no step may wait
-//! for longer than its deadline.
+//! The tasks wait without timers of their own. One task [looks](Batches::look) at all steps every [`LOOK`]: it tells those
+//! whose deadline has passed, and sends a batch that should have left, because the task that was to send it may be stuck
+//! behind one that blocks its thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::step::{Outcome, Step};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
+
+/// How often the batches are looked at while there are any. A step may be told this much after its deadline, and a batch
+/// is open for twice as long at most.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// The requests of a connection for one lock each: the number of those that are under way, and the batches.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     under_way: AtomicUsize,
     state: Mutex<State>,
-    /// Wakes the watch before its time.
-    sooner: Notify,
 }
 
 /// Counts one request until it is dropped.
@@ -44,20 +46,20 @@ impl Drop for Counted {
 struct State {
     /// The batch that others can join.
     open: Option<Arc<Batch>>,
-    /// Whether a task will send it.
-    is_awaited: bool,
+    /// Whether a task will send it once the tasks that are ready have run.
+    is_scheduled: bool,
     /// All batches that are not answered, with the open one.
     unanswered: Vec<Arc<Batch>>,
     watch: Watch,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// The task that looks at the batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Watch {
-    /// There is none, and it is not needed before there is a batch.
+    /// There is none, and no batch.
     #[default]
     Idle,
-    /// It looks at the batches at this moment.
-    Until(Moment),
+    Running,
     /// The runtime has ended.
     Ended,
 }
@@ -96,7 +98,7 @@ pub(super) struct Added {
     /// When its batch was opened.
     pub(super) opened: Moment,
     pub(super) next: Next,
-    /// Whether the watch has to be started.
+    /// Whether a task has to be started that looks at the batches.
     pub(super) starts_watch: bool,
 }
 
@@ -106,6 +108,15 @@ pub(super) enum Next {
     /// Send the open batch once the tasks that are ready have run.
     SendLater,
     Send(Arc<Batch>),
+}
+
+/// What a look at the batches has found.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// A batch that should have left. It is closed.
+    pub(super) overdue: Option<Arc<Batch>>,
+    /// Whether nothing is left to look at.
+    pub(super) is_over: bool,
 }
 
 impl Batches {
@@ -118,48 +129,37 @@ impl Batches {
     /// ended.
     pub(super) fn add(&self, step: Waiting, full: usize) -> Option<Added> {
         let mut state = self.state.lock();
-        if matches!(state.watch, Watch::Ended) {
+        if state.watch == Watch::Ended {
             return None;
         }
         let batch = match &state.open {
             Some(batch) => Arc::clone(batch),
             None => state.begin(),
         };
-        let (opened, due) = (batch.opened, batch.opened.plus(step.deadline));
-        let starts_watch = match state.watch {
-            Watch::Until(look) if due.remaining(opened) < look.remaining(opened) => {
-                state.watch = Watch::Until(due);
-                self.sooner.notify_one();
-                false
-            }
-            Watch::Idle => {
-                state.watch = Watch::Until(due);
-                true
-            }
-            Watch::Until(_) | Watch::Ended => false,
-        };
         let is_full = {
             let mut steps = batch.steps.lock();
             steps.push(step);
             steps.len() >= full
         };
+        let opened = batch.opened;
         let next = if is_full {
             state.open = None;
             Next::Send(batch)
-        } else if std::mem::replace(&mut state.is_awaited, true) {
+        } else if std::mem::replace(&mut state.is_scheduled, true) {
             // The task may have been asked for by an earlier batch, which was full before. Then it sends this one sooner,
             // and the server has more to do meanwhile.
             Next::Nothing
         } else {
             Next::SendLater
         };
+        let starts_watch = std::mem::replace(&mut state.watch, Watch::Running) == Watch::Idle;
         Some(Added { opened, next, starts_watch })
     }
 
     /// Closes the open batch, and returns it to be sent.
     pub(super) fn close(&self) -> Option<Arc<Batch>> {
         let mut state = self.state.lock();
-        state.is_awaited = false;
+        state.is_scheduled = false;
         state.open.take()
     }
 
@@ -168,29 +168,21 @@ impl Batches {
         self.state.lock().unanswered.retain(|other| !Arc::ptr_eq(other, batch));
     }
 
-    /// Tells each step whose deadline has passed, as long as there are batches that are not answered. If the runtime
-    /// ends meanwhile, all steps are told, and no other can be added.
-    pub(super) async fn watch(self: Arc<Self>) {
-        let mut end = End(Some(Arc::clone(&self)));
-        while let Some(next) = self.look(Clock::Suspend.now()) {
-            tokio::select! {
-                // `biased` keeps the simulation deterministic.
-                biased;
-                () = tokio::time::sleep(next) => {}
-                () = self.sooner.notified() => {}
-            }
-        }
-        // Nothing is left, so the runtime goes on.
-        end.0 = None;
-    }
-
-    /// Tells the steps that are late at `now`. Returns the time until the next one is, or `None` where nothing is left
-    /// to watch.
-    fn look(&self, now: Moment) -> Option<Duration> {
+    /// Tells each step whose deadline has passed at `now`, and closes a batch that should have left.
+    pub(super) fn look(&self, now: Moment) -> Look {
         let mut state = self.state.lock();
-        let left = state.unanswered.iter().filter_map(|batch| batch.look(now)).min();
-        state.watch = left.map_or(Watch::Idle, |left| Watch::Until(now.plus(left)));
-        left
+        let late: Vec<_> = state.unanswered.iter().flat_map(|batch| batch.late(now)).collect();
+        let overdue = state.open.take_if(|open| now.since(open.opened) >= LOOK);
+        // Its own task may be stuck, so the next batch gets another one.
+        state.is_scheduled &= overdue.is_none();
+        let is_over = state.unanswered.is_empty();
+        if is_over {
+            state.watch = Watch::Idle;
+        }
+        drop(state);
+        // Not under the lock: it wakes tasks, whose wakers are not ours.
+        late.into_iter().for_each(|told| drop(told.send(Outcome::Late)));
+        Look { overdue, is_over }
     }
 }
 
@@ -204,32 +196,58 @@ impl State {
 }
 
 impl Batch {
-    /// Tells the steps that are late at `now`. Returns the time until the next one is.
-    fn look(&self, now: Moment) -> Option<Duration> {
-        let (mut next, opened) = (None, self.opened);
-        for step in self.steps.lock().iter_mut().filter(|step| step.told.is_some()) {
-            match opened.plus(step.deadline).remaining(now) {
-                Duration::ZERO => step.tell(Outcome::Late),
-                left => next = Some(next.map_or(left, |next: Duration| next.min(left))),
-            }
-        }
-        next
+    /// Returns whom to tell that their deadline has passed at `now`.
+    fn late(&self, now: Moment) -> Vec<oneshot::Sender<Outcome>> {
+        let passed = now.since(self.opened);
+        let mut steps = self.steps.lock();
+        let late = steps.iter_mut().filter(|step| step.deadline <= passed);
+        late.filter_map(|step| step.told.take()).collect()
     }
 }
 
-/// Ends the batches when the runtime drops the watch.
-struct End(Option<Arc<Batches>>);
+/// Ends the batches of a runtime that drops the task which looks at them.
+#[derive(Debug)]
+pub(super) struct End(Option<Arc<Batches>>);
+
+impl End {
+    pub(super) fn new(batches: &Arc<Batches>) -> Self {
+        Self(Some(Arc::clone(batches)))
+    }
+
+    /// Nothing is left to look at, and the runtime goes on.
+    pub(super) fn disarm(&mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for End {
     fn drop(&mut self) {
-        let Some(ended) = &self.0 else { return };
-        let mut state = ended.state.lock();
+        let Some(batches) = self.0.take() else { return };
+        let mut state = batches.state.lock();
+        if std::thread::panicking() {
+            // A waker of the application has panicked. The next batch starts another look.
+            state.watch = Watch::Idle;
+            return;
+        }
         state.watch = Watch::Ended;
-        let batches = std::mem::take(&mut state.unanswered);
         state.open = None;
+        let unanswered = std::mem::take(&mut state.unanswered);
         drop(state);
         // A task may be on another runtime, or on none. Without a sender it waits no longer.
-        batches.iter().for_each(|batch| batch.steps.lock().clear());
+        for batch in unanswered {
+            let steps = std::mem::take(&mut *batch.steps.lock());
+            drop(steps);
+        }
+    }
+}
+
+/// Forgets a batch when its task ends, in whichever way.
+#[derive(Debug)]
+pub(super) struct Sending<'a>(pub(super) &'a Batches, pub(super) &'a Arc<Batch>);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.answered(self.1);
     }
 }
 
