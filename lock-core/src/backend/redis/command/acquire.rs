@@ -38,7 +38,7 @@ impl Server<Primary> {
     /// `current` is the connection of this runtime, if it is up.
     pub(crate) async fn acquire(
         &self,
-        current: Option<Arc<PrimaryConnection>>,
+        current: Option<&Arc<PrimaryConnection>>,
         claim: &Claim,
         ask: Ask,
         deadline: Duration,
@@ -46,10 +46,14 @@ impl Server<Primary> {
         // The time limit of the scripts counts from here, so that waiting for a connection and a second request do not
         // prolong it.
         let start = Clock::Suspend.now();
+        let dialled;
         let (live, ready) = match current {
             // The usual case. Nothing was awaited since `start`, so the clock need not be read again.
             Some(live) => (live, start),
-            None => (self.connections.get().await?, Clock::Suspend.now()),
+            None => {
+                dialled = self.connections.get().await?;
+                (&dialled, Clock::Suspend.now())
+            }
         };
         if ask.enqueues() || claim.notify_holder {
             // Subscribes before the request is sent, because the grant may be pushed before the answer arrives, and
@@ -64,12 +68,12 @@ impl Server<Primary> {
             let value = claim.record.to_value(&claim.owner.token());
             // The server checks no time limit of a SET, so one that is late is executed. If its answer is lost, the
             // library repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
-            match send_to_grant(&live, &set(claim, &value), deadline).await? {
+            match send_to_grant(live, &set(claim, &value), deadline).await? {
                 (Value::Okay, confirmed) => {
                     // The lease counts from `ready` and not from `start`: nothing was sent while the call waited for a
                     // connection.
                     let granted = Attempt::Granted(Grant::new(ready, claim.ttl));
-                    return self.durable(&live, (claim, granted), confirmed, deadline).await;
+                    return self.durable(live, (claim, granted), confirmed, deadline).await;
                 }
                 // The holder is not asked for: a caller that only probes gets no more than that the key is taken.
                 (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
@@ -77,7 +81,7 @@ impl Server<Primary> {
                 (other, _) => return Err(Failure::unexpected(&other)),
             }
         }
-        self.ask(&live, claim, ask, (start, deadline)).await
+        self.ask(live, claim, ask, (start, deadline)).await
     }
 
     /// Runs the script that acquires, for a request that began at `start`.

@@ -75,7 +75,7 @@ impl Server<Primary> {
                 InBatch::Alone(rest) => left = rest,
             }
         }
-        match timeout(left, self.acquire(live, claim, ask, left)).await {
+        match timeout(left, self.acquire(live.as_ref(), claim, ask, left)).await {
             Ok(answer) => answer,
             // Only a claim that was sent may have left something in the store.
             Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
@@ -103,7 +103,7 @@ impl Server<Primary> {
                 InBatch::Refused(rest) | InBatch::Alone(rest) => left = rest,
             }
         }
-        match timeout(left, self.release_over(live, claim, keep_for)).await {
+        match timeout(left, self.release_over(live.as_ref(), claim, keep_for)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.elapsed(deadline)),
         }

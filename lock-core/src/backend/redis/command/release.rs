@@ -25,25 +25,29 @@ impl<R: Role> Server<R> {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        self.release_over(self.connections.current(), claim, keep_for).await
+        self.release_over(self.connections.current().as_ref(), claim, keep_for).await
     }
 
     /// As [`release`](Self::release). `current` is the connection of this runtime, if it is up.
     pub(super) async fn release_over(
         &self,
-        current: Option<Arc<Connection<R::Session>>>,
+        current: Option<&Arc<Connection<R::Session>>>,
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
         // The script needs no time limit: it compares the owner, and no owner gets a second grant. However late it
         // arrives, it harms nobody.
+        let dialled;
         let connection = match current {
             Some(connection) => connection,
-            None => self.connections.get().await?,
+            None => {
+                dialled = self.connections.get().await?;
+                &dialled
+            }
         };
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
-            None => (Script::Release, free(&connection, claim)),
-            Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
+            None => (Script::Release, free(connection, claim)),
+            Some(keep) => (Script::Keep, retain(connection, claim, keep)),
         };
         read(connection.run_ahead(script, &command, || claim.mark_release_ahead()).await)
     }

@@ -27,18 +27,18 @@ pub(crate) struct Batches {
 
 /// Counts one request until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<Batches>);
+pub(crate) struct Counted<'a>(&'a AtomicUsize);
 
-impl Counted {
+impl Counted<'_> {
     /// Returns the number of requests that are under way, with this one.
     pub(crate) fn under_way(&self) -> usize {
-        self.0.under_way.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Counted {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -120,9 +120,9 @@ pub(super) struct Look {
 }
 
 impl Batches {
-    pub(crate) fn count(self: &Arc<Self>) -> Counted {
+    pub(crate) fn count(&self) -> Counted<'_> {
         self.under_way.fetch_add(1, Ordering::Relaxed);
-        Counted(Arc::clone(self))
+        Counted(&self.under_way)
     }
 
     /// Adds a step to a batch that leaves with `full` steps. Returns `None`, and forgets the step, once the runtime has

@@ -107,7 +107,7 @@ fn a_look_that_is_over_ends_nothing() {
 
 #[test]
 fn a_request_counts_until_it_is_over() {
-    let batches = Arc::new(Batches::default());
+    let batches = Batches::default();
     let (first, second) = (batches.count(), batches.count());
     assert_eq!(first.under_way(), 2);
     drop(second);
