@@ -18,6 +18,7 @@ use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, SentCommand, monoton
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::durability::pair;
 use crate::load::disturb;
 use crate::store::{Process, holds};
 use crate::support::{LONG, calls, connect, cycle, empty, ms, try_once};
@@ -246,6 +247,28 @@ async fn a_token_comes_with_the_grant_and_grows_whatever_was_remembered() {
     let answers = acquire(&process, &claims, Ask::Probe).await;
     assert!(matches!(answers.last(), Some(Ok(Attempt::Held(_)))));
     assert_eq!(last(0), remembered);
+}
+
+/// A grant that needs copies is confirmed by itself, and a release that keeps its key is another script.
+#[tokio::test]
+async fn what_needs_more_than_a_batch_does_stays_out() {
+    let (primary, _replica) = pair().await;
+    let url = format!("{}?durability=replicas(1)&timeout=10s", primary.url());
+    let process = Arc::new(Process::at(&url).await);
+    let claims: Vec<_> = (0..TASKS).map(|n| Arc::new(process.barging(&format!("k{n}")))).collect();
+    let mut record = primary.record();
+    assert!(acquire(&process, &claims, Ask::Probe).await.iter().all(Result::is_ok));
+    assert_eq!(joined(&record.take()), 0, "acquires that need copies");
+    let keep = |claim: &Arc<Claim>| {
+        let (process, claim) = (Arc::clone(&process), Arc::clone(claim));
+        async move { process.redis.release(&claim, Some(ms(1))).await.expect("an answer") }
+    };
+    let (kept, freed) = claims.split_at(TASKS / 2);
+    let answers = together(kept.iter().map(keep).collect::<Vec<_>>()).await;
+    assert!(answers.iter().all(|answer| *answer == Released::Released));
+    assert_eq!(joined(&record.take()), 0, "releases that keep their keys");
+    assert!(release(&process, freed).await.iter().all(|answer| *answer == Released::Released));
+    assert!(joined(&record.take()) > 0, "a release needs no copies");
 }
 
 #[tokio::test]

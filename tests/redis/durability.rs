@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::support::{LONG, calls, connect, cycle, ms, try_once, within, works_again};
 
 /// Starts a primary that refuses writes without a replica, and a replica that keeps up.
-async fn pair() -> (RedisServer, Replica) {
+pub(crate) async fn pair() -> (RedisServer, Replica) {
     let primary = RedisServer::builder().config("min-replicas-to-write", "1").start();
     let replica = Replica::of(&primary);
     wait_until("the replica has answered", PATIENCE, async || primary.info("min_slaves_good_slaves") == "1")
