@@ -38,7 +38,7 @@ enum InBatch<T> {
     Late,
     /// The server refused it as it is. Something else may be asked for, and has this time.
     Refused(Duration),
-    /// Nothing was executed. The request is sent by itself, and has this time.
+    /// It had no effect. The request is sent by itself, and has this time.
     Alone(Duration),
 }
 

@@ -4,6 +4,7 @@
 //! whose deadline has passed, and sends a batch that should have left, because the task that was to send it may be stuck
 //! behind one that blocks its thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -83,13 +84,21 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn tell(&mut self, outcome: Outcome) {
-        // A task that was dropped need not be told.
-        let _ = self.told.take().map(|told| told.send(outcome));
+        if let Some(told) = self.told.take() {
+            tell(told, outcome);
+        }
     }
 
     pub(super) fn is_awaited(&self) -> bool {
         self.told.as_ref().is_some_and(|told| !told.is_closed())
     }
+}
+
+/// Tells a task what came of its step. Its waker may be the application's, and a panic there must not keep the others
+/// waiting.
+fn tell(told: oneshot::Sender<Outcome>, outcome: Outcome) {
+    // A task that was dropped need not be told.
+    let _ = catch_unwind(AssertUnwindSafe(|| told.send(outcome)));
 }
 
 /// What is to be done after a step was added.
@@ -181,7 +190,7 @@ impl Batches {
         }
         drop(state);
         // Not under the lock: it wakes tasks, whose wakers are not ours.
-        late.into_iter().for_each(|told| drop(told.send(Outcome::Late)));
+        late.into_iter().for_each(|told| tell(told, Outcome::Late));
         Look { overdue, is_over }
     }
 }
@@ -224,11 +233,6 @@ impl Drop for End {
     fn drop(&mut self) {
         let Some(batches) = self.0.take() else { return };
         let mut state = batches.state.lock();
-        if std::thread::panicking() {
-            // A waker of the application has panicked. The next batch starts another look.
-            state.watch = Watch::Idle;
-            return;
-        }
         state.watch = Watch::Ended;
         state.open = None;
         let unanswered = std::mem::take(&mut state.unanswered);

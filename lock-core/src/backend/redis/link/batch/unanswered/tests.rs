@@ -95,14 +95,41 @@ fn a_look_that_is_over_ends_nothing() {
     let mut end = End::new(&batches);
     end.disarm();
     drop(end);
+    assert!(batches.add(waiting("a", SECOND).0, 9).expect("it goes on").starts_watch);
+}
+
+/// A program whose main task panics drops its runtime while it unwinds.
+#[test]
+fn a_runtime_that_ends_by_a_panic_keeps_nobody_either() {
+    let batches = Arc::new(Batches::default());
+    let (step, mut told) = waiting("a", SECOND);
+    batches.add(step, 9).expect("it goes on");
     let end = End::new(&batches);
-    // As where a waker of the application panics.
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
         let _end = end;
         std::panic::resume_unwind(Box::new(()));
     }));
-    assert!(panicked.is_err());
-    assert!(batches.add(waiting("a", SECOND).0, 9).expect("it goes on").starts_watch);
+    assert!(unwound.is_err());
+    assert_eq!(told.try_recv().err(), Some(oneshot::error::TryRecvError::Closed));
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_task_waiting() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            std::panic::resume_unwind(Box::new(()));
+        }
+    }
+    let batches = Batches::default();
+    let [(first, mut told_first), (second, mut told_second)] = [waiting("a", SECOND), waiting("b", SECOND)];
+    let waker = std::task::Waker::from(Arc::new(Panics));
+    let first_poll = std::pin::Pin::new(&mut told_first).poll(&mut std::task::Context::from_waker(&waker));
+    assert!(first_poll.is_pending());
+    let opened = batches.add(first, 9).expect("it goes on").opened;
+    batches.add(second, 9).expect("it goes on");
+    batches.look(opened.plus(SECOND));
+    assert!(matches!(told_second.try_recv(), Ok(Outcome::Late)));
 }
 
 #[test]
