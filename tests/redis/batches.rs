@@ -13,7 +13,7 @@ use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Released};
 use lock_core::clock::Clock;
 use lock_core::strategy::{self, Backoff};
 use lock_core::testkit::history::{History, Hold};
-use lock_core::{LockError, LockErrorKind, LockGuard, LockManager};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, Release};
 use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, SentCommand, monotonic, wait_until};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -478,6 +478,22 @@ async fn a_task_that_is_dropped_leaves_no_lock_and_disturbs_no_other() {
         })
         .await;
     }
+}
+
+/// Bodies end before their releases are answered, and a shutdown waits for these also where they leave together.
+#[tokio::test]
+async fn a_shutdown_waits_for_the_releases_of_a_batch() {
+    let server = RedisServer::start();
+    let locks = connect(&format!("{}?timeout=10s", server.url())).await;
+    let mut record = server.record();
+    let body = |n: usize| {
+        let request = locks.lock(format!("k{n}")).ttl(LONG).release(Release::Background);
+        async move { request.run(tokio::task::yield_now()).await.expect("the key is free") }
+    };
+    together((0..TASKS).map(body)).await;
+    locks.shutdown(PATIENCE).await;
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+    assert!(joined(&record.take()) > TASKS / 2, "the test is about batches");
 }
 
 /// Two processes with more tasks than keys, on a network with faults.
