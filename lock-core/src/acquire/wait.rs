@@ -16,8 +16,12 @@ use crate::strategy::Decision;
 /// not slow down those behind it.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
-/// How often a waiter in the local queue checks whether those before it are being polled.
+/// How often a waiter in the local queue checks whether those before it are being polled. This is all that thousands of
+/// waiters cost while they wait.
 const CHECK_IN: Duration = Duration::from_secs(1);
+
+/// The same of the head and of who is next: all others depend on the two.
+const CHECK_IN_FIRST: Duration = Duration::from_millis(200);
 
 /// How long after the end of a holder's lease the waiter asks again.
 const AFTER_LEASE: Duration = Duration::from_millis(1);
@@ -142,6 +146,20 @@ impl Acquire<'_> {
         tells && self.waiter.is_none() && self.claim.is_queued() && self.ask_again.is_none()
     }
 
+    /// Returns whether it has a place in the local queue, and is told of what comes next: by the one before it, as the
+    /// head by a holder of this process, or by the store in whose queue it is. It asks nothing at the end of a pause.
+    pub(super) fn is_in_line(&self) -> bool {
+        let store = self.engine.capability.waiting;
+        if self.waiter.is_none() || !store.in_order() || self.ask_again.is_some() {
+            return false;
+        }
+        match (self.waiting(), self.holder) {
+            (Waiting::BehindHead, _) | (_, Holder::Here { .. }) => true,
+            (Waiting::Queued, Holder::Elsewhere) => store.by_heartbeats() || store.watches(),
+            (Waiting::AtHead | Waiting::Nowhere, Holder::Elsewhere) => false,
+        }
+    }
+
     /// Waits in the queue of a store that is watched. The store is asked nothing until it notifies, or the floor is
     /// reached: the strategy's pauses pass within one wait. With thousands of waiters, the store would otherwise be
     /// busy with those that cannot be served yet.
@@ -217,7 +235,10 @@ impl Acquire<'_> {
     fn wakes(&mut self, waiting: Waiting, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
         // Others may join in the middle of the pause, and notify.
         let longest = match &self.waiter {
-            Some(_) if self.engine.capability.waiting.in_order() => CHECK_IN,
+            Some(waiter) if self.engine.capability.waiting.in_order() => {
+                // A short pause needs no look at the queue.
+                if pause > CHECK_IN_FIRST && waiter.is_head_or_next() { CHECK_IN_FIRST } else { CHECK_IN }
+            }
             Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
             _ => pause,
         };

@@ -131,6 +131,10 @@ impl KeyQueue {
         self.nodes.front().is_some_and(|head| Arc::ptr_eq(head, node))
     }
 
+    pub(super) fn is_head_or_next(&self, node: &Arc<WaiterNode>) -> bool {
+        self.nodes.iter().take(2).any(|first| Arc::ptr_eq(first, node))
+    }
+
     pub(super) fn head(&self) -> Option<Arc<WaiterNode>> {
         self.nodes.front().cloned()
     }

@@ -383,6 +383,11 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_head(node)).unwrap_or(false)
     }
 
+    /// Returns whether `node` is the first or the second of the queue.
+    pub(super) fn is_head_or_next(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
+        !node.is_grouped() && self.with(key, |queue| queue.is_head_or_next(node)).unwrap_or(false)
+    }
+
     /// Returns whether `key` was held when it was last tried.
     pub(crate) fn was_held(&self, key: &Key) -> bool {
         self.recently_held.has(key.hash_value())

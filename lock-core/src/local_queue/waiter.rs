@@ -82,6 +82,11 @@ impl<'a> Waiter<'a> {
         self.local_queue.is_head(&self.key, &self.node)
     }
 
+    /// Returns whether it is the first or the second in the queue. In a group it is not.
+    pub(crate) fn is_head_or_next(&self) -> bool {
+        self.local_queue.is_head_or_next(&self.key, &self.node)
+    }
+
     /// Returns how many others are in the queue.
     pub(crate) fn others(&self) -> usize {
         self.local_queue.waiters(&self.key).saturating_sub(1)

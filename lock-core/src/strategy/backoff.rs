@@ -16,8 +16,8 @@ use crate::backoff::doubled;
 /// the key may be free then; and it never goes beyond what is left of the wait, so that the last try comes at its very
 /// end.
 ///
-/// A caller that is [notified](Contention::notified) when the key is granted to it asks nothing after a pause, so its
-/// pause is not drawn: it is 1 s, or what is left of the wait.
+/// A caller that is [notified](Contention::notified) asks nothing after a pause, so its pause is not drawn: it is 1 s, or
+/// what is left of the wait.
 ///
 /// # Examples
 ///

@@ -29,8 +29,9 @@ pub struct Contention {
     /// The number of requests a second of this process that lately found the key held, this one included. Known where
     /// the strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
-    /// Whether the caller is queued and will be notified when the key is granted to it. A pause then delays no question
-    /// to the store: after it, only the strategy is asked again.
+    /// Whether the caller is told when the key is granted to it, or when it is its turn to ask: it is in the store's
+    /// queue, or waits behind others of its process. A pause then delays no question to the store: after it, only the
+    /// strategy is asked again. Such a pause counts as one of [`attempts`](Self::attempts), and most are cut short at 1 s.
     pub notified: bool,
     /// A random number, uniform in 0..1, that the caller draws anew for every decision.
     pub jitter: f64,

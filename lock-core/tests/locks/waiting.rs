@@ -1,8 +1,11 @@
 //! Waiters: which of them ask the store, when, and which are notified.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Fencing, Held, Order, WAITER_LEASE, Waiting};
+use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{Kind, LockErrorKind, LockManager, strategy};
 use tokio::time::Instant;
 
@@ -306,6 +309,79 @@ async fn a_waiter_in_order_costs_the_store_no_more_the_longer_it_waits() {
             "{kind}: one more try, which is granted"
         );
     }
+}
+
+/// Counts the decisions of the default strategy.
+#[derive(Clone, Debug, Default)]
+struct Decisions(Arc<AtomicUsize>);
+
+impl Strategy for Decisions {
+    fn decide(&self, contention: &Contention) -> Decision {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        strategy::wait().decide(contention)
+    }
+
+    fn name(&self) -> std::borrow::Cow<'static, str> {
+        "decisions".into()
+    }
+}
+
+/// The waiters of a plain lock stand behind one another in the local queue. None of them has a place in the store.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_waiters_look_up_once_a_second() {
+    const WAITERS: usize = 100;
+    for kind in [Kind::Reentrant, Kind::Fair, Kind::Write] {
+        let (locks, decisions) = (LockManager::in_memory(), Decisions::default());
+        let holder = locks.request("k", kind).acquire().await.unwrap();
+        let request = || locks.request("k", kind).strategy(decisions.clone());
+        let waiting: Vec<_> = (0..WAITERS).map(|_| tokio::spawn(request().run(async {}))).collect();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let each = decisions.0.load(Ordering::Relaxed) / WAITERS;
+        assert!((28..=33).contains(&each), "{kind}: {each} times in 30 s");
+        let freed = Instant::now();
+        holder.release().await.unwrap();
+        for waiter in waiting {
+            waiter.await.unwrap().unwrap();
+        }
+        assert_eq!(freed.elapsed(), Duration::ZERO, "{kind}");
+    }
+}
+
+/// All but the first two look up once a second.
+#[tokio::test(start_paused = true)]
+async fn the_second_soon_asks_in_place_of_a_head_that_nobody_polls() {
+    let (locks, store) = Scripted::manager(|_| {});
+    let guard = store.stranger().lock("k").acquire().await.unwrap();
+    let request = || locks.lock("k").strategy(strategy::wait());
+    let mut head = Box::pin(request().acquire());
+    assert!(tokio::time::timeout(millis(2_050), &mut head).await.is_err());
+    let tries = store.tries().len();
+    let next = tokio::spawn(request().acquire());
+    let later = tokio::spawn(request().acquire());
+    tokio::time::sleep(millis(1_450)).await;
+    assert_eq!(store.tries().len(), tries + 1, "it was late for a second");
+    drop((guard, head));
+    drop(next.await.unwrap().unwrap());
+    drop(later.await.unwrap().unwrap());
+}
+
+/// A waiter in line pauses for long, because it is told of what comes next. A store that fails tells it nothing.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_in_line_asks_a_store_that_fails_once_again_soon() {
+    let (locks, store) = Scripted::manager(|_| {});
+    store.script().loses_changes = true;
+    // The lease is too long for the waiter, so the grant is not handed off.
+    let guard = locks.lock("k").ttl(HOUR).acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
+    tokio::time::sleep(millis(2_550)).await;
+    store.script().acquire.push_back(Err(no_answer()));
+    let (freed, tries) = (Instant::now(), store.tries().len());
+    guard.release().await.unwrap();
+    // Otherwise the release of what the failed one may have taken wakes the waiter.
+    store.script().release_takes = HOUR;
+    drop(waiting.await.unwrap().unwrap());
+    assert_eq!(store.tries().len() - tries, 2, "one that failed, and one more");
+    assert!(freed.elapsed() <= millis(200), "{:?}", freed.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
