@@ -237,9 +237,10 @@ async fn every_step(process: &Process) {
         }
         let (mut dead, next) =
             (process.claim("shop:d", mode, Queue::Fifo), process.claim("shop:d", mode, Queue::Fifo));
-        dead.ttl = ms(20);
+        // Half of it is the deadline of the request.
+        dead.ttl = ms(400);
         process.take(&dead).await;
-        tokio::time::sleep(ms(40)).await;
+        tokio::time::sleep(ms(420)).await;
         process.take(&next).await;
         process.release(&next).await;
     }

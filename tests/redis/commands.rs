@@ -8,7 +8,7 @@ use crate::support::{cycle, manager, try_once};
 /// Returns the commands that were sent, without those that maintain the connection.
 fn sent(recorder: &mut Recorder<'_>) -> Vec<SentCommand> {
     let mut commands = recorder.take();
-    commands.retain(|command| !matches!(command.name.as_str(), "CLIENT" | "PING" | "TIME"));
+    commands.retain(|command| !matches!(command.name.as_str(), "CLIENT" | "PING" | "TIME" | "INFO"));
     commands
 }
 

@@ -57,7 +57,7 @@ async fn a_latch_opens_once_and_tells_those_who_wait() {
 async fn a_latch_and_a_lock_do_not_share_a_key() {
     let (server, process) = start().await;
     let (latch, lock) = (Key::new("latch").expect("a key"), Key::new("lock").expect("a key"));
-    let set = LatchStep::Set { count: 1, owner: process.owner(), ttl: ms(300) };
+    let set = LatchStep::Set { count: 1, owner: process.owner(), ttl: ms(2_000) };
     process.redis.latch(&latch, &set).await.expect("an answer");
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 2 }] {
         let claim = process.claim("latch", mode, Queue::Barging);

@@ -10,7 +10,7 @@ use crate::support::{LONG, calls, empty, manager, ms, try_once, within};
 /// The longest linger, which a test would notice.
 const LINGER: Duration = Duration::from_secs(1);
 /// More than a hand-off takes on a busy machine, and much less than [`LINGER`].
-const SOON: Duration = Duration::from_millis(300);
+const SOON: Duration = Duration::from_millis(600);
 
 fn lingering(locks: &LockManager, linger: Duration) -> LockRequest {
     locks.lock("k").ttl(LONG).linger(linger).strategy(strategy::wait())
@@ -85,7 +85,7 @@ async fn who_uses_it_all_the_time_lets_each_waiter_in() {
     }
     busy.abort();
     times.sort_unstable();
-    assert!(times[20] < ms(50) && times[39] < SOON, "median {:?}, longest {:?}", times[20], times[39]);
+    assert!(times[20] < ms(200) && times[39] < SOON, "median {:?}, longest {:?}", times[20], times[39]);
 }
 
 #[tokio::test]

@@ -156,8 +156,8 @@ fn keeps_while_blocked(runtime: &Runtime, others: u32) {
 fn tries_in_vain(url: &str, time: Duration) -> u32 {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let locks = connect(url).await;
         let over = Bound::new(time);
+        let locks = connect(url).await;
         let mut tries = 0;
         while over.elapsed() < time {
             let guard = locks.lock("k").try_acquire().await.expect("an answer");

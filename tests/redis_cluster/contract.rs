@@ -1,6 +1,7 @@
 //! The contract suite on a Cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
 use lock_core::testkit::contract::{self, Subject};
@@ -10,7 +11,8 @@ use lock_tests::RedisCluster;
 async fn a_cluster_keeps_the_contract() {
     let nodes = RedisCluster::start();
     let cluster = Arc::new(Redis::connect(&nodes.url()).await.expect("the cluster takes locks"));
-    let report = contract::run(|| std::future::ready(Subject::from_dyn(cluster.clone()))).await;
+    let subject = || Subject::from_dyn(cluster.clone()).with_short_lease(Duration::from_millis(500));
+    let report = contract::run(|| std::future::ready(subject())).await;
     // The store notifies queued waiters, and refuses no claim.
     report.assert_complete(&[
         "cancel::a_wait",

@@ -1,5 +1,6 @@
 //! A resource that refuses old fencing tokens.
 
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 /// Refuses a write whose token is smaller than the largest one seen, in one step on its server.
@@ -21,7 +22,10 @@ impl Fenced {
     /// When it does not answer.
     pub async fn connect(url: &str) -> Self {
         let client = redis::Client::open(url).expect("a URL");
-        let connection = client.get_multiplexed_async_connection().await.expect("the resource answers");
+        // A process that is stopped between a write and its answer must not take that for none.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
+        let connection = connection.expect("the resource answers");
         Self { connection }
     }
 

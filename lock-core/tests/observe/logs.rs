@@ -62,7 +62,7 @@ async fn a_wait_in_vain_names_the_holder() {
 #[tokio::test(start_paused = true)]
 async fn renewals_losses_and_releases() {
     let (log, _here) = Log::here();
-    let (locks, control) = flaky(|builder| builder.warn_held_after(secs(1)));
+    let (locks, control) = flaky(|builder| builder.warn_held_after(crate::millis(1_500)));
     let guard = order(&locks).ttl(secs(3)).acquire().await.unwrap();
     control.fail_always(Operation::Renew, Fault::LoseRequest);
     guard.lost().await;
