@@ -26,7 +26,7 @@ impl Acquire<'_> {
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(waiters)
-            .with_notified(self.is_notified() || self.is_in_group() || self.is_in_line())
+            .with_notified(self.is_notified() || self.is_in_group() || self.is_notified_in_queue())
             .with_jitter(fastrand::f64())
     }
 

@@ -385,9 +385,9 @@ impl<'a> Acquire<'a> {
         if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
             return Err(error.with_waited(self.waited()));
         }
-        // The store must be asked again, whatever else it is told.
-        let untold = self.known(&Held::default(), self.engine.clock.now()).with_notified(false);
-        match self.plan.strategy.decide(&untold) {
+        // It must ask the store again, and nobody notifies it of the time for that.
+        let contention = self.known(&Held::default(), self.engine.clock.now()).with_notified(false);
+        match self.plan.strategy.decide(&contention) {
             Decision::RetryAfter(pause) => {
                 let now = self.engine.clock.now();
                 if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {

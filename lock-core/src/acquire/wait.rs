@@ -146,9 +146,10 @@ impl Acquire<'_> {
         tells && self.waiter.is_none() && self.claim.is_queued() && self.ask_again.is_none()
     }
 
-    /// Returns whether it has a place in the local queue, and is told of what comes next: by the one before it, as the
-    /// head by a holder of this process, or by the store in whose queue it is. It asks nothing at the end of a pause.
-    pub(super) fn is_in_line(&self) -> bool {
+    /// Returns whether it is in the local queue and is notified when its turn comes, so that it asks nothing at the end of a
+    /// pause. The waiter before it notifies it; the head is notified by a holder of this process, or by the store in whose
+    /// queue it is.
+    pub(super) fn is_notified_in_queue(&self) -> bool {
         let store = self.engine.capability.waiting;
         if self.waiter.is_none() || !store.in_order() || self.ask_again.is_some() {
             return false;

@@ -98,7 +98,7 @@ impl Profile {
         self
     }
 
-    /// Sets the pauses between the tries of the strategy, for waiters that are not told of their turn. Default: the
+    /// Sets the pauses between the tries of the strategy, for waiters that are not notified of their turn. Default: the
     /// strategy's own, 5 ms to 200 ms.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.options.backoff = Some(backoff);

@@ -326,9 +326,9 @@ impl Strategy for Decisions {
     }
 }
 
-/// The waiters of a plain lock stand behind one another in the local queue. None of them has a place in the store.
+/// Those of a plain lock stand behind one another in the local queue, the others in the queue of the store.
 #[tokio::test(start_paused = true)]
-async fn thousands_of_waiters_look_up_once_a_second() {
+async fn waiters_that_are_notified_wake_once_a_second() {
     const WAITERS: usize = 100;
     for kind in [Kind::Reentrant, Kind::Fair, Kind::Write] {
         let (locks, decisions) = (LockManager::in_memory(), Decisions::default());
@@ -365,9 +365,9 @@ async fn the_second_soon_asks_in_place_of_a_head_that_nobody_polls() {
     drop(later.await.unwrap().unwrap());
 }
 
-/// A waiter in line pauses for long, because it is told of what comes next. A store that fails tells it nothing.
+/// Its waiter pauses for a second where it is notified of its turn. A store that fails notifies nobody.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_in_line_asks_a_store_that_fails_once_again_soon() {
+async fn a_store_that_fails_once_is_asked_again_soon() {
     let (locks, store) = Scripted::manager(|_| {});
     store.script().loses_changes = true;
     // The lease is too long for the waiter, so the grant is not handed off.
