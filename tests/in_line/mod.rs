@@ -218,8 +218,8 @@ pub(crate) async fn come_again(server: &impl Places, one: &LockManager, two: &Lo
     panic!("one request for four, in one of three rounds: {rounds:?}");
 }
 
-/// Lets four tasks of the process `one` have the key twice, and one of `two` once, which waits when the first turns begin.
-/// Returns how many requests for a place the second turns took.
+/// Lets four tasks of the process `one` have the key twice, and one of `two` once, which waits when the first turns begin
+/// and holds the key until somebody waits for a second turn. Returns how many requests for a place the second turns took.
 async fn requests_of_second_turns(server: &impl Places, one: &LockManager, two: &LockManager) -> u64 {
     let held = fair(two).acquire().await.expect("it is free");
     let (grants, mut tasks) = (Grants::default(), Vec::new());
@@ -228,9 +228,16 @@ async fn requests_of_second_turns(server: &impl Places, one: &LockManager, two: 
         tasks.push(tokio::spawn(two_turns(fair(one), number, grants.clone())));
         wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
     }
-    tasks.push(turn(server, 4, fair(two), &grants).await);
+    let before = server.placed();
+    let rival = tokio::spawn(fair(two).acquire());
+    wait_until("it has a place", PATIENCE, async || server.placed() > before).await;
     let before = server.placed();
     held.release().await.expect("an answer");
+    let rival = within(PATIENCE, "its turn", rival).await.expect("no panic").expect("granted");
+    grants.note(4, 0);
+    // Whoever asks for a key that is free needs no place.
+    wait_until("the second turns have a place", PATIENCE, async || server.placed() > before).await;
+    rival.release().await.expect("an answer");
     for task in tasks {
         within(PATIENCE, "all turns", task).await.expect("no panic");
     }
