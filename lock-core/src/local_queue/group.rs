@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Handoff;
+use super::hold_time::HoldTime;
 use super::key_queue::{Effects, Given};
 use super::places::Place;
 use super::waiter_node::WaiterNode;
@@ -32,6 +33,7 @@ pub(super) struct Group {
     pub(super) heard: Option<Held>,
     /// The waiter that was handed its grant last.
     pub(super) handed: Given,
+    pub(super) hold_time: HoldTime,
     /// A grant that nobody uses, and since when.
     pub(super) kept: Option<(Handoff, Moment)>,
 }
@@ -47,6 +49,7 @@ impl Group {
             ended: None,
             heard: None,
             handed: None,
+            hold_time: HoldTime::default(),
             kept: None,
         }
     }
@@ -114,6 +117,7 @@ impl Group {
         let Some(head) = self.take_head() else { return Err(handoff) };
         head.state().handoff = Some(handoff);
         self.handed = Some((Arc::downgrade(&head), now));
+        self.hold_time.is_handed_on(now);
         Ok(head)
     }
 
