@@ -6,9 +6,9 @@ use std::time::Duration;
 use lock_core::{LockError, LockManager, distributed_lock};
 use tokio::time::sleep;
 
-/// Runs one call at a time for each order, on all machines together. A second call waits for up to two seconds. The
+/// Runs one call at a time for each order, on all machines together. A second call waits for up to ten seconds. The
 /// label is for people: errors and operators show it.
-#[distributed_lock(key = "order:<id>", ttl = "500ms", wait = "2s", label = "<who> ships <id>", handle = lock)]
+#[distributed_lock(key = "order:<id>", ttl = "5s", wait = "10s", label = "<who> ships <id>", handle = lock)]
 async fn ship(id: u64, who: &str) -> Result<(), LockError> {
     println!("{who} packs order {id}");
     sleep(Duration::from_millis(50)).await;

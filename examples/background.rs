@@ -19,7 +19,7 @@ async fn import(lock: LockHandle) -> Result<StatusCode, LockRejection> {
 
 async fn work(guard: LockGuard) {
     // Drops the work if the lock is lost.
-    let done = guard.run(tokio::time::sleep(Duration::from_millis(50))).await;
+    let done = guard.run(tokio::time::sleep(Duration::from_millis(500))).await;
     println!("the import has ended: {done:?}");
     if let Err(error) = guard.release().await {
         println!("the lock was not released: {error}");

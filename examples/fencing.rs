@@ -30,7 +30,7 @@ async fn main() -> Result<(), LockError> {
     let row = Row::default();
 
     // A holder that does not renew its lease, like a process that is stopped for longer than its ttl.
-    let stuck = locks.lock("stock:lamp").ttl(Duration::from_millis(100)).renew(false).acquire().await?;
+    let stuck = locks.lock("stock:lamp").ttl(Duration::from_secs(1)).renew(false).acquire().await?;
     let old = stuck.fencing_token().await?;
 
     // The next holder waits for the end of the lease, and gets a larger token.

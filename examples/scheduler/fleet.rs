@@ -111,14 +111,22 @@ impl<'a> Processes<'a> {
             };
             if kills { self.kill(holder).await? } else { self.pause(holder).await? }
         }
-        // What the last kill has interrupted goes on elsewhere.
-        if self.kills > 0 {
-            tokio::time::sleep(Duration::from_secs(3)).await;
-        }
+        self.last_run_is_finished().await?;
         for worker in self.workers {
             if !worker.stop().await? {
                 return Err("a scheduler failed".into());
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until the last run is finished: what a kill has interrupted, or a lost lock, goes on elsewhere.
+    async fn last_run_is_finished(&self) -> Result<()> {
+        for _ in 0..1_000 {
+            if self.table.last_run().await?.is_none_or(|run| run.outcome == "finished") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
     }
@@ -142,6 +150,9 @@ impl<'a> Processes<'a> {
         // At any time of the run, none of which is shorter than half of the estimate; but after it has told of its grant.
         let (shortest, longest) = (Duration::from_millis(20), self.options.plan().estimate / 2);
         tokio::time::sleep(random::between(shortest, longest)).await;
+        while !self.table.is_granted(holder.fence).await? {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         let next = worker(self.options, self.place, holder.number)?;
         let killed = std::mem::replace(&mut self.workers[holder.number], next);
         let happened = clock::now();

@@ -28,6 +28,7 @@ const LAST: &str = "SELECT fence, tick, worker, started, seen, outcome FROM sche
     WHERE job = $1 ORDER BY fence DESC LIMIT 1";
 const EVENT: &str =
     "INSERT INTO scheduler_events (happened, worker, event, token, detail) VALUES ($1, $2, $3, $4, $5)";
+const GRANTED: &str = "SELECT 1 FROM scheduler_events WHERE token = $1 AND event = 'granted'";
 const EVENTS: &str =
     "SELECT happened, worker, event, token, detail FROM scheduler_events ORDER BY happened, worker";
 
@@ -147,6 +148,11 @@ impl Table {
     /// Returns the run with the largest token.
     pub(crate) async fn last_run(&self) -> Result<Option<Run>> {
         Ok(self.database.rows(LAST, &[self.job()]).await?.first().map(Run::of))
+    }
+
+    /// Returns whether the grant with a token has been noted.
+    pub(crate) async fn is_granted(&self, token: i64) -> Result<bool> {
+        Ok(!self.database.rows(GRANTED, &[token.into()]).await?.is_empty())
     }
 
     /// Returns all events, in the order in which they happened.

@@ -1,9 +1,11 @@
 //! A cluster that takes nothing more, and a history that was compacted.
 
+use std::time::Duration;
+
 use lock_core::{LockError, LockErrorKind};
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
-use crate::support::{LONG, SHORTEST, cycle, manager, ms, refused, try_once};
+use crate::support::{LONG, cycle, manager, ms, refused, try_once};
 
 /// Fills the database until its alarm is raised.
 fn fill(etcd: &Etcd) {
@@ -54,9 +56,10 @@ async fn what_another_program_has_written_stays_where_a_request_is_refused() {
 /// What needs no space goes on, and what needs some is refused for good: a longer lease, a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_goes_on_while_the_database_is_full() {
+    const TTL: Duration = Duration::from_secs(5);
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
     let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
-    let guard = locks.write("k").ttl(SHORTEST).acquire().await.expect("free");
+    let guard = locks.write("k").ttl(TTL).acquire().await.expect("free");
     let waiting = tokio::spawn(others.lock("k").ttl(LONG).wait(LONG).acquire());
     wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
     // On another thread: the waiter has to give its signs of life meanwhile.
@@ -65,8 +68,8 @@ async fn a_holder_goes_on_while_the_database_is_full() {
         |error: &LockError| error.to_string().contains("`etcdctl alarm disarm`") && !error.is_temporary();
     let error = guard.extend(LONG).await.expect_err("another lease needs space");
     assert!(says(&error), "{error}");
-    // Longer than two leases.
-    tokio::time::sleep(SHORTEST * 2 + ms(500)).await;
+    // Longer than its lease.
+    tokio::time::sleep(TTL + ms(1_000)).await;
     assert!(guard.is_held() && guard.check().is_ok(), "a renewal needs no space");
     if waiting.is_finished() {
         panic!("it keeps its place: {:?}", waiting.await);
@@ -84,7 +87,7 @@ async fn a_holder_goes_on_while_the_database_is_full() {
 async fn a_fair_turn_goes_on_while_the_database_is_full() {
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
     let (locks, others) = (manager(&etcd).await, manager(&etcd).await);
-    let guard = locks.fair("k").ttl(SHORTEST).acquire().await.expect("free");
+    let guard = locks.fair("k").ttl(LONG).acquire().await.expect("free");
     let waiting = tokio::spawn(others.fair("k").ttl(LONG).wait(LONG).acquire());
     wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
     tokio::task::block_in_place(|| fill(&etcd));

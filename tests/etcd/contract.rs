@@ -18,20 +18,30 @@ const NOT_APPLICABLE: &[&str] = &[
     "session::",
 ];
 
-async fn keeps_the_contract(url: &str) {
-    let store = Arc::new(Store::connect(url).await.expect("the cluster takes locks"));
-    let report = contract::run(|| std::future::ready(Subject::from_dyn(store.clone()))).await;
+async fn keeps_the_contract(etcd: &Etcd) {
+    let store = Arc::new(Store::connect(&etcd.url()).await.expect("the cluster takes locks"));
+    let run = async || {
+        let subject = || std::future::ready(Subject::from_dyn(store.clone()));
+        contract::run(subject).await
+    };
+    let elections = || etcd.metric("etcd_server_leader_changes_seen_total");
+    let before = elections();
+    let mut report = run().await;
+    // No case allows for an election, which a busy machine may cause now and then.
+    if !report.failures.is_empty() && elections() > before {
+        report = run().await;
+    }
     report.assert_complete(NOT_APPLICABLE);
 }
 
 #[tokio::test]
 async fn etcd_keeps_the_contract() {
     let etcd = Etcd::start();
-    keeps_the_contract(&etcd.url()).await;
+    keeps_the_contract(&etcd).await;
 }
 
 #[tokio::test]
 async fn a_cluster_of_three_keeps_the_contract() {
     let etcd = Etcd::builder().members(3).start();
-    keeps_the_contract(&etcd.url()).await;
+    keeps_the_contract(&etcd).await;
 }

@@ -57,8 +57,8 @@ async fn a_wrong_login_is_told_and_not_shown() {
 async fn a_login_that_runs_out_is_renewed() {
     let mut etcd = with_users(1);
     let locks = connect(&etcd.url_for("app", "s3cret%40%2F")).await;
-    let held = locks.lock("shop:held").ttl(ms(4_000)).acquire().await.expect("free");
-    for _ in 0..3 {
+    let held = locks.lock("shop:held").ttl(ms(12_000)).acquire().await.expect("free");
+    for _ in 0..8 {
         tokio::time::sleep(ms(1_700)).await;
         cycle(&locks, "shop:k").await;
         assert!(held.is_held(), "it is renewed");

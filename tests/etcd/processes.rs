@@ -19,10 +19,11 @@ const TERMS: Terms = Terms {
     flags: &["--unruly"],
 };
 
-/// Kills processes, and stops them for up to twice their lease.
+/// Kills processes, and stops them for up to twice their lease, until `span` is over and each was done twice.
 async fn torment<S>(contest: &mut Contest<S>, span: Duration, random: &mut Rng) -> [u32; 2] {
     let (over, mut done) = (Bound::new(span * 2), [0; 2]);
-    while over.elapsed() < span {
+    while over.elapsed() < span || done.iter().any(|times| *times < 2) {
+        over.check("processes were killed twice, and stopped twice");
         sleep(ms(random.u64(200..1_500))).await;
         let victim = random.usize(..contest.processes());
         let fault = random.usize(..2);

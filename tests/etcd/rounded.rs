@@ -25,7 +25,7 @@ fn stored(etcd: &Etcd) -> String {
 async fn etcd_stores_the_next_longer_ttl() {
     let etcd = Etcd::start();
     let locks = connect(&url(&etcd)).await;
-    for (ttl, stands) in [(TTL, "granted with TTL(2s)"), (ms(2_500), "granted with TTL(3s)")] {
+    for (ttl, stands) in [(ms(1_500), "granted with TTL(2s)"), (ms(2_500), "granted with TTL(3s)")] {
         let guard = locks.lock("k").ttl(ttl).acquire().await.expect("free");
         let told = stored(&etcd);
         assert!(told.contains(stands), "{ttl:?}: {told}");
@@ -42,11 +42,11 @@ async fn etcd_stores_the_next_longer_ttl() {
 async fn a_short_lease_is_renewed_and_extended() {
     let etcd = Etcd::start();
     let locks = connect(&url(&etcd)).await;
-    let guard = locks.lock("k").ttl(ms(1_000)).acquire().await.expect("free");
+    let guard = locks.lock("k").ttl(ms(1_500)).acquire().await.expect("free");
     let over = Bound::new(LONG);
-    while over.elapsed() < ms(4_000) {
+    while over.elapsed() < ms(6_000) {
         assert!(guard.is_held(), "after {:?}", over.elapsed());
-        assert!(guard.remaining() <= ms(1_000), "{:?}", guard.remaining());
+        assert!(guard.remaining() <= ms(1_500), "{:?}", guard.remaining());
         tokio::time::sleep(ms(20)).await;
     }
     guard.extend(ms(30_500)).await.expect("it is held");
@@ -60,7 +60,7 @@ async fn a_short_lease_is_renewed_and_extended() {
 
 /// The cluster stands still: the holder is told after the ttl that it asked for, long before etcd would give the key to
 /// another.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_loss_is_told_at_the_deadline_of_the_holder() {
     let etcd = Etcd::start();
     let locks = connect(&url(&etcd)).await;

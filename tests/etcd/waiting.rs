@@ -14,7 +14,7 @@ const WAITERS: usize = 200;
 const SEMAPHORE_WAITERS: usize = 60;
 
 /// Two hundred wait for one key. A release wakes the next alone, whoever else waits.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn one_release_wakes_one_waiter() {
     let etcd = Etcd::start();
     let managers = [manager(&etcd).await, manager(&etcd).await];
@@ -45,7 +45,7 @@ async fn one_release_wakes_one_waiter() {
 
 /// Sixty wait for a semaphore of three. A release wakes three of them at most, whoever else waits, and the next is served
 /// whichever of the three leaves.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn one_release_of_a_semaphore_wakes_as_many_as_it_has_permits() {
     let etcd = Etcd::start();
     let managers = [manager(&etcd).await, manager(&etcd).await];

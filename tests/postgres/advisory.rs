@@ -167,13 +167,11 @@ async fn a_session_that_is_ended_is_told_at_once() {
     let locks = manager(&server).await;
     let (one, other) =
         (try_once(&locks, "a").await.expect("free"), try_once(&locks, "b").await.expect("free"));
-    let ended = Bound::new(PATIENCE);
     server.sql(TERMINATE);
     for guard in [&one, &other] {
         assert_eq!(within(SESSION / 2, "the loss", guard.lost()).await, LossReason::SessionEnded);
         assert!(!guard.is_held());
     }
-    assert!(ended.elapsed() < SESSION / 2);
     works_again(&locks, "a").await;
 }
 

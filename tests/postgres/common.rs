@@ -8,7 +8,9 @@ use crate::support::{LONG, connect, cycle, manager, ms, try_once, works_again};
 
 /// Ends the sessions of the library, which tell their numbers then, and returns how often each function was called.
 pub(crate) async fn calls(server: &PostgresServer) -> impl Fn(&str) -> u64 {
-    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lock-core'");
+    server.sql(
+        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
+    );
     tokio::time::sleep(ms(500)).await;
     let all = server.sql("SELECT funcname || '=' || calls FROM pg_stat_user_functions ORDER BY 1");
     move |name| {
@@ -42,6 +44,7 @@ pub(crate) async fn take_turns(
 async fn a_free_key_is_taken_and_given_back_on_the_short_way() {
     let server = PostgresServer::with(&["track_functions=all"]);
     let locks = manager(&server).await;
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     for _ in 0..50 {
         cycle(&locks, "k").await;
     }
@@ -63,10 +66,11 @@ async fn behind_a_pooler_the_short_way_makes_its_settings() {
     lock_core::backend::postgres::migrate(&server.url_of("postgres")).await.expect("the administrator may");
     let pooler = PgBouncer::before(&server, 1, "");
     let locks = connect(&pooler.url()).await;
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     for _ in 0..20 {
         cycle(&locks, "k").await;
     }
-    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'postgres'");
+    server.sql("SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'postgres'");
     let calls = calls(&server).await;
     assert_eq!(
         ["attempt_with_settings", "let_go_with_settings", "acquire", "release"].map(calls),
@@ -146,6 +150,7 @@ async fn tokens_of_the_short_way_grow() {
 async fn a_session_that_turns_out_to_be_shared_is_asked_without_prepared_statements() {
     let server = PostgresServer::with(&["track_functions=all"]);
     let locks = manager(&server).await;
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     cycle(&locks, "k").await;
     // What the next transaction in another session of the server looks like.
     server.sql(

@@ -57,7 +57,7 @@ async fn processes_have_equal_shares() {
     let url = server.url();
     let terms = Terms { hold: Duration::ZERO, flags: &[], ..TERMS };
     let contest = Contest::on(server, url, PROCESSES, terms, 1).await;
-    sleep(Duration::from_secs(3)).await;
+    sleep(Duration::from_secs(8)).await;
     let outcome = contest.end().await;
     outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
     let shares = outcome.while_all_asked(PROCESSES);

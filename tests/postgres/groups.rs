@@ -71,7 +71,7 @@ async fn a_group_that_loses_its_grant_queues_again() {
     count_shared(&server);
     // A server without its data.
     let forgets = async || drop(server.sql("DELETE FROM lock_core.holders"));
-    lost_as_one(&server, &one, &two, ms(600), forgets).await;
+    lost_as_one(&server, &one, &two, ms(3_000), forgets).await;
     empty(&server, PATIENCE).await;
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_core::LockManager;
 use lock_core::testkit::history::{History, Violation};
-use lock_tests::PostgresServer;
+use lock_tests::{PATIENCE, PostgresServer};
 
 use crate::alone::{company, watch};
 use crate::load::{End, Load, count};
@@ -53,7 +53,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     for locks in &managers {
         locks.shutdown(Duration::from_secs(5)).await;
     }
-    empty(&server, 2 * TTL).await;
+    empty(&server, PATIENCE).await;
 }
 
 /// Makes load on a server whose functions were changed, and returns what the check finds.
@@ -70,7 +70,7 @@ async fn load_on(change: &str) -> Result<(), Violation> {
 
 /// As [`load_on`], until the check finds something: a server that is wrong need not be wrong in every three seconds.
 async fn violation_on(change: &str) -> Result<(), Violation> {
-    const ATTEMPTS: usize = 5;
+    const ATTEMPTS: usize = 10;
     let mut verdict = Ok(());
     for _ in 0..ATTEMPTS {
         verdict = load_on(change).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::clock::Clock;
-use lock_core::{LockErrorKind, LockManager};
+use lock_core::{LockError, LockErrorKind, LockManager};
 use lock_tests::PostgresServer;
 use tokio::task::JoinSet;
 
@@ -19,6 +19,11 @@ const RENEW: &str = "SELECT count(r.*) FROM (SELECT array_agg(key ORDER BY key D
                      AS owners, array_agg(60000000::bigint) AS ttls, array_agg(0::bigint) AS owns FROM lock_core.holders) h, \
                      lock_core.renew(h.keys, h.owners, h.ttls, h.owns) r WHERE h.keys IS NOT NULL";
 
+/// Checks that a call has failed because it took too long, as on a busy machine. The server says what was a deadlock.
+fn check(error: &LockError) {
+    assert!(error.is_temporary() && !error.to_string().contains("deadlock"), "{error}");
+}
+
 /// Takes several keys and single ones, and gives them back, as fast as it can. Returns how often it had all of several.
 async fn take(locks: LockManager, several: bool, random: u64, until: impl Fn() -> bool) -> u32 {
     let mut random = fastrand::Rng::with_seed(random);
@@ -31,9 +36,12 @@ async fn take(locks: LockManager, several: bool, random: u64, until: impl Fn() -
         match request.acquire().await {
             Ok(guard) => {
                 taken += 1;
-                guard.release().await.expect("no deadlock");
+                if let Err(error) = guard.release().await {
+                    check(&error);
+                }
             }
-            Err(error) => assert_eq!(error.kind(), LockErrorKind::Contended, "{error}"),
+            Err(error) if error.kind() == LockErrorKind::Contended => {}
+            Err(error) => check(&error),
         }
     }
     taken
@@ -75,7 +83,7 @@ async fn deadlocks(change: &str) -> u64 {
     while let Some(task) = renewals.join_next().await {
         task.expect("a renewal fails by a deadlock alone");
     }
-    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'postgres'");
+    server.sql("SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'postgres'");
     tokio::time::sleep(ms(500)).await;
     if change.is_empty() {
         assert!(failed == 0 && taken > 50, "{failed} tasks failed, and {taken} claims were granted");
@@ -96,6 +104,16 @@ async fn renewals_releases_and_claims_of_several_keys_meet_in_no_deadlock() {
     assert_eq!(deadlocks("").await, 0);
 }
 
+/// Returns whether there are deadlocks on a server that was changed, in one of a few runs.
+async fn are_found(change: &str) -> bool {
+    for _ in 0..5 {
+        if deadlocks(change).await > 0 {
+            return true;
+        }
+    }
+    false
+}
+
 /// A negative control: a release of several keys locks them in the opposite order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_in_the_opposite_order_is_found_out() {
@@ -104,7 +122,7 @@ async fn a_release_in_the_opposite_order_is_found_out() {
         "IN ARRAY p_keys LOOP",
         "IN ARRAY ARRAY(SELECT u.key FROM unnest(p_keys) WITH ORDINALITY u (key, number) ORDER BY u.number DESC) LOOP",
     );
-    assert!(deadlocks(&change).await > 0);
+    assert!(are_found(&change).await);
 }
 
 /// A negative control: a renewal waits for the rows of others.
@@ -115,5 +133,5 @@ async fn a_renewal_that_waits_is_found_out() {
         "ORDER BY h.key, h.slot FOR NO KEY UPDATE OF h SKIP LOCKED",
         "ORDER BY h.key DESC FOR NO KEY UPDATE OF h",
     );
-    assert!(deadlocks(&change).await > 0);
+    assert!(are_found(&change).await);
 }

@@ -19,6 +19,7 @@ const SESSIONS: &str =
 async fn a_stuck_key_ends_no_connection() {
     let server = PostgresServer::start();
     let (locks, mut client) = (manager(&server).await, application(&server).await);
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     cycle(&locks, "stuck").await;
     let before = server.sql(SESSIONS);
     let transaction = client.transaction().await.expect("a transaction");
@@ -54,6 +55,7 @@ async fn a_crowd_at_a_stuck_key_holds_nobody_else_up() {
     let server = PostgresServer::start();
     let locks = connect(&format!("{}&timeout=3s", server.url())).await;
     let mut client = application(&server).await;
+    server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     cycle(&locks, "stuck").await;
     let before = server.sql(SESSIONS);
     let transaction = client.transaction().await.expect("a transaction");

@@ -92,14 +92,16 @@ async fn no_call_reads_a_whole_table() {
     }
     for number in 0..60 {
         cycle(&locks, &format!("k{}", number % 20)).await;
-        let (next, _) = tokio::join!(other.fair("line").ttl(ms(900)).wait(LONG).acquire(), last.release());
+        let (next, _) = tokio::join!(other.fair("line").ttl(ms(3_000)).wait(LONG).acquire(), last.release());
         last = next.expect("its turn comes");
         last.fencing_token().await.expect("a token");
     }
-    tokio::time::sleep(ms(700)).await;
+    tokio::time::sleep(ms(1_500)).await;
     assert!(last.is_held(), "it was renewed");
     // The sessions tell their numbers when they end.
-    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lock-core'");
+    server.sql(
+        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
+    );
     tokio::time::sleep(ms(300)).await;
     let scans = "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = 'lock_core' AND seq_scan > 5 \
                  AND relname IN ('keys', 'holders', 'waiters')";
@@ -124,7 +126,9 @@ async fn ten_thousand_renewals_take_two_hundred_statements_at_most() {
     lock_tests::wait_until("ten thousand renewals", LONG, async || number(server.sql(renewals)) >= 10_000)
         .await;
     assert!(guards.iter().all(lock_core::LockGuard::is_held));
-    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lock-core'");
+    server.sql(
+        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
+    );
     tokio::time::sleep(ms(500)).await;
     let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'renew'";
     let (calls, renewals) = (number(server.sql(calls)), number(server.sql(renewals)));

@@ -129,10 +129,10 @@ async fn renewals_and_the_release_do_not_wait_for_the_transaction() {
     let server = PostgresServer::start();
     let (locks, other, mut client) =
         (manager(&server).await, manager(&server).await, application(&server).await);
-    let guard = locks.lock("k").ttl(ms(600)).acquire().await.expect("it is free");
+    let guard = locks.lock("k").ttl(ms(2_000)).acquire().await.expect("it is free");
     let mut transaction = client.transaction().await.expect("a transaction");
     guard.verify_in(&mut transaction).await.expect("the lease lives");
-    tokio::time::sleep(ms(1_500)).await;
+    tokio::time::sleep(ms(5_000)).await;
     assert!(guard.is_held(), "it is renewed");
     assert_eq!(within(SOON, "the release", guard.release()).await.expect("an answer"), Released::Released);
     // Released too early, and still safe.

@@ -223,7 +223,7 @@ async fn a_connection_that_breaks_confirms_nothing() {
         let trying = tokio::spawn(async move { request.acquire().await });
         wait_until("it waits", PATIENCE, async || primary.info("blocked_clients") == "1").await;
         assert!(primary.get::<bool>(&["EXISTS", "k"]));
-        primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        assert!(primary.cut_clients() > 0);
         let error = trying.await.expect("no panic").expect_err("nobody confirmed it");
         assert!(error.is_unavailable() && error.is_temporary(), "{error}");
         let free = async || !primary.get::<bool>(&["EXISTS", "k"]);
@@ -334,8 +334,9 @@ async fn the_contract_is_kept_with_copies() {
     let (primary, _replica) = pair().await;
     let redis = Redis::connect(&durable(&primary)).await.expect("the server takes locks");
     let redis = Arc::new(redis);
+    // Of a short lease, the replica has a sixth.
     let report =
-        contract::run(|| std::future::ready(Subject::from_dyn(redis.clone()).with_short_lease(ms(1_000))))
+        contract::run(|| std::future::ready(Subject::from_dyn(redis.clone()).with_short_lease(ms(2_000))))
             .await;
     report.assert_complete(crate::contract::NOT_APPLICABLE);
 }
@@ -351,8 +352,6 @@ async fn what_the_server_throws_away_while_locks_are_in_use_is_told() {
     for number in 0..400 {
         server.command(&["SET", &format!("pad{number}"), &pad]);
     }
-    let thrown: u64 = server.info("evicted_keys").parse().expect("a number");
-    assert!(thrown > 0);
     let told = async {
         loop {
             if let Some(LockEvent::StoreEvicted { keys, .. }) = events.next().await {
@@ -362,5 +361,7 @@ async fn what_the_server_throws_away_while_locks_are_in_use_is_told() {
     };
     // The check runs every five seconds.
     let keys = within(Duration::from_secs(12), "the look", told).await;
+    // Read after the event: the server may throw more away meanwhile.
+    let thrown: u64 = server.info("evicted_keys").parse().expect("a number");
     assert!((1..=thrown).contains(&keys), "{keys} of {thrown}");
 }

@@ -119,7 +119,7 @@ fn spent(server: &RedisServer) -> (f64, Vec<(String, u64)>) {
 #[tokio::test]
 async fn a_free_lock_with_its_token_costs_two_writes_and_the_time() {
     let server = RedisServer::start();
-    let process = Process::of(&server).await;
+    let process = Process::at(&format!("{}?timeout=10s", server.url())).await;
     let least = |least: &mut f64, micros: f64| *least = least.min(micros);
     let [mut acquire, mut release] = [f64::MAX; 2];
     let count = CYCLES as u64;

@@ -130,7 +130,7 @@ async fn settled(server: &RedisServer, managers: &[LockManager]) {
 }
 
 fn cut(server: &RedisServer) {
-    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    server.cut_clients();
 }
 
 /// The waiters of a round: waves of tasks, some of whom give up.

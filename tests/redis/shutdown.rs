@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LossReason, ShutdownReport, strategy};
-use lock_tests::{Bound, PATIENCE, Proxy, RedisServer, wait_until};
+use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until};
 
 use crate::support::{LONG, calls, manager, ms, try_once, within};
 
@@ -62,14 +62,16 @@ async fn a_shutdown_without_a_server_ends_and_says_what_it_left() {
 async fn a_shutdown_beside_an_acquire_leaves_no_key() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
-    let locks = lock_core::LockManager::connect(&proxy.url()).await.expect("connects");
-    proxy.delay(ms(60));
+    let url = format!("{}?timeout=10s", proxy.url());
+    let locks = lock_core::LockManager::connect(&url).await.expect("connects");
+    proxy.replies(Flow::Hold);
     let acquiring = tokio::spawn(locks.lock("k").ttl(LONG).acquire());
-    wait_until("the request is under way", PATIENCE, async || {
-        proxy.traffic().requests.held > 0 || calls(&server, "set") > 0
-    })
-    .await;
-    let report = within(PATIENCE, "ending", locks.shutdown(PATIENCE)).await;
+    wait_until("the request has arrived", PATIENCE, async || calls(&server, "set") > 0).await;
+    let answers = async {
+        tokio::time::sleep(ms(60)).await;
+        proxy.heal();
+    };
+    let (report, ()) = tokio::join!(within(PATIENCE, "ending", locks.shutdown(PATIENCE)), answers);
     assert_eq!(report, ShutdownReport::default());
     let error = acquiring.await.expect("no panic").expect_err("the manager is closed");
     assert_eq!(error.kind(), LockErrorKind::ShuttingDown);

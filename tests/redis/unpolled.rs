@@ -117,7 +117,14 @@ async fn a_place_that_nobody_polls_for_costs_other_processes_two_seconds_at_most
         let [first, second, third] = [manager(&server).await, manager(&server).await, manager(&server).await];
         let ttl = Duration::from_secs(30);
         let holder = ask(&first, kind, ttl).acquire().await.expect("it is free");
-        let stuck = unpolled(ask(&second, kind, ttl)).await;
+        let mut stuck: Acquiring = Box::pin(ask(&second, kind, ttl).acquire());
+        let queued = async || {
+            assert!(tokio::time::timeout(ms(1), &mut stuck).await.is_err(), "it waits");
+            queue(&server, "k") == (1, 1)
+        };
+        wait_until("it has a place", PATIENCE, queued).await;
+        // Polled for a little longer, so that it hears of its place.
+        assert!(tokio::time::timeout(ms(50), &mut stuck).await.is_err(), "it waits");
         let next = tokio::spawn(ask(&third, kind, ttl).acquire());
         wait_until("both have a place", PATIENCE, async || queue(&server, "k") == (2, 2)).await;
         holder.release().await.expect("an answer");

@@ -36,7 +36,7 @@ async fn a_redis_that_forgets_the_lock_does_not_oversell() {
     let row = |name: &str| printed.lines().find(|line| line.starts_with(name)).expect("a row").to_owned();
     let lost = |row: &str| row.split_whitespace().last().and_then(|number| number.parse().ok()).unwrap_or(0);
     assert!(lost(&row("careless")) > 0_i64, "{printed}");
-    assert!(killed > 3, "{killed}");
+    assert!(killed > 1, "{killed}");
 }
 
 /// Returns how many scripts and plain sets the server has run since its start.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lock_core::LossReason;
+use lock_core::{LockManager, LossReason};
 use lock_tests::{Fenced, PATIENCE, RedisCluster, RedisServer, wait_until};
 
-use crate::support::{FAILOVER, LONG, connect, key_on, locked};
+use crate::support::{FAILOVER, LONG, connect, key_on, locked, soon_dead};
 
 /// Cuts the replica of a primary off, so that later writes die with the primary.
 fn detach(cluster: &RedisCluster, number: usize) {
@@ -15,8 +15,10 @@ fn detach(cluster: &RedisCluster, number: usize) {
 
 #[tokio::test]
 async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
-    let mut cluster = RedisCluster::start();
-    let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
+    let mut cluster = RedisCluster::start_with(soon_dead);
+    // Its release comes right after the failover, when the nodes and the new connections are still busy.
+    let holder = LockManager::connect(&format!("{}/?timeout=5s", cluster.url())).await;
+    let (holder, other) = (holder.expect("the cluster takes locks"), connect(&cluster).await);
     let (job, next) = (key_on(&cluster, 1, "job"), key_on(&cluster, 1, "next"));
     let elsewhere = holder.lock(key_on(&cluster, 2, "k")).ttl(LONG).acquire().await.expect("free");
     let guard = holder.lock(&job).ttl(LONG).acquire().await.expect("free");
@@ -32,7 +34,7 @@ async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
 
 #[tokio::test]
 async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smaller() {
-    let mut cluster = RedisCluster::start();
+    let mut cluster = RedisCluster::start_with(soon_dead);
     let (old, new) = (connect(&cluster).await, connect(&cluster).await);
     let key = key_on(&cluster, 0, "job");
     detach(&cluster, 0);
@@ -56,7 +58,7 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
 /// primary.
 #[tokio::test]
 async fn a_primary_that_was_stopped_is_left() {
-    let cluster = RedisCluster::start();
+    let cluster = RedisCluster::start_with(soon_dead);
     let (busy, idle) = (connect(&cluster).await, connect(&cluster).await);
     let key = key_on(&cluster, 0, "k");
     busy.lock(&key).run(async {}).await.expect("free");
@@ -77,7 +79,7 @@ async fn a_primary_that_was_stopped_is_left() {
 
 #[tokio::test]
 async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
-    let mut cluster = RedisCluster::start();
+    let mut cluster = RedisCluster::start_with(soon_dead);
     let locks = connect(&cluster).await;
     let key = key_on(&cluster, 2, "k");
     cluster.nodes[5].kill9();
@@ -105,7 +107,7 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
 async fn a_node_that_hangs_costs_the_locks_of_the_others_nothing() {
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-require-full-coverage", "no"));
     let locks = connect(&cluster).await;
-    let ttl = Duration::from_millis(900);
+    let ttl = Duration::from_secs(2);
     let mut guards = Vec::new();
     for number in 0..3 {
         guards.push(locks.lock(key_on(&cluster, number, "k")).ttl(ttl).acquire().await.expect("free"));

@@ -5,12 +5,12 @@ use std::time::Duration;
 use lock_core::LossReason;
 use lock_tests::{PATIENCE, RedisCluster, wait_until};
 
-use crate::support::{LONG, connect, key_on};
+use crate::support::{LONG, connect, key_on, soon_dead};
 
 /// No redirect leads a listing to the new nodes.
 #[tokio::test]
 async fn locks_are_listed_after_a_failover() {
-    let mut cluster = RedisCluster::start();
+    let mut cluster = RedisCluster::start_with(soon_dead);
     let (holder, looker) = (connect(&cluster).await, connect(&cluster).await);
     let mut guards = Vec::new();
     for number in 0..3 {

@@ -119,7 +119,7 @@ async fn disturb(cluster: &RedisCluster, keys: &[String], progress: &Progress, m
         places[at] = to;
         progress.moved();
         match random.u8(..6) {
-            0 => drop(cluster.nodes[to].command(&["CLIENT", "KILL", "TYPE", "normal"])),
+            0 => _ = cluster.nodes[to].cut_clients(),
             1 => drop(cluster.nodes[to].command(&["SCRIPT", "FLUSH"])),
             _ => {}
         }
@@ -179,7 +179,8 @@ fn report(cluster: &RedisCluster, keys: &[String], managers: &[LockManager]) -> 
 async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {
     let seed = fastrand::u64(..);
     let mut random = Rng::with_seed(seed);
-    let cluster = RedisCluster::start();
+    // As in the storm above.
+    let cluster = RedisCluster::start_with(|_, node| node.config("cluster-node-timeout", "20000"));
     let (keys, uncounted) = ([key_on(&cluster, 0, "k")], Progress::default());
     let (old, next) = (connect(&cluster).await, connect(&cluster).await);
     let rounds = async {

@@ -90,7 +90,8 @@ async fn an_answer_need_not_wait_for_the_release() {
                 }))
                 .route_layer(layer);
             let mut client = Client::connect(serve(app).await, Version::Http1).await;
-            let answer = tokio::time::timeout(Duration::from_millis(400), client.ask(path)).await;
+            // Less than the second after which a connection without answers is given up, and its calls fail.
+            let answer = tokio::time::timeout(Duration::from_millis(600), client.ask(path)).await;
             assert_eq!(answer.is_err(), waits, "{release:?}, {path}: {answer:?}");
             proxy.heal();
         }

@@ -63,7 +63,11 @@ async fn a_key_that_is_deleted_under_a_handler_ends_it_with_503() {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{version:?}");
         assert_eq!(stuck.dropped.load(Ordering::SeqCst), 1, "dropped before the answer");
         assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
-        let lost = events.next().await;
+        let mut lost = events.next().await;
+        // On a busy machine a renewal may be late.
+        while matches!(lost, Some(LockEvent::Endangered { .. })) {
+            lost = events.next().await;
+        }
         let reason = LossReason::Taken;
         assert!(matches!(&lost, Some(LockEvent::Lost { reason: why, .. }) if *why == reason), "{lost:?}");
         // Another process may acquire the lock, and the rest of the first does not touch it.

@@ -22,7 +22,9 @@ impl Store {
     pub(crate) async fn far_away(each_way: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::before(&server);
-        let locks = LockManager::connect(&proxy.url()).await.expect("the server takes locks");
+        // Many requests at once may wait for their answers on a busy machine.
+        let url = format!("{}?timeout=10s", proxy.url());
+        let locks = LockManager::connect(&url).await.expect("the server takes locks");
         if !each_way.is_zero() {
             proxy.delay(each_way);
         }

@@ -131,6 +131,12 @@ impl<S> Contest<S> {
         self.workers[process].process().cont();
     }
 
+    /// Returns how many grants the processes have printed so far, to within a few.
+    pub(crate) fn grants_so_far(&self) -> usize {
+        // Two lines for each grant.
+        self.grants.len() + self.workers.iter().map(Worker::unread).sum::<usize>() / 2
+    }
+
     /// Waits until every process has printed more than `grants` further grants.
     pub(crate) async fn all_progress(&self, grants: usize, within: Duration) {
         let before: Vec<_> = self.workers.iter().map(Worker::unread).collect();

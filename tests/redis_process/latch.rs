@@ -7,10 +7,10 @@ use lock_tests::{PATIENCE, RedisServer, Worker, wait_until};
 
 use crate::WORKER;
 
-const TTL: Duration = Duration::from_millis(900);
+const TTL: Duration = Duration::from_secs(3);
 
 async fn worker(server: &RedisServer) -> Worker {
-    let arguments = ["latch", "--url", &server.url(), "--key", "start", "--ttl", "900"];
+    let arguments = ["latch", "--url", &server.url(), "--key", "start", "--ttl", "3000"];
     let mut worker = Worker::start(WORKER, &arguments);
     worker.expect("READY").await;
     worker
@@ -21,9 +21,10 @@ async fn processes_count_down_and_one_that_is_killed_while_it_waits_holds_up_nob
     let server = RedisServer::start();
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
     let latch = locks.latch("start").ttl(TTL);
-    latch.set(2).await.expect("an answer");
+    // Before the latch is set: nothing keeps it alive while they start.
     let [mut victim, mut waits, mut counts] =
         [worker(&server).await, worker(&server).await, worker(&server).await];
+    latch.set(2).await.expect("an answer");
     for worker in [&mut victim, &mut waits] {
         worker.tell("wait");
         worker.expect("WAITS").await;
@@ -49,8 +50,8 @@ async fn a_latch_whose_only_waiter_is_killed_is_forgotten() {
     let server = RedisServer::start();
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
     let latch = locks.latch("start").ttl(TTL);
-    latch.set(1).await.expect("an answer");
     let mut victim = worker(&server).await;
+    latch.set(1).await.expect("an answer");
     victim.tell("wait");
     victim.expect("WAITS").await;
     victim.kill9().await;

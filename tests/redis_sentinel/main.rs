@@ -126,7 +126,9 @@ async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
 #[tokio::test]
 async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
     let mut sentinels = Sentinels::start();
-    let (holder, other) = (connect(&sentinels).await, connect(&sentinels).await);
+    // Its release comes right after the failover, when the new connections are still being made.
+    let holder = LockManager::connect(&format!("{}?timeout=5s", sentinels.url())).await;
+    let (holder, other) = (holder.expect("the primary takes locks"), connect(&sentinels).await);
     let guard = holder.lock("job").ttl(LONG).acquire().await.expect("free");
     replicated(&sentinels, "job").await;
     sentinels.primary.kill9();

@@ -18,8 +18,10 @@ async fn a_failover_is_followed_over_tls() {
         server.command(&["ACL", "SETUSER", "app", "on", ">s3cret", "~*", "&*", "+@all"]);
     }
     let url = url(&sentinels, &certificates, "app:s3cret@");
+    // Its release comes right after the failover, when the new connections are still being made.
+    let patient = format!("{url}&timeout=5s");
     let (holder, other) = (
-        LockManager::connect(&url).await.expect("trusted"),
+        LockManager::connect(&patient).await.expect("trusted"),
         LockManager::connect(&url).await.expect("trusted"),
     );
     let guard = holder.lock("job").ttl(LONG).acquire().await.expect("free");

@@ -61,7 +61,7 @@ impl Scene {
     fn prepared(builder: RedisBuilder, fault: Fault, clock: Option<&Arc<Clock>>) -> RedisBuilder {
         match (fault, clock) {
             // Written at once, so that the test chooses the cut, as a power cut leaves the file with `everysec`.
-            (Fault::LogCut, _) => builder.config("appendonly", "yes").config("appendfsync", "always"),
+            (Fault::LogCut, _) => builder.config("appendonly", "yes").config("appendfsync", "no"),
             (_, Some(clock)) => builder.clock(clock),
             _ => builder,
         }
@@ -121,23 +121,25 @@ async fn ask(party: &Party) -> Result<Option<LockGuard>, LockError> {
     party.locks.lock("k").ttl(TTL).renew(false).try_acquire().await
 }
 
-/// Returns whether a second client gets the lock while the first holds it.
-async fn two_holders(fault: Fault, gate: Gate) -> bool {
+/// Returns whether a second client gets the lock while the first holds it, or `None` if the machine was too slow for it.
+async fn two_holders(fault: Fault, gate: Gate) -> Option<bool> {
     let mut scene = Scene::new(fault).await;
     let first = Party::of(&scene.servers.iter().collect::<Vec<_>>(), gate, TTL).await;
     let old = Party::of(&scene.servers.iter().collect::<Vec<_>>(), gate, TTL).await;
     first.refused_by(&[3, 4]).await;
-    let guard = ask(&first).await.expect("three of five answer").expect("nobody else is there");
+    let Ok(Some(guard)) = ask(&first).await else { return None };
     scene.forget();
     let fresh = Party::of(&scene.now(), gate, TTL).await;
     for party in [&old, &fresh] {
         party.refused_by(&[0, 1]).await;
     }
-    assert!(guard.is_held(), "the machine is too slow for this test");
+    if !guard.is_held() {
+        return None;
+    }
     while guard.is_held() {
         for party in [&old, &fresh] {
             if matches!(ask(party).await, Ok(Some(_))) && guard.is_held() {
-                return true;
+                return Some(true);
             }
         }
         tokio::time::sleep(ms(5)).await;
@@ -148,15 +150,24 @@ async fn two_holders(fault: Fault, gate: Gate) -> bool {
         bound.check("the lock can be taken again");
         tokio::time::sleep(ms(20)).await;
     }
-    false
+    Some(false)
 }
 
 async fn check(fault: Fault) {
-    assert!(
-        two_holders(fault, Gate::Off).await,
-        "{fault:?} does no harm without the gate: this test shows nothing"
+    // Everything has to happen within one lease, so a busy machine may need another attempt.
+    let (mut harmed, mut spared) = (false, false);
+    for _ in 0..5 {
+        harmed = harmed || two_holders(fault, Gate::Off).await == Some(true);
+        let with_the_gate = two_holders(fault, Gate::On).await;
+        assert_ne!(with_the_gate, Some(true), "two holders after {fault:?}");
+        spared = spared || with_the_gate == Some(false);
+        if harmed && spared {
+            return;
+        }
+    }
+    panic!(
+        "{fault:?}: harm without the gate: {harmed}; fast enough with it: {spared}; this test shows nothing"
     );
-    assert!(!two_holders(fault, Gate::On).await, "two holders after {fault:?}");
 }
 
 #[tokio::test]

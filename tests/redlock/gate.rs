@@ -70,7 +70,7 @@ async fn whoever_lost_its_data_is_in_quarantine_for_old_and_new_clients() {
 async fn a_restart_is_a_quarantine_whatever_was_kept() {
     for persistence in ["no", "yes"] {
         let mut server =
-            RedisServer::builder().config("appendonly", persistence).config("appendfsync", "always").start();
+            RedisServer::builder().config("appendonly", persistence).config("appendfsync", "no").start();
         new_cluster(&[&server], MAX_TTL).await;
         let old = Client::of(&server, MAX_TTL).await;
         let claim = old.take("k", MAX_TTL).await;
@@ -176,8 +176,7 @@ async fn an_old_snapshot_is_a_quarantine() {
 #[tokio::test]
 async fn a_log_without_its_tail_is_a_quarantine() {
     // Written at once, so that the test chooses the cut.
-    let mut server =
-        RedisServer::builder().config("appendonly", "yes").config("appendfsync", "always").start();
+    let mut server = RedisServer::builder().config("appendonly", "yes").config("appendfsync", "no").start();
     new_cluster(&[&server], MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
     let log = crate::support::log_of(&server);

@@ -75,7 +75,7 @@ async fn a_quarantine_is_told_by_its_name_and_shown() {
     let mut servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
     new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
     let hosts: Vec<String> = servers.iter().map(host).collect();
-    let url = format!("redlock://{}/?max_ttl=1s", hosts.join(","));
+    let url = format!("redlock://{}/?max_ttl=3s", hosts.join(","));
     let locks = ManagerBuilder::connect(&url).await.expect("all are up").ttl(MAX_TTL).build().expect("a ttl");
     assert_eq!(gauges.of(&servers), [Some(0.0); 3]);
     // The quarantine and its end are shown although nobody requests a lock.
@@ -108,7 +108,7 @@ async fn the_clock_of_each_node_is_shown() {
     servers.push(RedisServer::builder().clock(&clock).start());
     new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
     let hosts: Vec<String> = servers.iter().map(host).collect();
-    let url = format!("redlock://{}/?max_ttl=1s", hosts.join(","));
+    let url = format!("redlock://{}/?max_ttl=3s", hosts.join(","));
     let _locks =
         ManagerBuilder::connect(&url).await.expect("all are up").ttl(MAX_TTL).build().expect("a ttl");
     let is_about = |server: &RedisServer, expected: f64| {

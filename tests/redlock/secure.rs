@@ -39,7 +39,7 @@ async fn servers(certificates: &Certificates) -> Vec<RedisServer> {
 fn url(scheme: &str, user: &str, servers: &[RedisServer], options: &str) -> String {
     let host = |server: &RedisServer| format!("localhost:{}", server.tls_port());
     let hosts: Vec<String> = servers.iter().map(host).collect();
-    format!("{scheme}://{user}{}/?max_ttl=1s{options}", hosts.join(","))
+    format!("{scheme}://{user}{}/?max_ttl=3s{options}", hosts.join(","))
 }
 
 fn trusting(certificates: &Certificates) -> String {

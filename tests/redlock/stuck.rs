@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::support::{Client, ms, new_cluster};
 
 /// The number of attempts that each wait in vain for a server.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 6;
 /// An attempt waits for a majority for a tenth of it, which is a second.
 const LONG: Duration = ms(10_000);
 
@@ -89,7 +89,7 @@ async fn the_node_timeout_bounds_an_attempt_that_finds_no_majority() {
 
 /// `lock-core/benches/renewal.rs` has 10,000 of them.
 const LOCKS: usize = 1_000;
-const TTL: Duration = ms(3_000);
+const TTL: Duration = ms(6_000);
 
 /// Returns how many of the locks a server has.
 fn on(server: &RedisServer) -> usize {
@@ -101,7 +101,7 @@ async fn a_stuck_server_costs_none_of_many_locks() {
     let servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
     new_cluster(&servers.iter().collect::<Vec<_>>(), TTL).await;
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
-    let url = format!("redlock://{}/?max_ttl=3s", hosts.join(","));
+    let url = format!("redlock://{}/?max_ttl=6s", hosts.join(","));
     let locks = ManagerBuilder::connect(&url).await.expect("all are up").ttl(TTL).build().expect("a ttl");
     let mut tasks = JoinSet::new();
     for number in 0..LOCKS {

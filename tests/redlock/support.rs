@@ -10,7 +10,7 @@ use lock_core::testkit::Claims;
 use lock_tests::{Bound, PATIENCE, RedisServer};
 
 /// The longest lease of most tests: long enough for everything on a loaded machine, short enough to wait for its end.
-pub(crate) const MAX_TTL: Duration = ms(1_000);
+pub(crate) const MAX_TTL: Duration = ms(3_000);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -29,12 +29,12 @@ async fn a_counter_without_a_lock_loses_updates_between_processes() {
     let directory = Directory::new();
     let counter = Counter::create(&directory.path().join("counter"));
     let file = counter.path().to_str().expect("a path of UTF-8");
-    let start = || Worker::start(WORKER, &["increment", "--unlocked", "--file", file, "--count", "100"]);
+    let start = || Worker::start(WORKER, &["increment", "--unlocked", "--file", file, "--count", "1000"]);
     let (one, two) = (start(), start());
     one.finish().await;
     two.finish().await;
     // A process that pauses between its read and its write undoes everything that the other did meanwhile.
-    assert!((1..200).contains(&counter.value()), "stands at {}", counter.value());
+    assert!((1..2_000).contains(&counter.value()), "stands at {}", counter.value());
 }
 
 #[tokio::test]

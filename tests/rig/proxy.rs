@@ -6,17 +6,15 @@ use lock_tests::{Bound, Flow, Proxy, RedisServer, wait_until};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult};
 
+/// How long a test waits for an answer that does not come.
 const SHORT: Duration = Duration::from_millis(100);
+/// How long it waits for one that comes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(10);
 
 async fn connect(proxy: &Proxy) -> RedisResult<MultiplexedConnection> {
     let config =
-        AsyncConnectionConfig::new().set_response_timeout(Some(SHORT)).set_connection_timeout(Some(LONG));
-    // The answers during the set-up must not time out in a burst of tests.
-    let mut connection =
-        redis::Client::open(proxy.url())?.get_multiplexed_async_connection_with_config(&config).await?;
-    connection.set_response_timeout(SHORT);
-    Ok(connection)
+        AsyncConnectionConfig::new().set_response_timeout(Some(LONG)).set_connection_timeout(Some(LONG));
+    redis::Client::open(proxy.url())?.get_multiplexed_async_connection_with_config(&config).await
 }
 
 async fn set(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<()> {
@@ -47,11 +45,12 @@ async fn what_is_not_disturbed_passes_and_is_counted() {
 #[tokio::test]
 async fn a_held_request_runs_late_also_when_its_client_has_gone() {
     let (server, proxy, mut connection) = set_up().await;
+    connection.set_response_timeout(SHORT);
     proxy.requests(Flow::Hold);
     let answer = set(&mut connection, "late").await;
     assert!(answer.is_err_and(|error| error.is_timeout()));
-    drop(connection);
     proxy.until("the request waits", |traffic| traffic.requests.held > 0).await;
+    drop(connection);
     assert!(server.keys().is_empty());
     proxy.heal();
     wait_until("the request runs", LONG, async || server.keys() == ["late"]).await;
@@ -76,22 +75,26 @@ async fn a_held_reply_comes_late() {
 #[tokio::test]
 async fn a_swallowed_request_never_runs() {
     let (server, proxy, mut connection) = set_up().await;
+    connection.set_response_timeout(SHORT);
     proxy.requests(Flow::Swallow);
     assert!(set(&mut connection, "lost").await.is_err_and(|error| error.is_timeout()));
+    // It may arrive late.
+    proxy.until("the request is lost", |traffic| traffic.requests.swallowed > 0).await;
     proxy.heal();
     // Needs another connection: on the old one the client would take the next answer for the one that it still waits
     // for.
     let mut connection = connect(&proxy).await.expect("the proxy passes");
     set(&mut connection, "next").await.expect("the proxy passes");
     assert_eq!(server.keys(), ["next"]);
-    assert!(proxy.traffic().requests.swallowed > 0);
 }
 
 #[tokio::test]
 async fn a_swallowed_reply_leaves_the_request_done() {
     let (server, proxy, mut connection) = set_up().await;
+    connection.set_response_timeout(SHORT);
     proxy.replies(Flow::Swallow);
     assert!(set(&mut connection, "done").await.is_err_and(|error| error.is_timeout()));
+    proxy.until("the reply is lost", |traffic| traffic.replies.swallowed > 0).await;
     assert_eq!(server.keys(), ["done"]);
 }
 
@@ -151,7 +154,6 @@ async fn refusing_turns_new_connections_away_and_keeps_open_ones() {
 #[tokio::test]
 async fn a_delay_is_paid_each_way() {
     let (_server, proxy, mut connection) = set_up().await;
-    connection.set_response_timeout(LONG);
     proxy.delay(Duration::from_millis(30));
     let bound = Bound::new(LONG);
     set(&mut connection, "key").await.expect("a delay loses nothing");

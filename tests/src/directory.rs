@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Where Linux keeps files in memory.
+const MEMORY: &str = "/dev/shm";
+
 /// A new directory under the system's temporary directory. It is removed with its contents on drop.
 #[derive(Debug)]
 pub struct Directory(PathBuf);
@@ -14,15 +17,31 @@ impl Directory {
     /// When it cannot be created.
     #[must_use]
     pub fn new() -> Self {
+        let parent = std::env::temp_dir();
+        Self::under(&parent)
+            .unwrap_or_else(|error| panic!("cannot make a directory under {}: {error}", parent.display()))
+    }
+
+    /// Creates a directory in memory, for small files that a server writes through to the disk. Creates it like
+    /// [`new`](Self::new) where this system has no place in memory.
+    ///
+    /// # Panics
+    /// When it cannot be created.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::under(Path::new(MEMORY)).unwrap_or_else(|_| Self::new())
+    }
+
+    fn under(parent: &Path) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
             let name = format!("lock-tests-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(name);
+            let path = parent.join(name);
             match std::fs::create_dir(&path) {
-                Ok(()) => return Self(path),
+                Ok(()) => return Ok(Self(path)),
                 // Left over from a killed process with the same id.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => panic!("cannot make {}: {error}", path.display()),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -17,6 +17,9 @@ const INSTALL: &str = "etcd is not installed; run: apt-get install -y etcd-serve
 /// How long the health of a member may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long the members may take to start, also on a busy machine.
+const START_WITHIN: Duration = Duration::from_secs(60);
+
 /// `etcd` child processes on free ports of 127.0.0.1, which form one cluster. Nothing is forced to disk.
 ///
 /// All methods block the calling thread. Dropping the value kills the members, also stopped ones, and removes their
@@ -351,7 +354,7 @@ impl Etcd {
     }
 
     fn wait_ready(&mut self) {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         for member in 0..self.members.len() {
             bound.block_until("etcd is healthy", || {
                 if let Some(status) = self.members[member].process.exited() {

@@ -3,6 +3,8 @@
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
+use crate::wait::PATIENCE;
+
 /// Refuses a write whose token is smaller than the largest one seen, in one step on its server.
 const WRITE: &str = "local last = tonumber(redis.call('GET', KEYS[1]) or '0') \
                      if tonumber(ARGV[1]) < last then return 0 end \
@@ -22,8 +24,10 @@ impl Fenced {
     /// When it does not answer.
     pub async fn connect(url: &str) -> Self {
         let client = redis::Client::open(url).expect("a URL");
-        // A process that is stopped between a write and its answer must not take that for none.
-        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        // A process that is stopped between a write and its answer must not take that for none. To connect may take
+        // long, too: on a busy machine longer than the second of the client's default.
+        let patient =
+            AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(PATIENCE));
         let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
         let connection = connection.expect("the resource answers");
         Self { connection }

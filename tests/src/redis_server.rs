@@ -49,6 +49,8 @@ pub struct RedisBuilder {
     password: Option<String>,
     /// The port for TLS, in addition to the plain one.
     tls: Option<Arc<Port>>,
+    /// Whether its directory is in memory.
+    in_memory: bool,
 }
 
 impl RedisBuilder {
@@ -93,13 +95,20 @@ impl RedisBuilder {
         self
     }
 
+    /// Places the directory of the server in memory, for one that stands still until the disk has what it writes.
+    pub(crate) fn in_memory(mut self) -> Self {
+        self.in_memory = true;
+        self
+    }
+
     /// Starts the server, and returns when it answers.
     ///
     /// # Panics
     /// When Redis is not installed (the text says how to install it) or does not start.
     #[must_use]
     pub fn start(self) -> RedisServer {
-        let (directory, port) = (Directory::new(), Port::reserve());
+        let directory = if self.in_memory { Directory::in_memory() } else { Directory::new() };
+        let port = Port::reserve();
         let process = spawn(&self, &directory, &port);
         let mut server = RedisServer { process, builder: self, directory, port };
         server.wait_ready();
@@ -252,6 +261,17 @@ impl RedisServer {
     pub fn get<T: redis::FromRedisValue>(&self, parts: &[&str]) -> T {
         let value = self.command(parts);
         redis::from_redis_value(value).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
+    }
+
+    /// Closes the connections of all clients, and returns how many they were.
+    ///
+    /// # Panics
+    /// As [`command`](Self::command).
+    #[allow(clippy::must_use_candidate, reason = "mostly called for what it does")]
+    pub fn cut_clients(&self) -> usize {
+        // To the server, a connection that has subscribed to a channel is of another type, whatever else it sends.
+        let of = |kind| self.get::<usize>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+        of("normal") + of("pubsub")
     }
 
     /// Returns one field of `INFO`, such as `run_id`.

@@ -180,7 +180,7 @@ impl Sentinel {
     }
 
     fn start(primary: u16, certificates: Option<&Certificates>) -> Self {
-        let (directory, port) = (Directory::new(), Port::reserve());
+        let (directory, port) = (Directory::in_memory(), Port::reserve());
         let tls = certificates.map(|_| Port::reserve());
         let file = directory.path().join("sentinel.conf");
         let down_after = DOWN_AFTER.as_millis();
@@ -213,8 +213,8 @@ impl Sentinel {
 
     fn connection(&self) -> Option<redis::Connection> {
         let client = redis::Client::open(format!("redis://{}/", self.port.address())).ok()?;
-        let connection = client.get_connection_with_timeout(Duration::from_secs(1)).ok()?;
-        connection.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        let connection = client.get_connection_with_timeout(PATIENCE).ok()?;
+        connection.set_read_timeout(Some(PATIENCE)).ok()?;
         Some(connection)
     }
 

@@ -23,6 +23,10 @@ const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resol
 const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
 /// How long a server may take for the answer to a question about itself.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How long a server may take to start: a busy machine needs many seconds for a JVM.
+const START_WITHIN: Duration = Duration::from_secs(60);
+/// What a server says to a question that only a part of an ensemble can answer.
+const NOT_SERVING: &str = "not currently serving requests";
 
 /// ZooKeeper servers as child processes on free ports of 127.0.0.1: one alone, or an ensemble. Nothing is forced to
 /// disk, but what they have survives their restart.
@@ -243,13 +247,13 @@ impl ZooKeeperServers {
     /// # Panics
     /// When it does not, with its log.
     pub fn wait_ready(&self, member: usize) {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         let serves = || self.ask(member, "srvr").is_some_and(|answer| answer.contains("Mode: "));
         // The port for TLS is the last that a server opens.
         let secure = self.members[member].secure.address();
         let is_open = || TcpStream::connect_timeout(&secure, ANSWER_WITHIN).is_ok();
         while !serves() || self.security.has_tls() && !is_open() {
-            if bound.elapsed() >= PATIENCE {
+            if bound.elapsed() >= START_WITHIN {
                 let log = std::fs::read_to_string(self.members[member].directory.path().join("log"));
                 panic!("ZooKeeper does not start:\n{}", log.unwrap_or_default());
             }
@@ -258,16 +262,22 @@ impl ZooKeeperServers {
     }
 
     /// Returns how many ephemeral nodes there are below `path`, as the first server sees it.
+    ///
+    /// # Panics
+    /// When it does not say.
     #[must_use]
     pub fn nodes(&self, path: &str) -> usize {
         self.names(path).len()
     }
 
     /// Returns the names of the ephemeral nodes below `path`, as the first server sees it.
+    ///
+    /// # Panics
+    /// When it does not say.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let beginning = format!("/{path}/");
-        let dump = self.ask(0, "dump").unwrap_or_default();
+        let dump = self.answer("dump");
         dump.lines().filter_map(|line| line.trim().strip_prefix(&beginning)).map(str::to_owned).collect()
     }
 
@@ -277,17 +287,20 @@ impl ZooKeeperServers {
     /// When it does not say.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        let answer = self.ask(0, "srvr").unwrap_or_default();
+        let answer = self.answer("srvr");
         let count = answer.lines().find_map(|line| line.strip_prefix("Received: ")?.parse().ok());
         count.expect("the server tells how much it received")
     }
 
     /// Returns the watched paths of the first server, each with the number of its watches.
+    ///
+    /// # Panics
+    /// When it does not say.
     #[must_use]
     pub fn watches_by_path(&self) -> Vec<(String, usize)> {
         let mut paths: Vec<(String, usize)> = Vec::new();
         // A path, and then a line for each session that watches it.
-        for line in self.ask(0, "wchp").unwrap_or_default().lines() {
+        for line in self.answer("wchp").lines() {
             match (line.strip_prefix('/'), paths.last_mut()) {
                 (Some(path), _) => paths.push((path.to_owned(), 0)),
                 (None, Some((_, watchers))) if line.trim().starts_with("0x") => *watchers += 1,
@@ -298,9 +311,27 @@ impl ZooKeeperServers {
     }
 
     /// Returns how many watches there are at the first server.
+    ///
+    /// # Panics
+    /// When it does not say.
     #[must_use]
     pub fn watches(&self) -> usize {
         self.watches_by_path().iter().map(|(_, watchers)| watchers).sum()
+    }
+
+    /// Asks the first server one of its four-letter words until it answers. On a busy machine it may take longer than
+    /// one question waits, and no answer must not be taken for an empty one.
+    fn answer(&self, word: &str) -> String {
+        let bound = Bound::new(PATIENCE);
+        loop {
+            let answer = self.ask(0, word);
+            let says = |answer: &String| !answer.is_empty() && !answer.contains(NOT_SERVING);
+            if let Some(answer) = answer.filter(says) {
+                return answer;
+            }
+            bound.check(&format!("the first server answers `{word}`"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Asks a server one of its four-letter words. `None` if it does not answer.

@@ -11,7 +11,7 @@ use lock_core::{LockManager, Released, strategy};
 use lock_tests::{Flow, PATIENCE, Proxy, ZooKeeperServers, wait_until};
 use tokio::time::timeout;
 
-use crate::support::{LONG, Listening, connect, ms, try_once};
+use crate::support::{LONG, Listening, connect, ms, patient_servers, patient_url, try_once};
 
 /// A manager whose connection a test can cut.
 async fn through(proxy: &Proxy) -> LockManager {
@@ -19,13 +19,13 @@ async fn through(proxy: &Proxy) -> LockManager {
 }
 
 fn url(proxy: &Proxy) -> String {
-    format!("zookeeper://127.0.0.1:{}/locks?session_timeout=2s&timeout=8s", proxy.port())
+    format!("zookeeper://127.0.0.1:{}/locks?session_timeout=10s&timeout=8s", proxy.port())
 }
 
 /// The claim finds the node that it created, and does not wait behind itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_answer_is_lost_finds_its_own_node() {
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let proxy = Proxy::to(servers.address(0));
     let store = Arc::new(ZooKeeper::connect(&url(&proxy)).await.expect("the server takes locks"));
     let claims = Claims::new().expect("random bytes");
@@ -60,9 +60,9 @@ async fn a_claim_whose_answer_is_lost_finds_its_own_node() {
 /// A release whose answer is lost is repeated, and touches nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_whose_answer_is_lost_is_repeated() {
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let proxy = Proxy::to(servers.address(0));
-    let (locks, other) = (through(&proxy).await, connect(&servers.url("locks?session_timeout=2s")).await);
+    let (locks, other) = (through(&proxy).await, connect(&patient_url(&servers)).await);
     let guard = try_once(&locks, "k").await.expect("free");
     proxy.replies(Flow::Hold);
     let releasing = tokio::spawn(guard.release());
@@ -78,9 +78,9 @@ async fn a_release_whose_answer_is_lost_is_repeated() {
 /// A downgrade whose answer is lost keeps the key all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_whose_answer_is_lost_keeps_the_key() {
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let proxy = Proxy::to(servers.address(0));
-    let (locks, other) = (through(&proxy).await, connect(&servers.url("locks?session_timeout=2s")).await);
+    let (locks, other) = (through(&proxy).await, connect(&patient_url(&servers)).await);
     let guard = locks.write("k").ttl(LONG).acquire().await.expect("free");
     let waiting = tokio::spawn(other.read("k").ttl(LONG).wait(PATIENCE).acquire());
     wait_until("a reader waits", PATIENCE, async || servers.nodes("locks/k") == 2).await;

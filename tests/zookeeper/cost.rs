@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_tests::{Bound, PATIENCE, ZooKeeperServers, take_turns, wait_until};
 
-use crate::support::{LONG, SESSION, connect, ms, try_once, url};
+use crate::support::{LONG, SESSION, connect, ms, patient_servers, patient_url, try_once, url};
 
 /// What the signs of life of one session cost at most within `time`: the library's, and the client's own.
 pub(crate) fn alive(time: Duration) -> u64 {
@@ -35,16 +35,16 @@ async fn a_free_lock_costs_three_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_cost_nothing() {
     const LOCKS: usize = 200;
-    let servers = ZooKeeperServers::start();
-    let locks = connect(&url(&servers)).await;
+    let servers = patient_servers();
+    let locks = connect(&patient_url(&servers)).await;
     let mut guards = Vec::new();
     for number in 0..LOCKS {
         guards.push(try_once(&locks, &format!("k{number}")).await.expect("free"));
     }
     wait_until("all are watched", PATIENCE, async || servers.watches() == LOCKS).await;
     let (before, since) = (servers.requests(), Bound::new(LONG));
-    tokio::time::sleep(SESSION * 3).await;
-    assert!(guards.iter().all(|guard| guard.is_held()), "kept over many leases");
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert!(guards.iter().all(|guard| guard.is_held()), "kept over several leases");
     let (sent, most) = (servers.requests() - before, alive(since.elapsed()));
     assert!(sent <= most, "{sent} requests for {LOCKS} locks, at most {most}");
 }

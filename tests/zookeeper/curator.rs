@@ -9,7 +9,7 @@ use lock_tests::{PATIENCE, Worker, ZooKeeperServers, wait_until};
 use tokio::task::JoinHandle;
 
 use crate::WORKER;
-use crate::support::{LONG, SESSION, connect, ms, try_once, url};
+use crate::support::{LONG, SESSION, connect, ms, patient_servers, patient_url, try_once, url};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zookeeper/Curator.java");
 /// Where Debian puts it. Each names what it depends on.
@@ -21,6 +21,8 @@ const JARS: [&str; 4] = [
 ];
 const NO_CURATOR: &str = "Curator is not installed; run: apt-get install -y libcurator-recipes-java";
 const NO_COMPILER: &str = "javac is not installed; run: apt-get install -y default-jdk-headless";
+/// How long its start may take: the program is compiled first, on a machine that may be busy.
+const START_WITHIN: Duration = Duration::from_secs(90);
 
 /// A Java process with Curator, whose sessions time out after 2 s.
 pub(crate) struct Java(Worker);
@@ -33,6 +35,10 @@ impl Java {
         let (jars, hosts) = (JARS.join(":"), servers.hosts());
         let arguments = [&quick[..], &["-cp", &jars, PROGRAM, &hosts]].concat();
         let mut worker = Worker::start("java", &arguments);
+        wait_until("Curator has started", START_WITHIN, async || {
+            worker.unread() > 0 || worker.process().exited().is_some()
+        })
+        .await;
         worker.expect("ready").await;
         Self(worker)
     }
@@ -55,7 +61,7 @@ impl Java {
 
 /// The URL of a manager whose exclusive locks are those of Curator's read-write lock.
 fn read_write(servers: &ZooKeeperServers) -> String {
-    format!("{}&curator=read-write", url(servers))
+    format!("{}&curator=read-write", patient_url(servers))
 }
 
 async fn places(servers: &ZooKeeperServers, key: &str, count: usize) {
@@ -69,8 +75,8 @@ fn waiting(locks: &LockManager, key: &str) -> JoinHandle<Result<LockGuard, LockE
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutex_of_curator_excludes_ours_until_it_is_released() {
-    let servers = ZooKeeperServers::start();
-    let (locks, mut java) = (connect(&url(&servers)).await, Java::start(&servers).await);
+    let servers = patient_servers();
+    let (locks, mut java) = (connect(&patient_url(&servers)).await, Java::start(&servers).await);
     for _ in 0..5 {
         assert_eq!(java.ask("a", "acquire mutex job 20").await, "true");
         let error = try_once(&locks, "job").await.expect_err("it is held");
@@ -88,8 +94,8 @@ async fn a_mutex_of_curator_excludes_ours_until_it_is_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ours_excludes_a_mutex_of_curator_until_it_is_released() {
-    let servers = ZooKeeperServers::start();
-    let (locks, mut java) = (connect(&url(&servers)).await, Java::start(&servers).await);
+    let servers = patient_servers();
+    let (locks, mut java) = (connect(&patient_url(&servers)).await, Java::start(&servers).await);
     for request in [locks.lock("job"), locks.fair("job"), locks.write("job")] {
         let guard = request.ttl(LONG).acquire().await.expect("it is free");
         for seconds in ["0", "0.2"] {
@@ -107,8 +113,8 @@ async fn ours_excludes_a_mutex_of_curator_until_it_is_released() {
 /// Both wait in one line, and are served in its order.
 #[tokio::test(flavor = "multi_thread")]
 async fn ours_and_curators_are_served_in_one_order() {
-    let servers = ZooKeeperServers::start();
-    let (locks, mut java) = (connect(&url(&servers)).await, Java::start(&servers).await);
+    let servers = patient_servers();
+    let (locks, mut java) = (connect(&patient_url(&servers)).await, Java::start(&servers).await);
     let first = try_once(&locks, "job").await.expect("it is free");
     let mut ours = Vec::new();
     for (number, who) in ["a", "b", "c"].into_iter().enumerate() {
@@ -134,7 +140,7 @@ async fn ours_and_curators_are_served_in_one_order() {
 /// The readers of both share a key, and its writers exclude them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_write_lock_of_curator_and_ours_are_one() {
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let (locks, mut java) = (connect(&read_write(&servers)).await, Java::start(&servers).await);
     let refused = async |request: lock_core::LockRequest| {
         assert!(request.ttl(LONG).try_acquire().await.expect("an answer").is_none());

@@ -8,7 +8,7 @@ use lock_core::testkit::history::History;
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
 use crate::load::{End, Kind, Load, count};
-use crate::support::{connect, ms};
+use crate::support::{connect, leader, ms};
 
 const CHANGES: usize = 10;
 const TTL: Duration = Duration::from_secs(8);
@@ -18,7 +18,7 @@ async fn torment(servers: &mut ZooKeeperServers, history: &History) {
     for _ in 0..CHANGES {
         let held = count(history).0;
         wait_until("locks are held", PATIENCE * 2, async || count(history).0 > held + 20).await;
-        let leader = servers.leader().expect("a leader");
+        let leader = leader(servers).await;
         servers.kill9(leader);
         wait_until("the next leader", PATIENCE * 3, async || servers.leader().is_some()).await;
         servers.restart(leader);

@@ -23,10 +23,13 @@ struct Ended {
     to: Duration,
 }
 
-async fn load(history: &History, managers: &[LockManager], time: Duration) {
+/// The load under faults ends after so many holds, and takes this long at least and at most.
+const END: End = End::With(400, Duration::from_secs(12), Duration::from_secs(120));
+
+async fn load(history: &History, managers: &[LockManager], wait: Duration, end: End) {
     let load =
-        Load { kinds: &[Kind::Lock, Kind::Lock, Kind::Fair, Kind::All], ..Load::exclusive(LONG, time) };
-    load.run_into(history, managers, WORKERS, End::After(time), &mut Rng::new()).await;
+        Load { kinds: &[Kind::Lock, Kind::Lock, Kind::Fair, Kind::All], ..Load::exclusive(LONG, wait) };
+    load.run_into(history, managers, WORKERS, end, &mut Rng::new()).await;
 }
 
 /// Ends one session after the other, and stops the server for less and for more than a session.
@@ -81,7 +84,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens() {
     }
     let (all, ended) = (History::new(Clock::Suspend), Mutex::new(Vec::new()));
     tokio::select! {
-        () = load(&all, &managers, Duration::from_secs(12)) => {}
+        () = load(&all, &managers, Duration::from_secs(12), END) => {}
         () = torment(&servers, &operators, &all, &ended) => unreachable!("it never ends"),
     };
     let history = without_ended(&all, managers.len(), &ended.into_inner().expect("no panic"));
@@ -101,7 +104,7 @@ async fn the_same_load_on_two_directories_is_found() {
         managers.push(LockManager::connect(&url).await.expect("a manager"));
     }
     let history = History::new(Clock::Suspend);
-    load(&history, &managers, Duration::from_secs(2)).await;
+    load(&history, &managers, Duration::from_secs(2), End::After(Duration::from_secs(2))).await;
     let found = history.check().expect_err("they do not exclude each other");
     assert!(matches!(found, Violation::Overlap { .. } | Violation::TokenOrder { .. }), "{found}");
 }

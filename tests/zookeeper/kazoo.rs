@@ -5,7 +5,7 @@ use std::process::Command;
 use lock_core::{LockErrorKind, Released};
 use lock_tests::{PATIENCE, Worker, ZooKeeperServers, wait_until};
 
-use crate::support::{LONG, connect, try_once, url};
+use crate::support::{LONG, connect, patient_servers, patient_url, try_once};
 
 const SCRIPT: &str = include_str!("kazoo.py");
 const INSTALL: &str = "no python3 with the package `kazoo` was found; run: apt-get install -y python3-kazoo";
@@ -31,8 +31,8 @@ impl Python {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_of_kazoo_excludes_ours_until_it_is_released() {
-    let servers = ZooKeeperServers::start();
-    let (locks, mut python) = (connect(&url(&servers)).await, Python::start(&servers));
+    let servers = patient_servers();
+    let (locks, mut python) = (connect(&patient_url(&servers)).await, Python::start(&servers));
     for _ in 0..5 {
         assert_eq!(python.ask("acquire job 20").await, "True");
         let error = try_once(&locks, "job").await.expect_err("it is held");
@@ -50,8 +50,8 @@ async fn a_lock_of_kazoo_excludes_ours_until_it_is_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ours_excludes_a_lock_of_kazoo_until_it_is_released() {
-    let servers = ZooKeeperServers::start();
-    let (locks, mut python) = (connect(&url(&servers)).await, Python::start(&servers));
+    let servers = patient_servers();
+    let (locks, mut python) = (connect(&patient_url(&servers)).await, Python::start(&servers));
     for request in [locks.lock("job"), locks.fair("job"), locks.write("job")] {
         let guard = request.ttl(LONG).acquire().await.expect("it is free");
         assert_eq!(python.ask("try job").await, "False");

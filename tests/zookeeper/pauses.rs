@@ -4,7 +4,7 @@ use lock_core::LossReason;
 use lock_tests::{Bound, Directory, PATIENCE, Worker, ZooKeeperServers};
 
 use crate::WORKER;
-use crate::support::{LONG, connect, ms, try_once, url};
+use crate::support::{LONG, connect, leader, ms, try_once, url};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
@@ -56,7 +56,7 @@ async fn a_holder_that_is_killed_frees_its_key() {
 async fn a_server_without_its_leader_prolongs_no_lock() {
     // The followers wait for their leader for longer than the session.
     let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
-    let leader = servers.leader().expect("a leader");
+    let leader = leader(&servers).await;
     let follower = servers.address((leader + 1) % 3);
     let locks = connect(&format!("zookeeper://{follower}/locks?session_timeout=4s&timeout=2s")).await;
     let reader = zookeeper_client::Client::connect(&follower.to_string()).await.expect("a client");
@@ -80,7 +80,7 @@ async fn a_server_without_its_leader_prolongs_no_lock() {
 async fn a_leader_without_its_majority_prolongs_no_lock() {
     // The leader waits for its followers for longer than the session.
     let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
-    let leader = servers.leader().expect("a leader");
+    let leader = leader(&servers).await;
     let address = servers.address(leader);
     let locks = connect(&format!("zookeeper://{address}/locks?session_timeout=4s&timeout=2s")).await;
     let other = zookeeper_client::Client::connect(&address.to_string()).await.expect("a client");

@@ -1,5 +1,7 @@
 //! A session that the servers still have after the client has begun the next one.
 
+use std::time::Duration;
+
 use lock_core::Released;
 use lock_core::backend::zookeeper::ZooKeeper;
 use lock_core::backend::{Ask, Attempt, Backend, Claim};
@@ -7,7 +9,7 @@ use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
-use crate::support::{LONG, Listening, url};
+use crate::support::{LONG, Listening};
 
 const PLACE: Ask = Ask::Enqueue { room: None };
 
@@ -28,10 +30,12 @@ async fn ask(store: &ZooKeeper, claim: &Claim, ask: Ask) -> Attempt {
 /// that asks again in the next session must not take its node in the old one for its own: that one ends by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_the_session_before_is_no_grant_in_the_next_one() {
-    let mut servers = ZooKeeperServers::start();
+    // Within the session before, the rival has to take its place.
+    let mut servers = ZooKeeperServers::builder().tick(Duration::from_millis(500)).start();
+    let url = format!("{}?session_timeout=5s", servers.url("locks"));
     let (ours, theirs) = (Claims::new().expect("random bytes"), Claims::new().expect("random bytes"));
-    let store = ZooKeeper::connect(&url(&servers)).await.expect("a store");
-    let rival = ZooKeeper::connect(&url(&servers)).await.expect("a store");
+    let store = ZooKeeper::connect(&url).await.expect("a store");
+    let rival = ZooKeeper::connect(&url).await.expect("a store");
     let listener = Listening::attach(&store, &ours);
     let _other = Listening::attach(&rival, &theirs);
     let key = Key::new("k").expect("a key");

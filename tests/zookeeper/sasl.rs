@@ -85,6 +85,7 @@ async fn a_session_logs_in_again_after_a_restart() {
     let locks = connect(&format!("{}&timeout=1s", app(&servers))).await;
     works_again(&locks, "k").await;
     servers.restart(0);
+    servers.wait_ready(0);
     works_again(&locks, "k").await;
     servers.replace_users(&USERS[1..]);
     servers.restart(0);
@@ -98,6 +99,7 @@ async fn a_session_logs_in_again_after_a_restart() {
     wait_until("the reason is told", PATIENCE, told).await;
     servers.replace_users(&USERS);
     servers.restart(0);
+    servers.wait_ready(0);
     works_again(&locks, "k").await;
 }
 

@@ -64,8 +64,8 @@ async fn a_claim_that_does_not_get_all_keys_leaves_nothing() {
 /// Who waits for several keys has a place in the line of one, and holds those before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_waits_for_one_key_after_the_other() {
-    let servers = ZooKeeperServers::start();
-    let (locks, other) = (connect(&url(&servers)).await, connect(&url(&servers)).await);
+    let servers = patient_servers();
+    let (locks, other) = (connect(&patient_url(&servers)).await, connect(&patient_url(&servers)).await);
     let [b, c] = ["b", "c"].map(|key| try_once(&other, key));
     let (b, c) = (b.await.expect("free"), c.await.expect("free"));
     let waiting = tokio::spawn(locks.all(KEYS).ttl(LONG).wait(PATIENCE).acquire());
@@ -92,12 +92,12 @@ async fn a_request_waits_for_one_key_after_the_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn overlapping_sets_are_all_served() {
     const ROUNDS: usize = 8;
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let mut java = Java::start(&servers).await;
     let taken: Arc<[AtomicBool; 3]> = Arc::default();
     let mut tasks = JoinSet::new();
     for set in [&["a", "b"][..], &["c", "b"], &["c", "a"], &["b", "a", "c"], &["b"], &["a"]] {
-        let (locks, taken) = (connect(&url(&servers)).await, Arc::clone(&taken));
+        let (locks, taken) = (connect(&patient_url(&servers)).await, Arc::clone(&taken));
         let used = move |to: bool| {
             for key in set {
                 let at = KEYS.iter().position(|known| known == key).expect("a known key");
@@ -130,9 +130,9 @@ async fn overlapping_sets_are_all_served() {
 /// The answer to the transaction is lost: the claim finds all its nodes, or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_answer_is_lost_finds_all_its_nodes() {
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let proxy = Proxy::to(servers.address(0));
-    let url = format!("zookeeper://127.0.0.1:{}/locks?session_timeout=2s&timeout=8s", proxy.port());
+    let url = format!("zookeeper://127.0.0.1:{}/locks?session_timeout=10s&timeout=8s", proxy.port());
     let store = Arc::new(ZooKeeper::connect(&url).await.expect("the server takes locks"));
     let claims = Claims::new().expect("random bytes");
     let _listener = Listening::attach(&store, &claims);

@@ -7,7 +7,7 @@ use lock_core::backend::zookeeper::ZooKeeper;
 use lock_core::backend::{Backend, Listener};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
-use lock_core::{LockError, LockGuard, LockManager, strategy};
+use lock_core::{LockError, LockGuard, LockManager, ManagerBuilder, strategy};
 use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -44,6 +44,23 @@ pub(crate) fn patient_url(servers: &ZooKeeperServers) -> String {
 
 pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the servers take locks")
+}
+
+/// Connects with sessions that are longer than the default ttl, which the library would refuse.
+pub(crate) async fn connect_for_long(url: &str) -> LockManager {
+    let builder = ManagerBuilder::connect(url).await.expect("the servers take locks");
+    builder.ttl(LONG).build().expect("a ttl as long as a session")
+}
+
+/// Returns the leader. One that is busy may answer late.
+pub(crate) async fn leader(servers: &ZooKeeperServers) -> usize {
+    let mut leader = None;
+    wait_until("there is a leader", PATIENCE, async || {
+        leader = servers.leader();
+        leader.is_some()
+    })
+    .await;
+    leader.expect("it was waited for")
 }
 
 /// Returns why the servers take no locks, which has to be known within the `connect_timeout`.

@@ -6,7 +6,7 @@ use lock_core::LockErrorKind;
 use lock_tests::{Certificates, PATIENCE, ZooKeeperServers, wait_until};
 use zookeeper_client::Client;
 
-use crate::support::{LONG, connect, ms, refused, try_once, works_again};
+use crate::support::{LONG, connect, connect_for_long, leader, ms, refused, try_once, works_again};
 
 fn trusting(servers: &ZooKeeperServers, host: &str, certificates: &Certificates) -> String {
     let ca = certificates.file("ca.pem");
@@ -21,16 +21,16 @@ fn certificate(certificates: &Certificates) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_handed_over_and_kept_over_tls() {
     let certificates = Certificates::new(&["localhost"]);
-    let servers = ZooKeeperServers::builder().tls(&certificates, false).start();
-    let url = trusting(&servers, "localhost", &certificates);
+    let servers = ZooKeeperServers::builder().tick(ms(1_000)).tls(&certificates, false).start();
+    let url = trusting(&servers, "localhost", &certificates).replace("=2s", "=10s");
     let (one, other) = (connect(&url).await, connect(&url).await);
-    let held = one.lock("k").ttl(Duration::from_secs(2)).acquire().await.expect("free");
+    let held = one.lock("k").ttl(Duration::from_secs(10)).acquire().await.expect("free");
     let token = held.fencing_token().await.expect("a token");
     assert_eq!(try_once(&other, "k").await.expect_err("held").kind(), LockErrorKind::Contended);
     let waiting = tokio::spawn(other.lock("k").ttl(LONG).wait(LONG).acquire());
     wait_until("the other waits", PATIENCE, async || servers.nodes("locks/k") == 2).await;
     // Longer than its lease and its session.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(held.is_held(), "renewed");
     held.release().await.expect("an answer");
     let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
@@ -122,12 +122,13 @@ async fn a_certificate_may_have_an_address() {
 async fn the_death_of_the_leader_loses_no_lock_over_tls() {
     let certificates = Certificates::new(&["localhost"]);
     let mut servers =
-        ZooKeeperServers::builder().members(3).tick(ms(1_000)).tls(&certificates, false).start();
-    let url = trusting(&servers, "localhost", &certificates).replace("=2s", "=10s") + "&timeout=8s";
-    let locks = [connect(&url).await, connect(&url).await, connect(&url).await];
+        ZooKeeperServers::builder().members(3).tick(ms(3_000)).tls(&certificates, false).start();
+    let url = trusting(&servers, "localhost", &certificates).replace("=2s", "=60s") + "&timeout=8s";
+    let locks = [connect_for_long(&url).await, connect_for_long(&url).await, connect_for_long(&url).await];
     let guard = try_once(&locks[0], "k").await.expect("free");
     let token = guard.fencing_token().await.expect("a token");
-    servers.kill9(servers.leader().expect("a leader"));
+    let leader = leader(&servers).await;
+    servers.kill9(leader);
     // The followers close all connections when they lose their leader, and so each manager comes back by another one.
     for locks in &locks {
         works_again(locks, "another").await;
@@ -157,6 +158,7 @@ async fn a_certificate_that_becomes_wrong_is_told() {
     wait_until("the reason is told", PATIENCE, told).await;
     servers.replace_certificates(&certificates);
     servers.restart(0);
+    servers.wait_ready(0);
     works_again(&locks, "k").await;
 }
 

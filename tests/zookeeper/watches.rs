@@ -1,19 +1,19 @@
 //! Many watches of one session.
 
 use lock_core::LockGuard;
-use lock_tests::{PATIENCE, Proxy, ZooKeeperServers, wait_until};
+use lock_tests::{PATIENCE, Proxy, wait_until};
 
-use crate::support::{SESSION, connect, ms, try_once, works_again};
+use crate::support::{connect, ms, patient_servers, try_once, works_again};
 
 /// A client asks for its watches again after each reconnect, and can do so for a limited length of paths only: beyond it,
 /// no reconnect would succeed. So not more than that are watched, and all locks outlive a lost connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_locks_outlive_a_lost_connection() {
     const LOCKS: usize = 400;
-    let servers = ZooKeeperServers::start();
+    let servers = patient_servers();
     let proxy = Proxy::to(servers.address(0));
-    let locks =
-        connect(&format!("zookeeper://127.0.0.1:{}/locks?session_timeout=2s&timeout=2s", proxy.port())).await;
+    let url = format!("zookeeper://127.0.0.1:{}/locks?session_timeout=10s&timeout=2s", proxy.port());
+    let locks = connect(&url).await;
     let mut guards: Vec<LockGuard> = Vec::new();
     for number in 0..LOCKS {
         let key = format!("{number:0>480}");
@@ -21,7 +21,7 @@ async fn many_locks_outlive_a_lost_connection() {
     }
     wait_until("some are watched", PATIENCE, async || servers.watches() > 50).await;
     // Every lock has been renewed, so whatever is to be watched is.
-    tokio::time::sleep(SESSION).await;
+    tokio::time::sleep(ms(5_000)).await;
     for _ in 0..3 {
         proxy.cut();
         works_again(&locks, "another").await;

@@ -204,9 +204,23 @@ impl Subject {
         self.backend.acquire_dyn(claim, Ask::Try).await
     }
 
+    /// Tries until there is an answer. With a short lease, a store on a busy machine may be too late with the first one.
+    async fn answer(&self, claim: &Claim) -> Attempt {
+        let end = self.now().plus(LATE);
+        loop {
+            match self.attempt(claim).await {
+                Ok(answer) => return answer,
+                Err(error) if error.is_temporary() && !end.is_past(self.now()) => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => panic!("no answer to a try: {error}"),
+            }
+        }
+    }
+
     /// Returns whether one try is granted.
     pub(super) async fn gets(&self, claim: &Claim) -> bool {
-        match self.attempt(claim).await.expect("an answer to a try") {
+        match self.answer(claim).await {
             Attempt::Granted(_) => true,
             Attempt::Held(_) => false,
         }
@@ -216,7 +230,7 @@ impl Subject {
     pub(super) fn acquire(&self, claim: &Claim) -> impl Future<Output = Grant> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            match self.attempt(claim).await.expect("an answer to a try") {
+            match self.answer(claim).await {
                 Attempt::Granted(grant) => grant,
                 Attempt::Held(held) => panic!("line {}: refused, not granted: {held:?}", caller.line()),
             }
@@ -227,7 +241,7 @@ impl Subject {
     pub(super) fn refused(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            match self.attempt(claim).await.expect("an answer to a try") {
+            match self.answer(claim).await {
                 Attempt::Held(held) => held,
                 Attempt::Granted(_) => panic!("line {}: granted beside a holder", caller.line()),
             }
@@ -245,7 +259,7 @@ impl Subject {
         async move {
             let end = self.now().plus(at_most + LATE);
             while !end.is_past(self.now()) {
-                if let Attempt::Granted(grant) = self.attempt(claim).await.expect("an answer to a try") {
+                if let Attempt::Granted(grant) = self.answer(claim).await {
                     return grant;
                 }
                 tokio::time::sleep(AGAIN).await;

@@ -11,7 +11,7 @@ use crate::Options;
 
 /// The pause between two rounds. It is long compared with a round, so that a stopped process is nearly always in a
 /// pause.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn hold(options: &Options) {
     let ttl = Duration::from_millis(options.number("--ttl"));
