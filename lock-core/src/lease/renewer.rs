@@ -200,7 +200,9 @@ impl Renewer {
                 if lease.endanger() {
                     lease.record_endangered(&error);
                 }
-                self.schedule.file(lease, lease.within_limits(Due::retry(self.clock.now(), ttl)));
+                // In a session the store vouches for less than the ttl.
+                let length = ttl.min(lease.deadline().since(lease.confirmed()));
+                self.schedule.file(lease, lease.within_limits(Due::retry(self.clock.now(), length)));
             }
         }
     }

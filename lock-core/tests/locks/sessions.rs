@@ -159,6 +159,50 @@ async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     assert!(start.elapsed() >= millis(490), "{:?}", start.elapsed());
 }
 
+/// A store that takes a ttl of any length, although its session is certain for a moment only.
+#[derive(Debug)]
+struct AnyTtl(SessionStore);
+
+impl Backend for AnyTtl {
+    fn capability(&self) -> Capability {
+        let mut capability = self.0.capability();
+        capability.max_ttl = HOUR;
+        capability
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.0.acquire(claim, ask).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.0.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.0.release(claim, keep_for).await
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        self.0.attach(process, listener, background);
+    }
+}
+
+/// Soon, and several times while the session is certain, however long the ttl is.
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_renewal_is_repeated_while_the_session_is_certain() {
+    const TIMEOUT: Duration = Duration::from_millis(600);
+    let (store, _sessions) = SessionStore::with_keep_alive(TIMEOUT, Placement::Embedded);
+    let (flaky, control) = Flaky::new(AnyTtl(store));
+    let locks = LockManager::builder(flaky).build().unwrap();
+    let guard = locks.lock("k").ttl(100 * TIMEOUT).acquire().await.unwrap();
+    control.fail_always(Operation::Renew, Fault::LoseRequest);
+    tokio::time::sleep(TIMEOUT / 2).await;
+    assert!(control.calls(Operation::Renew) > 0, "the first has failed");
+    control.heal();
+    tokio::time::sleep(3 * TIMEOUT).await;
+    assert!(guard.is_held(), "{:?}", guard.check());
+}
+
 /// A store that drives its session on the runtime that acquires the locks, for lack of another.
 #[derive(Debug)]
 struct OnCaller(SessionStore, Handle);
