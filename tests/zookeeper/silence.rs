@@ -40,7 +40,7 @@ async fn the_clients_of_a_silent_follower_keep_their_locks() {
     let followers: Vec<usize> = (0..3).filter(|member| *member != leader).collect();
     let hosts: Vec<String> = followers.iter().map(|member| servers.address(*member).to_string()).collect();
     // Half of it is what a lock has left; a silent server is given up after a fifth.
-    let url = format!("zookeeper://{}/locks?session_timeout=30s&timeout=8s", hosts.join(","));
+    let url = format!("zookeeper://{}/locks?session_timeout=30s&timeout=15s", hosts.join(","));
     let mut guards = Vec::new();
     for number in 0..CLIENTS {
         let locks = connect_for_long(&url).await;

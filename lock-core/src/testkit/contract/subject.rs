@@ -377,8 +377,17 @@ impl Subject {
     pub(super) fn renewed(&self, claim: &Claim, ttl: Duration) -> impl Future<Output = ()> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            let renewal = self.renew(claim, ttl).await;
-            assert!(matches!(renewal, Renewal::Renewed { .. }), "line {}: {renewal:?}", caller.line());
+            let end = self.now().plus(LATE);
+            loop {
+                match self.renew(claim, ttl).await {
+                    Renewal::Renewed { .. } => return,
+                    // As for a try: the answer was late.
+                    Renewal::Unknown(error) if error.is_temporary() && !end.is_past(self.now()) => {
+                        tokio::time::sleep(AGAIN).await;
+                    }
+                    renewal => panic!("line {}: {renewal:?}", caller.line()),
+                }
+            }
         }
     }
 
