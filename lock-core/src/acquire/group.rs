@@ -22,7 +22,6 @@ impl Acquire<'_> {
     /// While a grant is handed on here, and others wait for it elsewhere, the tasks that have it next run first. Those
     /// who release it at once come again before this request is sent, and share the place. Otherwise each of them would
     /// have a place of its own, the processes would take turns after each hold, and hardly any grant would be handed on.
-    /// After a long hold the next holder runs first in any case: the request can wait, and is sent beside its work.
     pub(super) async fn asks_now(&mut self, ask: Ask) -> bool {
         if !ask.enqueues() || self.claim.is_queued() {
             return true;

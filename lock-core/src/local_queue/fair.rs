@@ -78,7 +78,7 @@ impl LocalQueue {
         self.with_groups(key, |groups, _, _| groups.is_head(node)).unwrap_or(false)
     }
 
-    /// Has the head of a group give way to a hand-off, if it is to. Returns whether it does.
+    /// Has the head of a group give way to a hand-off, if others wait for that grant elsewhere. Returns whether it does.
     pub(super) fn group_gives_way(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
         self.with_groups(key, |groups, _, _| groups.gives_way(node)).unwrap_or(false)
     }

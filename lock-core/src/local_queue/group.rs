@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Handoff;
-use super::hold_time::HoldTime;
 use super::key_queue::{Effects, Given};
 use super::places::Place;
 use super::waiter_node::WaiterNode;
@@ -33,7 +32,6 @@ pub(super) struct Group {
     pub(super) heard: Option<Held>,
     /// The waiter that was handed its grant last.
     pub(super) handed: Given,
-    pub(super) hold_time: HoldTime,
     /// A grant that nobody uses, and since when.
     pub(super) kept: Option<(Handoff, Moment)>,
 }
@@ -49,7 +47,6 @@ impl Group {
             ended: None,
             heard: None,
             handed: None,
-            hold_time: HoldTime::default(),
             kept: None,
         }
     }
@@ -117,7 +114,6 @@ impl Group {
         let Some(head) = self.take_head() else { return Err(handoff) };
         head.state().handoff = Some(handoff);
         self.handed = Some((Arc::downgrade(&head), now));
-        self.hold_time.is_handed_on(now);
         Ok(head)
     }
 

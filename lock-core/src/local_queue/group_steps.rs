@@ -41,7 +41,6 @@ impl Groups {
         let overtaken = self.awaits();
         if let Some(group) = self.groups.get_mut(&number) {
             (group.contended, group.overtaken) = (contended, overtaken);
-            group.hold_time.begins(now);
         }
         effects.unused.extend(node.state().entry.take());
         self.settle(None, now, effects);

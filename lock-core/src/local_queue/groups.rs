@@ -11,8 +11,7 @@
 //!
 //! Where others wait in other processes, a head that is to ask gives way to a hand-off: the tasks that have the grant next
 //! run first. If they release it meanwhile, the head asks behind the answer to that release, for all who have come again
-//! by then. So a process keeps one place, and the places of several processes do not drift apart. It also gives way
-//! where the hold before was long: then the next holder need not wait until the request is written.
+//! by then. So a process keeps one place, and the places of several processes do not drift apart.
 //!
 //! While a group asks, a grant whose own group has nobody left is *kept*: those of the request may stand directly
 //! behind it. It is not kept where others are known to stand there: another group of this process has a place of its
@@ -135,15 +134,14 @@ impl Groups {
         }
     }
 
-    /// Has the head of a group that is to ask give way to a hand-off, if others wait for that grant elsewhere, or its last
-    /// holder had it for long. Returns whether it does.
+    /// Has the head of a group that is to ask give way to a hand-off, if others wait for that grant elsewhere. Returns
+    /// whether it does.
     pub(super) fn gives_way(&mut self, node: &Arc<WaiterNode>) -> bool {
         if !matches!(self.led_by(node), Some((_, Place::Asking))) {
             return false;
         }
         let mut given = self.given.iter().filter_map(|number| self.groups.get(number));
-        self.gave_way =
-            given.any(|group| (group.contended || group.hold_time.was_long()) && group.is_handing_off());
+        self.gave_way = given.any(|group| group.contended && group.is_handing_off());
         self.gave_way
     }
 

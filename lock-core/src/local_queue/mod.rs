@@ -62,7 +62,6 @@ mod group_tests;
 mod grouped_keys;
 mod groups;
 mod handoff;
-mod hold_time;
 mod key_queue;
 mod lingering;
 mod lingering_keys;

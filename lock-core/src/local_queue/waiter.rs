@@ -50,8 +50,8 @@ impl<'a> Waiter<'a> {
         self.node.is_grouped()
     }
 
-    /// Gives way to a hand-off, if it is to ask for its group, and others wait for that grant in other processes or its last
-    /// holder had it for long. Returns whether it does.
+    /// Gives way to a hand-off, if it is to ask for its group and others wait for that grant in other processes. Returns
+    /// whether it does.
     pub(crate) fn gives_way(&self) -> bool {
         self.local_queue.group_gives_way(&self.key, &self.node)
     }
