@@ -200,9 +200,9 @@ impl Renewer {
                 if lease.endanger() {
                     lease.record_endangered(&error);
                 }
-                // In a session the store vouches for less than the ttl.
-                let length = ttl.min(lease.deadline().since(lease.confirmed()));
-                self.schedule.file(lease, lease.within_limits(Due::retry(self.clock.now(), length)));
+                let now = self.clock.now();
+                let retry = Due::retry(now, ttl, lease.deadline().remaining(now));
+                self.schedule.file(lease, lease.within_limits(retry));
             }
         }
     }

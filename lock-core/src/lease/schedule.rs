@@ -52,9 +52,12 @@ impl Due {
         Self { early: late - slack(ttl), late }
     }
 
-    /// Due again after a renewal that was not answered: soon, and several times before the lease is over.
-    pub(super) fn retry(now: Moment, ttl: Duration) -> Self {
+    /// Due again after a renewal that was not answered: soon, and several times before the lease is over, of which `left` is
+    /// left. That may be far less than a part of `ttl`: a store may grant less than it is asked for.
+    pub(super) fn retry(now: Moment, ttl: Duration, left: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
+        // No shorter than this: ten thousand leases may be left without an answer at once.
+        let pause = pause.min((left / 3).max(Duration::from_millis(100)));
         let late = instant(now.plus(pause));
         Self { early: late, late }
     }
@@ -283,10 +286,18 @@ mod tests {
     #[test]
     fn a_retry_comes_several_times_within_what_is_left() {
         let now = Clock::Suspend.now();
-        for ttl_ms in [30, 500, 3_000, 60_000] {
-            let pause = Due::retry(now, Duration::from_millis(ttl_ms)).late - instant(now);
-            assert!(pause * 6 <= i64::try_from(ttl_ms).unwrap() * MS, "{ttl_ms} ms: {pause}");
+        for (ttl_ms, left_ms) in
+            [(30, 15), (500, 250), (3_000, 1_500), (60_000, 30_000), (60_000, 1_200), (60_000, 300)]
+        {
+            let pause = Due::retry(now, Duration::from_millis(ttl_ms), Duration::from_millis(left_ms)).late
+                - instant(now);
+            assert!(
+                pause * 3 <= i64::try_from(left_ms).unwrap() * MS,
+                "{left_ms} ms of {ttl_ms} ms: {pause}"
+            );
         }
+        let pause = Due::retry(now, Duration::from_secs(60), Duration::ZERO).late - instant(now);
+        assert_eq!(pause, 100 * MS, "a store that fails is not hammered");
     }
 
     #[test]

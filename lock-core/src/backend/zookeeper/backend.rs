@@ -208,8 +208,10 @@ impl ZooKeeper {
         for key in claim.keys() {
             let directory = names::directory(&self.config.base, key.as_str());
             let prefix = format!("{directory}/{mark}");
-            // A lock that is held for so long is worth a request.
-            process.watch(&session, &prefix, &directory);
+            // A lock that is held for so long is worth a request, where the servers answer.
+            if !session.is_silent(now()) {
+                process.watch(&session, &prefix, &directory);
+            }
             let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.granted));
             if !granted.unwrap_or(false) {
                 return Renewal::NotOwned;
