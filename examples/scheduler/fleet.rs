@@ -120,7 +120,8 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Waits until the last run is finished: what a kill has interrupted, or a lost lock, goes on elsewhere.
+    /// Waits until the last run is finished, for ten seconds at most: what a kill or the loss of the lock has interrupted goes
+    /// on elsewhere.
     async fn last_run_is_finished(&self) -> Result<()> {
         for _ in 0..1_000 {
             if self.table.last_run().await?.is_none_or(|run| run.outcome == "finished") {
@@ -150,7 +151,11 @@ impl<'a> Processes<'a> {
         // At any time of the run, none of which is shorter than half of the estimate; but after it has told of its grant.
         let (shortest, longest) = (Duration::from_millis(20), self.options.plan().estimate / 2);
         tokio::time::sleep(random::between(shortest, longest)).await;
-        while !self.table.is_granted(holder.fence).await? {
+        // A database that was away for a moment may have cost the line that tells of it.
+        for _ in 0..200 {
+            if self.table.is_granted(holder.fence).await? {
+                break;
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let next = worker(self.options, self.place, holder.number)?;

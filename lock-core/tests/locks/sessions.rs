@@ -159,40 +159,46 @@ async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     assert!(start.elapsed() >= millis(490), "{:?}", start.elapsed());
 }
 
-/// A store that takes a ttl of any length, although its session is certain for a moment only.
+/// A session store with another capability, or another runtime for its session.
 #[derive(Debug)]
-struct AnyTtl(SessionStore);
+struct Altered {
+    store: SessionStore,
+    /// The longest ttl that it takes, however short its session is.
+    max_ttl: Option<Duration>,
+    /// Drives the session, as where a store has no runtime but that which acquires the locks.
+    runtime: Option<Handle>,
+}
 
-impl Backend for AnyTtl {
+impl Backend for Altered {
     fn capability(&self) -> Capability {
-        let mut capability = self.0.capability();
-        capability.max_ttl = HOUR;
+        let mut capability = self.store.capability();
+        capability.max_ttl = self.max_ttl.unwrap_or(capability.max_ttl);
         capability
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        self.0.acquire(claim, ask).await
+        self.store.acquire(claim, ask).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        self.0.renew(batch).await
+        self.store.renew(batch).await
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        self.0.release(claim, keep_for).await
+        self.store.release(claim, keep_for).await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        self.0.attach(process, listener, background);
+        self.store.attach(process, listener, self.runtime.as_ref().or(background));
     }
 }
 
-/// Soon, and several times while the session is certain, however long the ttl is.
+/// The renewal is repeated several times within the lease that the session grants, however long the ttl is.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_renewal_is_repeated_while_the_session_is_certain() {
     const TIMEOUT: Duration = Duration::from_millis(600);
     let (store, _sessions) = SessionStore::with_keep_alive(TIMEOUT, Placement::Embedded);
-    let (flaky, control) = Flaky::new(AnyTtl(store));
+    let (flaky, control) = Flaky::new(Altered { store, max_ttl: Some(HOUR), runtime: None });
     let locks = LockManager::builder(flaky).build().unwrap();
     let guard = locks.lock("k").ttl(100 * TIMEOUT).acquire().await.unwrap();
     control.fail_always(Operation::Renew, Fault::LoseRequest);
@@ -203,32 +209,6 @@ async fn an_unanswered_renewal_is_repeated_while_the_session_is_certain() {
     assert!(guard.is_held(), "{:?}", guard.check());
 }
 
-/// A store that drives its session on the runtime that acquires the locks, for lack of another.
-#[derive(Debug)]
-struct OnCaller(SessionStore, Handle);
-
-impl Backend for OnCaller {
-    fn capability(&self) -> Capability {
-        self.0.capability()
-    }
-
-    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        self.0.acquire(claim, ask).await
-    }
-
-    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        self.0.renew(batch).await
-    }
-
-    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        self.0.release(claim, keep_for).await
-    }
-
-    fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
-        self.0.attach(process, listener, Some(&self.1));
-    }
-}
-
 /// Real time passes, because the thread of the library cannot be paused.
 #[test]
 fn a_session_outlives_bodies_that_block_every_worker() {
@@ -237,7 +217,11 @@ fn a_session_outlives_bodies_that_block_every_worker() {
     for on_caller in [false, true] {
         let (store, sessions) = SessionStore::with_keep_alive(TIMEOUT, Placement::Remote);
         let builder = match on_caller {
-            true => LockManager::builder(OnCaller(store, runtime.handle().clone())),
+            true => LockManager::builder(Altered {
+                store,
+                max_ttl: None,
+                runtime: Some(runtime.handle().clone()),
+            }),
             false => LockManager::builder(store),
         };
         let locks = builder.ttl(millis(500)).build().unwrap();

@@ -205,11 +205,13 @@ impl ZooKeeper {
             return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
         };
         let mark = names::mark(claim.owner);
+        let sent = now();
+        let is_silent = session.is_silent(sent);
         for key in claim.keys() {
             let directory = names::directory(&self.config.base, key.as_str());
             let prefix = format!("{directory}/{mark}");
-            // A lock that is held for so long is worth a request, where the servers answer.
-            if !session.is_silent(now()) {
+            if !is_silent {
+                // A lock that is held for so long is worth a request.
                 process.watch(&session, &prefix, &directory);
             }
             let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.granted));
@@ -217,9 +219,8 @@ impl ZooKeeper {
                 return Renewal::NotOwned;
             }
         }
-        let sent = now();
         let lease = session.certain(sent);
-        if session.is_silent(sent) || lease.is_zero() {
+        if is_silent || lease.is_zero() {
             let failure = Failure::new(LockErrorKind::Unavailable, "the servers are silent");
             return Renewal::Unknown(self.error(&failure).with_key(&claim.key));
         }
