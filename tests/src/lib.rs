@@ -44,7 +44,7 @@ pub use redis_server::{RedisBuilder, RedisServer};
 pub use replica::Replica;
 pub use sentinel::Sentinels;
 pub use turns::take_turns;
-pub use wait::{Bound, PATIENCE, monotonic, wait_until, wait_until_or};
+pub use wait::{Bound, PATIENCE, monotonic, soon_in_one_of_three, wait_until, wait_until_or};
 pub use warnings::Warnings;
 pub use worker::Worker;
 pub use zookeeper_server::{ZooKeeperBuilder, ZooKeeperServers};
