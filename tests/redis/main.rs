@@ -17,6 +17,7 @@ mod group_kept;
 mod group_order;
 mod group_storm;
 mod groups;
+mod heard_first;
 mod history;
 #[path = "../in_line/mod.rs"]
 mod in_line;
