@@ -1,6 +1,6 @@
 //! The places of the groups of one fair lock, found by owner and by what they wait for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::owner::Owner;
 
@@ -35,7 +35,8 @@ pub(crate) enum Placed {
 /// An index of the groups, which have numbers in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    owners: HashMap<Owner, u64>,
+    /// Few as a rule: a search costs less than a hash.
+    owners: BTreeMap<Owner, u64>,
     none: BTreeSet<u64>,
     asking: Option<u64>,
     queued: usize,

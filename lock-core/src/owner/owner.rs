@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// It is made before the first attempt, so that a grant whose answer got lost can be released by its token. The token
 /// is a secret between the process and the store: `Debug` does not show it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     pub(super) process: u128,
     pub(super) counter: u64,

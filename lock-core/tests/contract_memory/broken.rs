@@ -266,7 +266,7 @@ impl Backend for Broken {
         }
         if self.fault == Fault::StaysInQueue
             && claim.queue == Queue::Fifo
-            && !self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner)
+            && self.holder(&claim).is_none_or(|holder| holder.owner != claim.owner)
         {
             return Some(Released::Taken);
         }
