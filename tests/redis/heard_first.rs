@@ -4,24 +4,24 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use lock_core::backend::{Claim, Released};
-use lock_tests::{PATIENCE, RedisServer};
+use lock_core::backend::Released;
+use lock_core::{LockGuard, LockManager};
+use lock_tests::{PATIENCE, Recorder, RedisServer, SentCommand, wait_until};
+use tokio::task::JoinHandle;
 
-use crate::store::{Process, token};
+use crate::store::{Process, queue, token};
+use crate::support::{LONG, manager, try_once};
 
 /// A connection to the server, as it is on the wire.
 struct Wire(TcpStream);
 
 impl Wire {
-    /// Connects, and subscribes to the messages for `process`.
-    fn of(server: &RedisServer, process: Option<u128>) -> Self {
+    fn of(server: &RedisServer) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server is up");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut wire = Self(stream);
-        let subscribe =
-            process.map(|process| format!("SUBSCRIBE lock:wake:{process:032x}\r\n")).unwrap_or_default();
-        wire.send(&format!("HELLO 3\r\n{subscribe}ECHO ready\r\n"));
-        wire.read_to("ready\r\n");
+        wire.send("HELLO 3\r\n");
+        wire.read_all();
         wire
     }
 
@@ -29,12 +29,13 @@ impl Wire {
         self.0.write_all(commands.as_bytes()).expect("the server is up");
     }
 
-    /// Reads up to `end`, and returns all of it.
-    fn read_to(&mut self, end: &str) -> String {
-        let mut text = String::new();
-        let mut bytes = [0; 4_096];
-        while !text.ends_with(end) {
+    /// Reads all that the server has written so far.
+    fn read_all(&mut self) -> String {
+        self.send("ECHO the-end\r\n");
+        let (mut text, mut bytes) = (String::new(), [0; 4_096]);
+        while !text.ends_with("the-end\r\n") {
             let count = self.0.read(&mut bytes).expect("the server answers");
+            assert!(count > 0, "the server hung up");
             text.push_str(std::str::from_utf8(&bytes[..count]).expect("ASCII"));
         }
         text
@@ -59,39 +60,39 @@ async fn script(server: &RedisServer, process: &Process) -> String {
     sent.arguments[0].clone()
 }
 
-/// Returns how often `new` had something to read before `old` had, and how often it was the other way about, until one
-/// of the two has been seen ten times. Rounds in which this thread looked too late do not count.
-async fn who_hears_first(server: &RedisServer, old_is_subscribed: bool) -> [usize; 2] {
+/// Returns how often the new holder had something to read before the old one had, and how often it was the other way
+/// about, until one of the two was seen ten times. Rounds in which this thread looked too late do not count. `in_front`
+/// is sent together with the release.
+async fn who_hears_first(server: &RedisServer, in_front: &str) -> [usize; 2] {
     let [one, other] = [Process::of(server).await, Process::of(server).await];
     let script = script(server, &one).await;
-    let mut old = Wire::of(server, old_is_subscribed.then(|| one.number()));
-    let mut new = Wire::of(server, Some(other.number()));
+    let [mut old, mut new] = [Wire::of(server), Wire::of(server)];
+    new.send(&format!("SUBSCRIBE lock:wake:{:032x}\r\n", other.number()));
+    new.read_all();
     let (mut first, began) = ([0; 2], Instant::now());
     while first.iter().all(|count| *count < 10) {
-        assert!(began.elapsed() < PATIENCE, "{first:?}");
-        let [held, waits]: [Claim; 2] = [one.fifo("k"), other.fifo("k")];
+        let [held, waits] = [one.fifo("k"), other.fifo("k")];
         one.take(&held).await;
         other.wait(&waits).await;
-        if old_is_subscribed {
-            old.read_to("contended k\r\n");
-        }
-        old.send(&format!("EVALSHA {script} 1 k \"{} \"\r\n", token(&held)));
-        loop {
+        old.send(&format!("{in_front}EVALSHA {script} 1 k \"{} \"\r\n", token(&held)));
+        let seen = loop {
+            assert!(began.elapsed() < PATIENCE, "{first:?}");
             let before = old.is_ready();
             let heard = new.is_ready();
             match (before, heard, old.is_ready()) {
-                (false, false, _) => continue,
-                (_, true, false) => first[0] += 1,
-                (true, false, _) => first[1] += 1,
-                (_, true, true) => {}
+                (false, false, _) => {}
+                (_, true, false) => break Some(0),
+                (true, false, _) => break Some(1),
+                (_, true, true) => break None,
             }
-            break;
+        };
+        let (answer, told) = (old.read_all(), new.read_all());
+        assert!(answer.contains(":1\r\n"), "{answer}");
+        // A place that was not served is that of a waiter whose heartbeat was due long ago: this machine stood still.
+        if let Some(seen) = seen.filter(|_| told.contains(&format!("granted {} 0", token(&waits)))) {
+            first[seen] += 1;
         }
-        let told = new.read_to(" 0\r\n");
-        assert!(told.contains(&format!("granted {} 0", token(&waits))), "{told}");
-        let answer = old.read_to(":1\r\n");
-        assert_eq!(answer.contains("lock:wake"), old_is_subscribed, "{answer}");
-        assert_eq!(other.release(&waits).await, Released::Released);
+        other.release(&waits).await;
     }
     first
 }
@@ -99,23 +100,51 @@ async fn who_hears_first(server: &RedisServer, old_is_subscribed: bool) -> [usiz
 #[tokio::test]
 async fn the_new_holder_hears_before_the_old_one() {
     let server = RedisServer::start();
-    let [new, old] = who_hears_first(&server, true).await;
+    let [new, old] = who_hears_first(&server, "TIME\r\n").await;
     assert!(new >= 10 && old <= 1, "{new} to {old}");
-    // Without a subscription there is nothing to write before the answer, so the other way about: these looks can tell.
-    let [new, old] = who_hears_first(&server, false).await;
+    // Without the command in front it is the other way about: these looks can tell.
+    let [new, old] = who_hears_first(&server, "").await;
     assert!(old >= 10 && new <= 1, "{new} to {old}");
 }
 
-/// Both would arrive over the same connection.
+/// Returns a task that waits for the key, once it has its place.
+async fn waiting(server: &RedisServer, locks: &LockManager, places: i64) -> JoinHandle<LockGuard> {
+    let request = locks.fair("k").ttl(LONG).wait(LONG);
+    let task = tokio::spawn(async move { request.acquire().await.expect("a turn") });
+    wait_until("it has its place", PATIENCE, async || queue(server, "k").0 == places).await;
+    task
+}
+
+/// Releases, and returns whether `TIME` was sent right before that.
+async fn has_time_in_front(recorder: &mut Recorder<'_>, guard: LockGuard) -> bool {
+    recorder.take();
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    let sent = recorder.take();
+    // The next holder may renew its lease right away, with more arguments.
+    let is_release = |sent: &SentCommand| sent.name == "EVALSHA" && sent.arguments.len() == 4;
+    let at = sent.iter().position(is_release).expect("a release");
+    let in_front = sent[..at].iter().rfind(|other| other.client == sent[at].client);
+    in_front.is_some_and(|other| other.name == "TIME")
+}
+
 #[tokio::test]
-async fn nothing_more_is_sent_inside_one_process() {
+async fn only_a_release_for_others_has_a_command_in_front() {
     let server = RedisServer::start();
-    let process = Process::of(&server).await;
-    let script = script(&server, &process).await;
-    let [held, waits] = [process.fifo("k"), process.fifo("k")];
-    process.take(&held).await;
-    process.wait(&waits).await;
-    let mut wire = Wire::of(&server, Some(process.number()));
-    wire.send(&format!("EVALSHA {script} 1 k \"{} \"\r\n", token(&held)));
-    assert_eq!(wire.read_to(":1\r\n").matches("message").count(), 1);
+    let [a, b, c] = [manager(&server).await, manager(&server).await, manager(&server).await];
+    let mut recorder = server.record();
+    // Every connection sends TIME twice a second anyway, which may be right before a release.
+    let mut each_time = [true; 4];
+    for _ in 0..5 {
+        let alone = try_once(&a, "k").await.expect("it is free");
+        let alone = has_time_in_front(&mut recorder, alone).await;
+        let first = a.fair("k").ttl(LONG).acquire().await.expect("it is free");
+        let second = waiting(&server, &b, 1).await;
+        let third = waiting(&server, &c, 2).await;
+        let first = has_time_in_front(&mut recorder, first).await;
+        let second = has_time_in_front(&mut recorder, second.await.expect("no panic")).await;
+        let third = has_time_in_front(&mut recorder, third.await.expect("no panic")).await;
+        each_time = [0, 1, 2, 3].map(|at| each_time[at] && [alone, first, second, third][at]);
+    }
+    // Only the second one knew that somebody waited behind it.
+    assert_eq!(each_time, [false, false, true, false]);
 }

@@ -155,6 +155,9 @@ impl Acquire<'_> {
             expected.granted(owner, contended);
         }
         let claim = self.claim.take(&self.engine.owners);
+        if contended {
+            claim.mark_contended();
+        }
         self.partial_grants.supersede();
         let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, granted, span);
         self.engine.lease_began();

@@ -195,6 +195,7 @@ impl Claim {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
         *self.marks.granted_alone.get_mut() = false;
+        *self.marks.contended.get_mut() = false;
         *self.marks.releases.get_mut() = 0;
         self.marks.successor.take();
     }
@@ -277,6 +278,18 @@ impl Claim {
     #[cfg(feature = "postgres")]
     pub(crate) fn is_granted_alone(&self) -> bool {
         self.marks.granted_alone.load(Ordering::Relaxed)
+    }
+
+    /// Records that others waited in the store's queue when the claim was granted.
+    pub(crate) fn mark_contended(&self) {
+        self.marks.contended.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether [`mark_contended`](Self::mark_contended) was called: the release is likely to grant the key to
+    /// another process.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_contended(&self) -> bool {
+        self.marks.contended.load(Ordering::Relaxed)
     }
 
     /// Records that a transaction of the application is about to [verify](Backend::lease_check) the lease.

@@ -36,7 +36,7 @@ pub(crate) enum Placed {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Few as a rule: a search costs less than a hash.
-    owners: BTreeMap<Owner, u64>,
+    owners: BTreeMap<(u128, u64), u64>,
     none: BTreeSet<u64>,
     asking: Option<u64>,
     queued: usize,
@@ -53,7 +53,7 @@ impl Places {
             Place::Ended(_) | Place::Succeeds { .. } => drop(self.ended.insert(number)),
         }
         for owner in owners(place) {
-            self.owners.insert(owner, number);
+            self.owners.insert(owner.order(), number);
         }
     }
 
@@ -67,14 +67,14 @@ impl Places {
         }
         for owner in owners(place) {
             if self.of(owner) == Some(number) {
-                self.owners.remove(&owner);
+                self.owners.remove(&owner.order());
             }
         }
     }
 
     /// Returns the group that has this owner.
     pub(super) fn of(&self, owner: Owner) -> Option<u64> {
-        self.owners.get(&owner).copied()
+        self.owners.get(&owner.order()).copied()
     }
 
     /// Returns the group that asks. There is one at most: the order of two answers says nothing of the order of two

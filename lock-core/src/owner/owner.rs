@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// It is made before the first attempt, so that a grant whose answer got lost can be released by its token. The token
 /// is a secret between the process and the store: `Debug` does not show it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub(super) process: u128,
     pub(super) counter: u64,
@@ -58,6 +58,11 @@ impl Owner {
     #[must_use]
     pub const fn may_share_with(&self, other: &Self) -> bool {
         self.process == other.process && self.is_grouped() && other.is_grouped()
+    }
+
+    /// Returns what sorts the owners of a process, in the order in which they were made.
+    pub(crate) const fn order(&self) -> (u128, u64) {
+        (self.process, self.counter)
     }
 
     pub(crate) const fn is_grouped(&self) -> bool {

@@ -18,6 +18,8 @@ pub(crate) struct Marks {
     pub(super) shared: AtomicBool,
     /// Whether it was granted at once, while nobody else wanted its key.
     pub(super) granted_alone: AtomicBool,
+    /// Whether others waited in the store's queue when it was granted.
+    pub(super) contended: AtomicBool,
     /// Whether a transaction of the application may have verified the lease.
     pub(super) verified: AtomicBool,
     /// The last fencing token that was numbered in this process; 0 for none.
@@ -58,6 +60,7 @@ impl Clone for Marks {
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
             shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
             granted_alone: AtomicBool::new(self.granted_alone.load(Ordering::Relaxed)),
+            contended: AtomicBool::new(self.contended.load(Ordering::Relaxed)),
             verified: AtomicBool::new(self.verified.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),

@@ -1,10 +1,10 @@
 //! An established connection, and the requests that are sent over it.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
@@ -111,6 +111,24 @@ impl<S> Connection<S> {
             Poll::Ready(answer) => answer,
             Poll::Pending => sending.await,
         }
+    }
+
+    /// Sends a short command, whose answer nobody needs, in front of the next one. Keep what this returns until that one
+    /// is answered: the driver sends nothing for a caller that is gone.
+    ///
+    /// Redis and Valkey write first to the client that was the last to get something into its empty buffer
+    /// (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages of the script, so
+    /// without this command the client that releases a lock is first. With it that client is last. The command is one
+    /// that every connection sends from time to time.
+    pub(crate) fn send_in_front(&self) -> Pin<Box<impl Future<Output = RedisResult<Value>>>> {
+        let mut connection = self.connection.clone();
+        let mut sending =
+            Box::pin(unconstrained(
+                async move { connection.send_packed_command(&::redis::cmd("TIME")).await },
+            ));
+        // The first poll queues it: see `send_ahead`.
+        let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        sending
     }
 
     /// Sends several commands at once and returns their answers. An error reply is a value at its position.

@@ -39,12 +39,6 @@ pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
         PushKind::SUnsubscribe => return listeners.unsubscribed(),
         _ => return,
     }
-    if let [_, Value::BulkString(text)] = push.data.as_slice()
-        && text.is_empty()
-    {
-        // Sent for the order of the server's answers alone: see `release.lua`.
-        return;
-    }
     let Some((process, message)) = parse(&push.data) else {
         tracing::debug!("an unknown message on a wake channel was ignored");
         return;

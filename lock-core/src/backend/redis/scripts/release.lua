@@ -61,13 +61,7 @@ if not ARGV[2] then
         if given.ok then
           call('ZREM', names .. 'q', head)
           call('HDEL', names .. 'w', head)
-          local from, to = string.sub(ARGV[1], 1, PROCESS_LEN), string.sub(head, 1, PROCESS_LEN)
-          -- A server writes first to the client that it had something for last. So after an empty message to the process
-          -- that releases, the new holder gets its message before that process gets the answer.
-          if from ~= to then
-            redis.pcall('PUBLISH', CHANNEL .. from, '')
-          end
-          redis.pcall('PUBLISH', CHANNEL .. to, 'granted ' .. head .. ' ' .. others)
+          redis.pcall('PUBLISH', CHANNEL .. string.sub(head, 1, PROCESS_LEN), 'granted ' .. head .. ' ' .. others)
           return 1
         end
       end
