@@ -1,7 +1,9 @@
 //! A process that is stopped for longer than its session, and a server that is cut off from its leader.
 
+use std::pin::pin;
+
 use lock_core::LossReason;
-use lock_tests::{Bound, Directory, PATIENCE, Worker, ZooKeeperServers};
+use lock_tests::{Bound, Directory, PATIENCE, Worker, ZooKeeperServers, wait_until};
 
 use crate::WORKER;
 use crate::support::{LONG, connect, leader, ms, try_once, url};
@@ -91,6 +93,43 @@ async fn a_leader_without_its_majority_prolongs_no_lock() {
     let reason = tokio::time::timeout(ms(3_200), guard.lost()).await;
     assert_eq!(reason.expect("lost before the others could end the session"), LossReason::Expired);
     other.sync("/").await.expect("the leader still answers by itself");
+    for follower in (0..3).filter(|member| *member != leader) {
+        servers.cont(follower);
+    }
+}
+
+/// As above, for a waiter that finds its turn by reading: it has written nothing since it began to wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_its_majority_grants_no_turn() {
+    let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
+    let leader = leader(&servers).await;
+    let url = format!("zookeeper://{}/locks?session_timeout=4s&timeout=10s", servers.address(leader));
+    let (one, other) = (connect(&url).await, connect(&url).await);
+    let reader =
+        zookeeper_client::Client::connect(&servers.address(leader).to_string()).await.expect("a client");
+    let places = async || match reader.list_children("/locks/k").await {
+        Ok(places) => places.len(),
+        Err(error) => panic!("the places of the key: {error}"),
+    };
+    let guard = one.fair("k").ttl(LONG).acquire().await.expect("free");
+    let mut waits = pin!(other.fair("k").ttl(LONG).wait(PATIENCE).acquire());
+    wait_until("it has its place", PATIENCE, async || {
+        assert!(tokio::time::timeout(ms(10), &mut waits).await.is_err(), "the key is held");
+        places().await == 2
+    })
+    .await;
+    // From here on nobody polls it. Its session lives on without it.
+    guard.release().await.expect("an answer");
+    assert_eq!(places().await, 1);
+    for follower in (0..3).filter(|member| *member != leader) {
+        servers.stop(follower);
+    }
+    // The others may have ended its session by then, and may have granted the key to somebody else.
+    tokio::time::sleep(ms(5_000)).await;
+    assert_eq!(places().await, 1, "the leader still answers by itself");
+    let turn = tokio::time::timeout(ms(3_000), &mut waits).await;
+    assert!(turn.is_err(), "{turn:?}");
+    assert_eq!(places().await, 1, "its place is still the first one there");
     for follower in (0..3).filter(|member| *member != leader) {
         servers.cont(follower);
     }

@@ -146,7 +146,14 @@ impl Site<'_> {
             return Ok(self.held(ask, &seen.line, None).await);
         }
         match seen.line.standing(at) {
-            Some(Standing::Holds) => self.granted(sent, &seen, created).await.map(Ok),
+            Some(Standing::Holds) => {
+                if created.is_none()
+                    && let Err(error) = self.session.is_alive(&self.config.base).await
+                {
+                    return Ok(Err(error));
+                }
+                self.granted(sent, &seen, created).await.map(Ok)
+            }
             Some(Standing::Clashes(with)) => {
                 self.leave(own).await?;
                 Err(self.in_use(with))

@@ -114,6 +114,12 @@ impl Several<'_> {
     ) -> Result<Result<Attempt, Error>, Failure> {
         let found = self.found(surveyed);
         if found == Found::Ours {
+            let read = self.sites.first().filter(|_| created.is_none());
+            if let Some(site) = read
+                && let Err(error) = self.session.is_alive(&site.config.base).await
+            {
+                return Ok(Err(error));
+            }
             return self.granted_all(sent, surveyed, created).await.map(Ok);
         }
         if let Err(error) = self.leave(surveyed).await? {

@@ -75,10 +75,7 @@ impl<'a> Site<'a> {
         // In one round trip: a session executes its requests in the order in which they are sent.
         let (synced, seen) = tokio::join!(self.session.client().sync(&self.directory), self.look());
         synced?;
-        // A leader that is cut off answers it alone.
-        if !self.session.with(|grants| grants.has_holder()).unwrap_or(true) {
-            self.session.prove(sent);
-        }
+        self.session.heard_from_leader(sent);
         seen
     }
 

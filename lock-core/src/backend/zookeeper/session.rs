@@ -31,13 +31,21 @@ pub(super) const PROOFS: u32 = 8;
 pub(super) struct Session {
     client: Client,
     timeout: Duration,
-    /// When the last request was sent that the leader has answered.
-    proof: Mutex<Moment>,
+    proof: Mutex<Proof>,
     /// `None` once the session is over.
     grants: Mutex<Option<Grants>>,
     over: watch::Sender<bool>,
     /// The bytes of the paths that are watched.
     watched: AtomicUsize,
+}
+
+/// When the last request was sent that was answered by way of the leader.
+#[derive(Clone, Copy, Debug)]
+struct Proof {
+    /// Of those that a majority had to accept.
+    majority: Moment,
+    /// Of all.
+    any: Moment,
 }
 
 /// A watch that a session may have.
@@ -77,7 +85,8 @@ impl Session {
     /// A session that was asked for at `sent`.
     pub(super) fn new(client: Client, sent: Moment) -> Self {
         let timeout = client.session_timeout();
-        let (proof, grants) = (Mutex::new(sent), Mutex::new(Some(Grants::default())));
+        let proof = Mutex::new(Proof { majority: sent, any: sent });
+        let grants = Mutex::new(Some(Grants::default()));
         Self { client, timeout, proof, grants, over: watch::Sender::new(false), watched: AtomicUsize::new(0) }
     }
 
@@ -89,37 +98,57 @@ impl Session {
         self.timeout
     }
 
-    /// Notes that a request sent at `sent` was answered by way of the leader: a write, or for a session without grants a
-    /// `sync`. A read proves nothing: a server that is cut off from the leader answers it for a while.
+    /// Notes that a majority accepted a request that was sent at `sent`, a write. A read proves nothing: a server that is
+    /// cut off from the leader answers it for a while.
     pub(super) fn prove(&self, sent: Moment) {
         let mut proof = self.proof.lock();
-        if proof.is_past(sent) {
-            *proof = sent;
-        }
+        proof.majority = later(proof.majority, sent);
+        proof.any = later(proof.any, sent);
     }
 
-    /// Returns for how long from `at` the session is certain.
+    /// Notes that the leader answered a `sync` that was sent at `sent`. It answers that alone. One that is cut off from
+    /// the majority does so until it notices, which may take longer than a session (ZOOKEEPER-2136). So this shows that
+    /// somebody answers, and no grant relies on it.
+    pub(super) fn heard_from_leader(&self, sent: Moment) {
+        let mut proof = self.proof.lock();
+        proof.any = later(proof.any, sent);
+    }
+
+    /// Returns for how long from `at` the session is certain, for grants.
     pub(super) fn certain(&self, at: Moment) -> Duration {
-        self.proof.lock().plus(self.timeout / CERTAIN).remaining(at)
+        self.proof.lock().majority.plus(self.timeout / CERTAIN).remaining(at)
     }
 
     /// Returns whether proofs are missing that should have come.
     pub(super) fn is_silent(&self, at: Moment) -> bool {
-        at.since(*self.proof.lock()) > self.timeout * 3 / PROOFS
+        at.since(self.proof.lock().any) > self.timeout * 3 / PROOFS
     }
 
     /// Asks for a sign of life: while there are grants, of the majority.
-    ///
-    /// A `sync` is answered by the leader alone. One that is cut off from the majority answers it until it notices,
-    /// which may take longer than a session (ZOOKEEPER-2136). A transaction that only checks something changes nothing,
-    /// but a majority has to accept it.
     pub(super) async fn contact(&self, base: &str) -> Result<(), Error> {
-        let sent = now();
         if self.with(|grants| grants.has_holder()).unwrap_or(false) {
-            check(&self.client, base).await?;
-        } else {
-            self.client.sync("/").await?;
+            return self.check(base).await;
         }
+        let sent = now();
+        self.client.sync("/").await?;
+        self.heard_from_leader(sent);
+        Ok(())
+    }
+
+    /// Asks the majority for a sign of life, unless it gave one as recently as every holder has one. For a grant that
+    /// was found by reading: a waiter writes nothing for as long as it waits.
+    pub(super) async fn is_alive(&self, base: &str) -> Result<(), Error> {
+        let majority = self.proof.lock().majority;
+        match now().since(majority) > self.timeout / PROOFS {
+            true => self.check(base).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Has a majority accept a transaction that changes nothing.
+    async fn check(&self, base: &str) -> Result<(), Error> {
+        let sent = now();
+        check(&self.client, base).await?;
         self.prove(sent);
         Ok(())
     }
@@ -222,6 +251,10 @@ pub(super) async fn check(client: &Client, base: &str) -> Result<(), Error> {
             Err(source)
         }
     }
+}
+
+fn later(one: Moment, other: Moment) -> Moment {
+    if one.is_past(other) { other } else { one }
 }
 
 /// The failure of a request in a session that is over. It is in doubt: its node may live until the server ends the
