@@ -2,11 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
 
 use lock_core::backend::Released;
 use lock_core::{LockGuard, LockManager};
-use lock_tests::{PATIENCE, Recorder, RedisServer, SentCommand, wait_until};
+use lock_tests::{Bound, PATIENCE, Recorder, RedisServer, SentCommand, wait_until};
 use tokio::task::JoinHandle;
 
 use crate::store::{Process, queue, token};
@@ -69,14 +68,14 @@ async fn who_hears_first(server: &RedisServer, in_front: &str) -> [usize; 2] {
     let [mut old, mut new] = [Wire::of(server), Wire::of(server)];
     new.send(&format!("SUBSCRIBE lock:wake:{:032x}\r\n", other.number()));
     new.read_all();
-    let (mut first, began) = ([0; 2], Instant::now());
+    let (mut first, since) = ([0; 2], Bound::new(PATIENCE));
     while first.iter().all(|count| *count < 10) {
         let [held, waits] = [one.fifo("k"), other.fifo("k")];
         one.take(&held).await;
         other.wait(&waits).await;
         old.send(&format!("{in_front}EVALSHA {script} 1 k \"{} \"\r\n", token(&held)));
         let seen = loop {
-            assert!(began.elapsed() < PATIENCE, "{first:?}");
+            assert!(since.elapsed() < PATIENCE, "{first:?}");
             let before = old.is_ready();
             let heard = new.is_ready();
             match (before, heard, old.is_ready()) {

@@ -73,7 +73,7 @@ impl Releasing {
             _ => {
                 let handoff = |ttl, now| lease.as_handoff(ttl, now);
                 let handed_off =
-                    engine.local_queue.hand_off(key, linger, now, handoff, |now| self.may_ask(now));
+                    engine.local_queue.hand_off(key, owner, linger, now, handoff, |now| self.may_ask(now));
                 if handed_off == HandedOff::Asks {
                     self.ask_for_others(lease.now());
                 }

@@ -259,15 +259,26 @@ impl KeyQueue {
         }
     }
 
-    /// Hands the grant off to the next waiter, if there is one and the quantum is not over. If there is none, the grant
-    /// may stay for `linger`. Where the caller `asks` for others who wait, the quantum goes on until the answer.
+    /// Returns whether the grant of `owner` may be the one that waiters of this queue count on. An earlier one, which was
+    /// lost, is released by a guard that is dropped late.
+    pub(super) fn may_be_of(&self, owner: Owner) -> bool {
+        self.held.is_none_or(|holder| holder == owner)
+    }
+
+    /// Hands the grant of `owner` off to the next waiter, if there is one and the quantum is not over. If there is none,
+    /// the grant may stay for `linger`. Where the caller `asks` for others who wait, the quantum goes on until the
+    /// answer.
     pub(super) fn pass(
         &mut self,
+        owner: Owner,
         linger: Option<Duration>,
         asks: bool,
         handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
         now: Moment,
     ) -> Passed {
+        if !self.may_be_of(owner) {
+            return Passed::No;
+        }
         let held = self.held.is_some();
         let passed = match linger {
             // Only where the queue has noted all that was told of others since the grant. An earlier grant whose time

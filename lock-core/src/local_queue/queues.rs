@@ -158,9 +158,9 @@ impl LocalQueue {
         })
     }
 
-    /// Hands the grant of a holder that releases `key` off to the next waiter, or keeps it for `linger` if nobody
-    /// waits. It belongs to the store where nobody waits and it does not linger, where others wait elsewhere, or where
-    /// there is no `handoff` to give.
+    /// Hands the grant of `owner`, which releases `key`, off to the next waiter, or keeps it for `linger` if nobody
+    /// waits. It belongs to the store where nobody waits and it does not linger, where others wait elsewhere, where
+    /// there is no `handoff` to give, or where another owner has the key through this queue.
     ///
     /// `now` reads the clock, where somebody may wait. `handoff` makes it for a waiter that asks for a lease of this
     /// length, or for one that is not there yet. It runs under the lock of the queue, and must not use it. `may_ask` is
@@ -168,6 +168,7 @@ impl LocalQueue {
     pub(crate) fn hand_off(
         &self,
         key: &Key,
+        owner: Owner,
         linger: Option<Duration>,
         now: impl FnOnce() -> Moment,
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
@@ -186,8 +187,8 @@ impl LocalQueue {
                 // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
             }
-            asks = !self.tells_holder && queue.asks_for_others(may_ask, now);
-            let passed = queue.pass(linger, asks, |ttl| handoff(ttl, now), now);
+            asks = !self.tells_holder && queue.may_be_of(owner) && queue.asks_for_others(may_ask, now);
+            let passed = queue.pass(owner, linger, asks, |ttl| handoff(ttl, now), now);
             if matches!(passed, Passed::Lingers(..)) {
                 self.lingering.began();
             }
@@ -229,7 +230,7 @@ impl LocalQueue {
         if fifo {
             self.hand_off_in_group(&key, owner, |_| handoff.take(), || None);
         } else {
-            self.hand_off(&key, None, || self.clock.now(), |_, _| handoff.take(), |_| false);
+            self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), |_| false);
         }
     }
 

@@ -106,6 +106,34 @@ async fn the_release_of_another_owner_says_nothing_of_the_holder() {
     assert!(is_asked(&waiter).await);
 }
 
+/// The guard of a lock that was lost is dropped late, when another waiter of its process has the key.
+#[tokio::test(start_paused = true)]
+async fn the_late_guard_of_a_lost_grant_changes_nothing_for_the_holder() {
+    let local_queue = local_queue();
+    let (mut holder, waiter) = (join(&local_queue), join(&local_queue));
+    holder.granted(owner(2), false);
+    drop(holder);
+    local_queue.contended(&key());
+    let hand_off = |owner| {
+        let mut wanted = false;
+        let handoff = |_: Option<Duration>, _| {
+            wanted = true;
+            None
+        };
+        let now = || local_queue.clock.now();
+        let stays = local_queue.hand_off(&key(), owner, None, now, handoff, |_| false) != HandedOff::No;
+        (stays, wanted)
+    };
+    assert_eq!(hand_off(owner(1)), (false, false), "its grant is no longer the one that is waited for");
+    assert!(local_queue.is_contended(&key()), "somebody still waits elsewhere");
+    local_queue.freed(&key(), owner(1));
+    assert!(!is_asked(&waiter).await, "the key is still held");
+    assert_eq!(hand_off(owner(2)), (false, true), "this one would be handed off");
+    assert!(!local_queue.is_contended(&key()));
+    local_queue.freed(&key(), owner(2));
+    assert!(is_asked(&waiter).await);
+}
+
 /// A grant that lingered is given back by a request that may not have it. Meanwhile the store grants the key to another
 /// request of this process, and is asked for it by another process.
 #[tokio::test(start_paused = true)]
@@ -128,7 +156,7 @@ async fn a_notification_after_a_release_counts_for_the_next_grant() {
     holder.granted(owner(1), true);
     drop(holder);
     assert!(
-        local_queue.hand_off(&key(), None, || local_queue.clock.now(), |_, _| None, |_| false)
+        local_queue.hand_off(&key(), owner(1), None, || local_queue.clock.now(), |_, _| None, |_| false)
             == HandedOff::No,
         "it goes to the store"
     );

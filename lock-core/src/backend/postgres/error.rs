@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, Severity};
 
 use super::config::Address;
 use crate::backend::remote;
@@ -117,6 +117,13 @@ const RULES: &[Rule] = &[
     doubtful("08", "the connection between the pooler and the server failed"),
 ];
 
+/// Returns whether an error ends the session, so that it says nothing of the statement. Any other one says that the
+/// statement was rolled back. A pooler reports a lost connection of its own as a fatal error (PgCat: 58000), and a server
+/// that panics may have written the commit.
+fn ends_the_session(severity: Option<Severity>) -> bool {
+    matches!(severity, Some(Severity::Fatal | Severity::Panic))
+}
+
 impl Failure {
     /// Returns the failure of a standby, which stays one until it is promoted.
     pub(crate) fn standby() -> Self {
@@ -173,7 +180,8 @@ impl Failure {
     }
 
     fn of_server(error: &DbError) -> Self {
-        Self::of_code(error.code().code(), error.message())
+        let failure = Self::of_code(error.code().code(), error.message());
+        if ends_the_session(error.parsed_severity()) { failure.in_doubt() } else { failure }
     }
 
     fn of_code(code: &str, message: &str) -> Self {
@@ -209,6 +217,19 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_ends_the_session_leaves_the_statement_in_doubt() {
+        for (severity, ends) in [
+            (Some(Severity::Fatal), true),
+            (Some(Severity::Panic), true),
+            (Some(Severity::Error), false),
+            (Some(Severity::Warning), false),
+            (None, false),
+        ] {
+            assert_eq!(ends_the_session(severity), ends, "{severity:?}");
+        }
+    }
 
     #[test]
     fn codes_have_their_meaning() {

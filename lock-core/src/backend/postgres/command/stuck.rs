@@ -16,8 +16,11 @@ use crate::sync::Mutex;
 
 /// How many calls for one key may be on their way. Together they wait a second.
 const AT_ONCE: usize = 2;
-/// How long calls for a key fail here after one that waited in vain. A fifth of the time goes to such waits then.
-const PAUSE: Duration = Duration::from_secs(2);
+/// How long calls for a key fail here after the first one that waited in vain, and twice as long after each further one.
+/// The row may be free again soon, and a waiter keeps its place only if its next heartbeat is in time.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// How long they fail at most. A fifth of the time goes to such waits then.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How many keys are remembered before those are forgotten that nobody asks for.
 const REMEMBERED: usize = 64;
 
@@ -39,6 +42,8 @@ struct Calls {
 struct Row {
     /// When a call last waited for it in vain.
     locked_at: Option<Moment>,
+    /// How long calls fail here after that.
+    pause: Duration,
     /// Whether a call is finding out.
     asked: bool,
 }
@@ -48,7 +53,7 @@ impl Row {
     fn admits(&mut self, now: Moment) -> bool {
         match self.locked_at {
             None => true,
-            Some(since) if !self.asked && now.since(since) >= PAUSE => {
+            Some(since) if !self.asked && now.since(since) >= self.pause => {
                 self.asked = true;
                 true
             }
@@ -57,7 +62,11 @@ impl Row {
     }
 
     fn answered(&mut self, locked: bool, now: Moment) {
-        *self = Self { locked_at: locked.then_some(now), asked: false };
+        let pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        *self = match locked {
+            true => Self { locked_at: Some(now), pause, asked: false },
+            false => Self::default(),
+        };
     }
 }
 
@@ -116,7 +125,7 @@ impl Drop for Turn {
         if keys.len() > REMEMBERED {
             let now = Clock::Suspend.now();
             keys.retain(|_, calls| {
-                in_use(calls) || calls.row.locked_at.is_some_and(|since| now.since(since) < PAUSE)
+                in_use(calls) || calls.row.locked_at.is_some_and(|since| now.since(since) < LONGEST_PAUSE)
             });
         }
     }
@@ -135,14 +144,17 @@ mod tests {
         let start = Clock::Suspend.now();
         let mut row = Row::default();
         assert!(row.admits(start) && row.admits(start), "nothing is known");
-        row.answered(true, start);
-        assert!(!row.admits(start.plus(PAUSE / 2)), "it was locked a moment ago");
-        let later = start.plus(PAUSE);
-        assert!(row.admits(later) && !row.admits(later), "one of them");
-        row.answered(true, later);
-        assert!(!row.admits(later.plus(PAUSE / 2)), "still locked");
-        row.answered(false, later);
-        assert!(row.admits(later), "free again");
+        let mut now = start;
+        for pause in [250, 500, 1_000, 2_000, 2_000].map(Duration::from_millis) {
+            row.answered(true, now);
+            assert!(!row.admits(now.plus(pause / 2)), "it was locked a moment ago: {pause:?}");
+            now = now.plus(pause);
+            assert!(row.admits(now) && !row.admits(now), "one of them: {pause:?}");
+        }
+        row.answered(false, now);
+        assert!(row.admits(now), "free again");
+        row.answered(true, now);
+        assert!(row.admits(now.plus(FIRST_PAUSE)), "locked for the first time again");
     }
 
     #[tokio::test]
