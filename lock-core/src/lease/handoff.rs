@@ -28,7 +28,8 @@ impl Lease {
         span: tracing::Span,
         now: Moment,
     ) -> Arc<Self> {
-        let HandoffLease { mut claim, mut deadline, mut store_until, confirmed, sequence } = handed;
+        let HandoffLease { mut claim, mut deadline, mut store_until, confirmed, sequence, under_way: _ } =
+            handed;
         claim.renews = options.renew;
         if ends_by_itself(&engine, &options) {
             // The holder before it may have counted the whole lease of the session.
@@ -93,6 +94,7 @@ impl Lease {
             store_until: self.store_until(),
             confirmed: self.confirmed.get(),
             sequence,
+            under_way: None,
         };
         Some(Handoff::new(Arc::clone(&self.engine.cleanup), Box::new(handed)))
     }

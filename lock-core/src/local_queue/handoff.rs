@@ -9,7 +9,7 @@ use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
 use crate::observe::ReleaseContext;
-use crate::pending::{Certainty, Cleanup};
+use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 
 /// What a holder knows of its grant.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct HandoffLease {
     pub(crate) confirmed: Moment,
     /// The sequence that the next holder's fencing token goes on with.
     pub(crate) sequence: Option<FenceSequence>,
+    /// What keeps the next acquisition of the key waiting, once the grant is certain to be released.
+    pub(crate) under_way: Option<ReleaseUnderWay>,
 }
 
 /// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
@@ -69,6 +71,15 @@ impl Handoff {
         self.lease.take().expect("BUG: only what consumes the hand-off takes the lease")
     }
 
+    /// Has the next acquisition of the key by this process wait for the release, or it could be refused because of that.
+    /// For a grant that is taken out of the queue to be dropped: in the same step, or somebody could ask in between.
+    pub(super) fn begin_release(&mut self) {
+        let now = self.cleanup.clock.now();
+        if let Some(lease) = self.lease.as_deref_mut() {
+            lease.under_way = Some(self.cleanup.under_way.add(&lease.claim, now));
+        }
+    }
+
     /// Returns whether its lease is over.
     pub(super) fn is_over(&self, now: Moment) -> bool {
         self.lease().deadline.is_past(now)
@@ -82,10 +93,11 @@ impl Handoff {
 
 impl Drop for Handoff {
     fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
+        if let Some(mut lease) = self.lease.take() {
+            let begun = lease.under_way.take();
             let (cleanup, claim) = (&self.cleanup, &lease.claim);
-            // The next acquisition of the key by this process waits for the answer, or this release could refuse it.
-            let under_way = || Some(cleanup.under_way.add(claim, cleanup.clock.now()));
+            // See `begin_release`.
+            let under_way = || begun.or_else(|| Some(cleanup.under_way.add(claim, cleanup.clock.now())));
             let context = ReleaseContext::default;
             cleanup.release_as(claim, None, Certainty::Granted, lease.store_until, under_way, context);
         }

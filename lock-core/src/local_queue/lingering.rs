@@ -110,7 +110,7 @@ impl LocalQueue {
     }
 
     /// Takes the grants for which `ends` says so. Dropping them gives them back, which takes the locks of the queues.
-    fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
+    pub(super) fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
         let keys = self.lingering.keys.lock();
         let take = |(_, key): &(i64, Key)| self.with(key, |queue| self.take_if(queue, &ends)).flatten();
         keys.iter().filter_map(take).collect()
@@ -119,7 +119,14 @@ impl LocalQueue {
     /// Takes the grant of one queue that lingers, if `ends` says so.
     fn take_if(&self, queue: &mut KeyQueue, ends: impl FnOnce(&Lingering) -> bool) -> Option<Handoff> {
         let taken = queue.lingering().is_some_and(ends).then(|| queue.take_lingering()).flatten();
-        taken.inspect(|_| self.lingering.ended())
+        taken.map(|handoff| self.ended(handoff))
+    }
+
+    /// Counts a grant that has ceased to linger and is about to be given back. Call it under the lock of its queue.
+    pub(super) fn ended(&self, mut handoff: Handoff) -> Handoff {
+        self.lingering.ended();
+        handoff.begin_release();
+        handoff
     }
 }
 

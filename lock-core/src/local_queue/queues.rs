@@ -255,7 +255,7 @@ impl LocalQueue {
         // wait.
         let lingering = self.with(key, |queue| {
             queue.contend(now);
-            queue.take_lingering().inspect(|_| self.lingering.ended())
+            queue.take_lingering().map(|handoff| self.ended(handoff))
         });
         // Dropped here, out of the lock, and so released: whoever waits gets it now.
         drop(lingering);

@@ -1,6 +1,6 @@
 //! The queue by itself. Hand-offs and quanta are tested with a store, in `tests/locks/handoff.rs`.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::waiter::Waiter;
@@ -8,6 +8,7 @@ use super::{Expected, HandedOff, LocalQueue};
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, Capability, Order, Waiting};
 use crate::key::Key;
+use crate::manager::LockManager;
 use crate::owner::{Owner, OwnerSource};
 
 pub(super) const TTL: Duration = Duration::from_secs(10);
@@ -211,4 +212,20 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     assert!(local_queue.was_held(&key()));
     local_queue.record_held(&key(), false);
     assert!(!local_queue.was_held(&key()));
+}
+
+/// Otherwise a task that asks the store between the two could be refused because of its own process.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").ttl(TTL).linger(Duration::from_secs(1)).acquire().await.expect("it is free");
+    let (engine, key) = (Arc::clone(&guard.lease().engine), guard.lease().claim.key.clone());
+    let begun = || engine.cleanup.under_way.of(std::iter::once(&key)).len();
+    guard.release().await.expect("it lingers");
+    assert!(engine.local_queue.lingers(&key) && begun() == 0);
+    let ended = engine.local_queue.take_all_lingering(|_| true);
+    assert_eq!((ended.len(), begun()), (1, 1));
+    drop(ended);
+    assert_eq!(begun(), 0, "memory has answered");
+    assert!(locks.lock("k").ttl(TTL).acquire().await.is_ok());
 }
