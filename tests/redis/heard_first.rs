@@ -131,8 +131,7 @@ async fn only_a_release_for_others_has_a_command_in_front() {
     let server = RedisServer::start();
     let [a, b, c] = [manager(&server).await, manager(&server).await, manager(&server).await];
     let mut recorder = server.record();
-    // Every connection sends TIME twice a second anyway, which may be right before a release.
-    let mut each_time = [true; 4];
+    let mut times = [0; 4];
     for _ in 0..5 {
         let alone = try_once(&a, "k").await.expect("it is free");
         let alone = has_time_in_front(&mut recorder, alone).await;
@@ -142,8 +141,11 @@ async fn only_a_release_for_others_has_a_command_in_front() {
         let first = has_time_in_front(&mut recorder, first).await;
         let second = has_time_in_front(&mut recorder, second.await.expect("no panic")).await;
         let third = has_time_in_front(&mut recorder, third.await.expect("no panic")).await;
-        each_time = [0, 1, 2, 3].map(|at| each_time[at] && [alone, first, second, third][at]);
+        for (count, one) in times.iter_mut().zip([alone, first, second, third]) {
+            *count += usize::from(one);
+        }
     }
-    // Only the second one knew that somebody waited behind it.
-    assert_eq!(each_time, [false, false, true, false]);
+    // Only the second one knew that somebody waited behind it. Every connection sends TIME twice a second anyway, which
+    // may be right before a release; and a waiter that was late with its heartbeats is granted the key behind others.
+    assert_eq!(times.map(|count| count >= 3), [false, false, true, false], "{times:?}");
 }

@@ -117,6 +117,10 @@ const RULES: &[Rule] = &[
     doubtful("08", "the connection between the pooler and the server failed"),
 ];
 
+fn rule_of(code: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| code.starts_with(rule.code))
+}
+
 /// Returns whether an error ends the session, so that it says nothing of the statement. Any other one says that the
 /// statement was rolled back. A pooler reports a lost connection of its own as a fatal error (PgCat: 58000), and a server
 /// that panics may have written the commit.
@@ -181,7 +185,12 @@ impl Failure {
 
     fn of_server(error: &DbError) -> Self {
         let failure = Self::of_code(error.code().code(), error.message());
-        if ends_the_session(error.parsed_severity()) { failure.in_doubt() } else { failure }
+        match (ends_the_session(error.parsed_severity()), rule_of(error.code().code())) {
+            (false, _) => failure,
+            (true, Some(_)) => failure.in_doubt(),
+            // The next session may fare better.
+            (true, None) => failure.temporary().in_doubt(),
+        }
     }
 
     fn of_code(code: &str, message: &str) -> Self {
@@ -191,7 +200,7 @@ impl Failure {
             return failure.permanent().with_reaction(Reaction::WithoutSettings);
         }
         let message: String = message.chars().take(160).collect();
-        let Some(rule) = RULES.iter().find(|rule| code.starts_with(rule.code)) else {
+        let Some(rule) = rule_of(code) else {
             // A statement that failed was rolled back as a whole.
             let text = format!("the server answered {code}: {message}");
             return Self::new(LockErrorKind::Unavailable, text).permanent();

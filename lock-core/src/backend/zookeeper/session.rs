@@ -32,6 +32,8 @@ pub(super) struct Session {
     client: Client,
     timeout: Duration,
     proof: Mutex<Proof>,
+    /// Locked by the claim that asks the majority for a sign of life.
+    asking: tokio::sync::Mutex<()>,
     /// `None` once the session is over.
     grants: Mutex<Option<Grants>>,
     over: watch::Sender<bool>,
@@ -87,7 +89,15 @@ impl Session {
         let timeout = client.session_timeout();
         let proof = Mutex::new(Proof { majority: sent, any: sent });
         let grants = Mutex::new(Some(Grants::default()));
-        Self { client, timeout, proof, grants, over: watch::Sender::new(false), watched: AtomicUsize::new(0) }
+        Self {
+            client,
+            timeout,
+            proof,
+            asking: tokio::sync::Mutex::default(),
+            grants,
+            over: watch::Sender::new(false),
+            watched: AtomicUsize::new(0),
+        }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -138,11 +148,16 @@ impl Session {
     /// Asks the majority for a sign of life, unless it gave one as recently as every holder has one. For a grant that
     /// was found by reading: a waiter writes nothing for as long as it waits.
     pub(super) async fn is_alive(&self, base: &str) -> Result<(), Error> {
-        let majority = self.proof.lock().majority;
-        match now().since(majority) > self.timeout / PROOFS {
-            true => self.check(base).await,
-            false => Ok(()),
+        let is_old = || {
+            let majority = self.proof.lock().majority;
+            now().since(majority) > self.timeout / PROOFS
+        };
+        if !is_old() {
+            return Ok(());
         }
+        // Many readers may find their turn at once, behind a writer. One asks for all.
+        let _asking = self.asking.lock().await;
+        if is_old() { self.check(base).await } else { Ok(()) }
     }
 
     /// Has a majority accept a transaction that changes nothing.

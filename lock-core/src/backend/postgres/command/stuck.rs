@@ -62,7 +62,8 @@ impl Row {
     }
 
     fn answered(&mut self, locked: bool, now: Moment) {
-        let pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        // Two that were under way at the same time have found out once.
+        let pause = if self.asked { (self.pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         *self = match locked {
             true => Self { locked_at: Some(now), pause, asked: false },
             false => Self::default(),
@@ -154,7 +155,8 @@ mod tests {
         row.answered(false, now);
         assert!(row.admits(now), "free again");
         row.answered(true, now);
-        assert!(row.admits(now.plus(FIRST_PAUSE)), "locked for the first time again");
+        row.answered(true, now);
+        assert!(row.admits(now.plus(FIRST_PAUSE)), "two have waited at the same time");
     }
 
     #[tokio::test]
