@@ -1,13 +1,16 @@
 //! Keys from an axum extractor.
 
 use std::fmt::{self, Display};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use axum_core::body::Body;
 use axum_core::extract::FromRequestParts;
 use axum_core::response::{IntoResponse, Response};
+use http::StatusCode;
 use http::request::Parts;
+use http_body::Body as _;
 use lock_core::key::{Key, KeyTemplate};
 use lock_core::{LockError, LockErrorKind, Result};
 
@@ -130,18 +133,74 @@ impl Extracted {
     }
 }
 
-/// Decides what the rejection of the extractor means. If a router has found no route for the request, there was nothing
-/// to extract, and the request keeps its 404.
+/// Decides what the rejection of the extractor means. If a router has found no route for the request, there are no path
+/// parameters to extract, and the request keeps its 404. Any other rejection stands also then: a fallback must not do its
+/// work unlocked because a client has left out a header.
 async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     let has_router = router::params(parts).await.is_ok();
-    if has_router && router::route(parts).is_none() {
-        return NoKey::NoRoute;
+    if !has_router || router::route(parts).is_some() {
+        return NoKey::Refused(Box::new(rejection));
     }
-    NoKey::Refused(Box::new(rejection))
+    let (rejection, text) = with_text(rejection).await;
+    if lacks_route(rejection.status(), &text) { NoKey::NoRoute } else { NoKey::Refused(Box::new(rejection)) }
+}
+
+/// The longest text that is read, in bytes: longer than those of axum.
+const LONGEST: u64 = 512;
+
+/// Returns the text of an answer too, if it is short.
+async fn with_text(answer: Response) -> (Response, Vec<u8>) {
+    if answer.body().size_hint().exact().is_none_or(|length| length > LONGEST) {
+        return (answer, Vec::new());
+    }
+    let (head, mut body) = answer.into_parts();
+    let mut text = Vec::new();
+    while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        if let Ok(data) = frame.into_data() {
+            text.extend_from_slice(&data);
+        }
+    }
+    (Response::from_parts(head, Body::from(text.clone())), text)
+}
+
+/// Returns whether this is how axum's extractors of path parameters and routes answer where there is no route. The
+/// rejection itself is hidden from the layer, in those of other extractors.
+fn lacks_route(status: StatusCode, text: &[u8]) -> bool {
+    let beginnings: &[&str] = match status {
+        StatusCode::BAD_REQUEST => &["Invalid URL"],
+        StatusCode::INTERNAL_SERVER_ERROR => &[
+            "Wrong number of path arguments",
+            "Unsupported type",
+            "No paths parameters found",
+            "No matched path found",
+        ],
+        _ => &[],
+    };
+    beginnings.iter().any(|beginning| text.starts_with(beginning.as_bytes()))
 }
 
 impl fmt::Debug for Extracted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extracted").field("template", &self.template).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_about_the_route_is_told_by_its_text() {
+        for (status, text, expected) in [
+            (400, "Invalid URL: missing field `id`", true),
+            (500, "Wrong number of path arguments for `Path`. Expected 1 but got 0", true),
+            (500, "No matched path found", true),
+            (400, "the header `x-tenant` is missing", false),
+            (401, "Invalid URL", false),
+            (500, "", false),
+        ] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(lacks_route(status, text.as_bytes()), expected, "{status} {text}");
+        }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Path;
+use axum::extract::{FromRequestParts, MatchedPath, Path};
 use axum::routing::{any, get as on_get};
 use axum::{Extension, Router};
 use http::request::Parts;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use lock_axum::{KeyChoice, LockHandle, LockLayer, OnNoRoute, PathParams};
 use lock_core::backend::memory::Memory;
 use lock_core::key::{Key, KeyBuilder};
@@ -251,6 +251,54 @@ async fn the_404_of_a_router_is_no_answer_of_an_extractor() {
     let app = Router::new().route("/orders/{id}", on_get(key)).layer(layer);
     assert_eq!(send(&app, get("/elsewhere/7")).await.status(), StatusCode::NOT_FOUND);
     assert_eq!(text(send(&app, get("/orders/07")).await).await, "order:7");
+}
+
+/// A tenant from a header, without which the request is not authorized.
+struct Tenant(String);
+
+impl<S: Sync> FromRequestParts<S> for Tenant {
+    type Rejection = (StatusCode, &'static str);
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let tenant = parts.headers.get("x-tenant").and_then(|value| value.to_str().ok());
+        tenant.map(|tenant| Self(tenant.to_owned())).ok_or((StatusCode::UNAUTHORIZED, "who are you?"))
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_does_no_work_unlocked_because_a_header_is_missing() {
+    for on_no_route in [OnNoRoute::default(), OnNoRoute::Serve] {
+        let new = || LockLayer::new(LockManager::in_memory()).on_no_route(on_no_route);
+        let layers = [
+            new().key_of("tenant:<t>", |Tenant(tenant): Tenant| tenant),
+            new().key_of("tenant:<t>:<p>", |(Tenant(tenant), uri): (Tenant, Uri)| {
+                (tenant, uri.path().len().to_string())
+            }),
+        ];
+        for layer in layers {
+            let app = Router::new().fallback(key).layer(layer);
+            let refused = send(&app, get("/work")).await;
+            assert_eq!(refused.status(), StatusCode::UNAUTHORIZED, "the answer of the extractor");
+            assert_eq!(text(refused).await, "who are you?");
+            let request = Request::get("/work").header("x-tenant", "acme").body(Body::empty()).unwrap();
+            assert!(text(send(&app, request).await).await.starts_with("tenant:acme"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_extracts_from_the_route_leaves_a_404_alone() {
+    let new = || LockLayer::new(LockManager::in_memory());
+    let layers = [
+        new().key_of("o:<id>", |Path(id): Path<u64>| id),
+        new().key_of("o:<id>:<x>", |Path((id, x)): Path<(u64, String)>| (id, x)),
+        new().key_of("o:<id>:<l>", |(Path(id), uri): (Path<u64>, Uri)| (id, uri.path().len())),
+        new().key_of("o:<route>", |route: MatchedPath| route.as_str().to_owned()),
+    ];
+    for (at, layer) in layers.into_iter().enumerate() {
+        let app = Router::new().route("/orders/{id}", on_get(key)).layer(layer);
+        assert_eq!(send(&app, get("/elsewhere/7")).await.status(), StatusCode::NOT_FOUND, "{at}");
+    }
 }
 
 #[test]
