@@ -136,7 +136,14 @@ impl PendingClaim {
             }
             Ok(Heartbeat::Gone) => Ok(None),
             // Neither yes nor no: the entry may be kept, so the next heartbeat asks again.
-            Err(error) => Err(error),
+            Err(error) => {
+                if self.claim.is_release_sent() {
+                    // The store granted it, and the backend gave it back for want of copies. That release may be under
+                    // way, and would remove a later grant of this owner.
+                    self.start_over(&engine.owners);
+                }
+                Err(error)
+            }
         }
     }
 

@@ -224,7 +224,6 @@ impl Claim {
     }
 
     /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called.
-    #[cfg(feature = "postgres")]
     pub(crate) fn is_release_sent(&self) -> bool {
         self.marks.releases.load(Ordering::Acquire) != 0
     }

@@ -171,8 +171,12 @@ impl LockGuard {
         // Before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
         if !lease.leave() {
-            // An ended lease was released early. Others cannot share it.
-            return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });
+            return match lost {
+                Some(reason) => Err(LockError::lost(&lease.claim.key, reason)),
+                // An ended lease was released early. Others cannot share it.
+                None if lease.has_ended() => Ok(Released::Released),
+                None => Ok(Released::StillHeld),
+            };
         }
         let mut releasing = Releasing::new(lease);
         let now = releasing.after_report(now);
@@ -200,15 +204,15 @@ impl LockGuard {
     }
 
     /// Releases the lock, and waits for at most `patience`, after which the release continues in the background.
-    /// Returns whether the store has answered it. A release that fails is reported by the lock itself.
-    pub(crate) async fn answered_within(self, patience: Duration) -> bool {
+    /// Returns the answer of the store, if there is one. A release that fails is reported by the lock itself.
+    pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the release, and so hands it to the background.
         match tokio::time::timeout(patience, self.release()).await {
-            Ok(released) => released.is_ok(),
+            Ok(released) => released.ok(),
             Err(_) => {
                 lease.record_release_failed(ReleaseError::Unanswered, None);
-                false
+                None
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::backend::FencingToken;
+use crate::backend::{FencingToken, Released};
 use crate::clock::Moment;
 use crate::guard::LockHandle;
 use crate::owner::OwnerRecord;
@@ -30,8 +30,11 @@ impl Term {
         self.handle.is_held()
     }
 
-    pub(super) fn mark_released(&self) {
-        self.released.store(true, Ordering::Release);
+    /// Notes the answer to its release. Where another guard still holds the lock, it was none.
+    pub(super) fn note_answer(&self, answer: Option<Released>) {
+        if answer.is_some_and(|answer| answer != Released::StillHeld) {
+            self.released.store(true, Ordering::Release);
+        }
     }
 
     pub(super) fn is_of(&self, record: &OwnerRecord) -> bool {

@@ -91,17 +91,13 @@ impl Leadership {
     pub async fn resign(self) -> Result<Released> {
         let Self { guard, seat } = self;
         let released = guard.release().await;
-        if released.is_ok() {
-            seat.term.mark_released();
-        }
+        seat.term.note_answer(released.as_ref().ok().copied());
         released
     }
 
     /// Gives up the lead, and waits for at most `patience`, after which the background goes on.
     pub(super) async fn resign_within(self, patience: Duration) {
         let Self { guard, seat } = self;
-        if guard.answered_within(patience).await {
-            seat.term.mark_released();
-        }
+        seat.term.note_answer(guard.answered_within(patience).await);
     }
 }

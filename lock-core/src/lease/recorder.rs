@@ -100,18 +100,24 @@ impl Lease {
         }
     }
 
-    /// Returns when the lock will have been held for long; `None` once that was reported.
+    /// Returns when the lock will have been held for long; `None` once that was reported, or was found too early to
+    /// report.
     pub(super) fn held_long_at(&self) -> Option<Moment> {
-        let is_reported = self.recorder.has_reported_long();
-        (!is_reported).then(|| self.since.plus(self.engine.observer.settings.held_long))
+        (!self.recorder.is_done_with_long()).then(|| self.long_from())
+    }
+
+    fn long_from(&self) -> Moment {
+        self.since.plus(self.engine.observer.settings.held_long)
     }
 
     /// Warns, once, that the lock is held for long.
     pub(super) fn record_if_held_long(&self, now: Moment) {
-        if !self.held_long_at().is_some_and(|at| at.is_past(now)) {
+        if !self.long_from().is_past(now) {
             return;
         }
-        let Some(subject) = self.recorder.subject() else { return };
+        // A part of a claim for several keys that waits for another one has no guard yet. Its next look comes with its
+        // renewal: a time that has passed would have it looked at, and renewed, without a pause.
+        let Some(subject) = self.recorder.subject() else { return self.recorder.defer_long() };
         if !self.recorder.report_long() {
             return;
         }

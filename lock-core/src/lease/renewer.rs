@@ -135,12 +135,14 @@ impl Renewer {
         if lease.loss().is_some() || lease.has_ended() {
             return false;
         }
-        lease.record_if_held_long(self.clock.now());
         // Until the renewal is answered, only the deadline need be watched.
         self.schedule.file(lease, lease.last_look());
         // `extend` or a warning may cause a look while a renewal is under way. The answer to that renewal plans the
         // next one.
-        lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel)
+        let renews = lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel);
+        // Behind all that the lock needs, because the log of the application may panic.
+        survives(|| lease.record_if_held_long(self.clock.now()));
+        renews
     }
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
@@ -180,10 +182,14 @@ impl Renewer {
             if matches!(answer, Renewal::NotOwned) {
                 // The grant may have been handed off meanwhile, or linger.
                 lease.engine.grant_is_gone(&lease.claim);
+                let holders = self.schedule.items().into_iter();
+                for holder in holders.filter(|holder| holder.claim.owner == lease.claim.owner) {
+                    survives(|| holder.lose(LossReason::Taken));
+                }
             }
             return;
         }
-        lease.record_renewal(&answer);
+        survives(|| lease.record_renewal(&answer));
         match answer {
             Renewal::Renewed { sent, lease: length, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
@@ -197,12 +203,13 @@ impl Renewer {
                 lease.lose(LossReason::Taken);
             }
             Renewal::Unknown(error) => {
-                if lease.endanger() {
-                    lease.record_endangered(&error);
-                }
                 let now = self.clock.now();
                 let retry = Due::retry(now, ttl, lease.deadline().remaining(now));
                 self.schedule.file(lease, lease.within_limits(retry));
+                // Behind the retry, because the log of the application may panic.
+                if lease.endanger() {
+                    lease.record_endangered(&error);
+                }
             }
         }
     }

@@ -32,19 +32,32 @@ impl LockManager {
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         engine.local_queue.reclaim(Duration::ZERO);
         let mut report = ShutdownReport::default();
+        self.revoke_held(&mut report);
+        if engine.is_busy() {
+            let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
+        }
+        // Once more: a grant that was on its way has a lease now, and so has one that the renewer was looking at.
+        if self.revoke_held(&mut report) {
+            let _ = tokio::time::timeout(LAST_ANSWERS, engine.settled()).await;
+        }
+        report.unanswered = engine.cleanup.pending() + engine.acquiring();
+        engine.store.close().await;
+        engine.observer.events.close();
+        report
+    }
+}
+
+impl LockManager {
+    /// Takes away and releases what is still held. Returns whether that was anything.
+    fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
+        let before = report.revoked.len();
         for lease in self.hub().leases() {
             if lease.lose(LossReason::ShutDown) {
                 report.revoked.push(lease.claim.key.as_str().to_owned());
                 lease.release_in_background(None);
             }
         }
-        if engine.is_busy() {
-            let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
-        }
-        report.unanswered = engine.cleanup.pending() + engine.acquiring();
-        engine.store.close().await;
-        engine.observer.events.close();
-        report
+        report.revoked.len() > before
     }
 }
 

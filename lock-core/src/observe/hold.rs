@@ -17,6 +17,7 @@ pub(crate) struct HoldRecorder {
     phase: AtomicU8,
     subject: OnceLock<Subject>,
     reported_long: AtomicBool,
+    deferred_long: AtomicBool,
 }
 
 const IDLE: u8 = 0;
@@ -87,13 +88,19 @@ impl HoldRecorder {
             subject.meter.hold_began();
         }
         self.describe(subject.template.clone(), subject.meter.clone());
-        self.reported_long.store(before.has_reported_long(), Ordering::Relaxed);
+        self.reported_long.store(before.reported_long.load(Ordering::Relaxed), Ordering::Relaxed);
         self.phase.store(OPEN, Ordering::Release);
     }
 
-    /// Returns whether a long hold was reported.
-    pub(crate) fn has_reported_long(&self) -> bool {
-        self.reported_long.load(Ordering::Relaxed)
+    /// Returns whether the report of a long hold need not be waited for: it was made, or was due before the guard has
+    /// reached its caller.
+    pub(crate) fn is_done_with_long(&self) -> bool {
+        self.deferred_long.load(Ordering::Relaxed) || self.reported_long.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the report of a long hold is due, and has to wait for the guard to reach its caller.
+    pub(crate) fn defer_long(&self) {
+        self.deferred_long.store(true, Ordering::Relaxed);
     }
 
     /// Notes the report of a long hold. Returns `false` where another call did so before.

@@ -174,7 +174,12 @@ impl PendingClaim {
     }
 
     /// Takes the claim with its entry out, for the next waiter of the local queue.
+    ///
+    /// Returns `None` also where a release of the claim was sent, which may be under way: then it is rolled back.
     pub(crate) fn take_entry(&mut self) -> Option<LeftEntry> {
+        if self.claim.is_release_sent() {
+            return None;
+        }
         let entry = self.entry.take()?;
         let left = Self {
             cleanup: Arc::clone(&self.cleanup),

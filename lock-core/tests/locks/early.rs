@@ -264,6 +264,18 @@ async fn a_guard_of_the_handle_holds_the_lock_beyond_the_body() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_loss_is_told_to_each_guard_that_is_released() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").ttl(millis(100)).renew(false).acquire().await.unwrap();
+    let other = guard.handle().to_guard().unwrap();
+    sleep(millis(200)).await;
+    for guard in [guard, other] {
+        assert_eq!(guard.release().await.unwrap_err().kind(), LockErrorKind::Lost);
+    }
+    assert_eq!(locks.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lock_that_has_ended_gives_no_further_guard() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("k").acquire().await.unwrap();

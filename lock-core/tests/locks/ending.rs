@@ -225,12 +225,19 @@ async fn the_scope_of_a_manager_inside_a_lock_keeps_the_lock() {
 }
 
 /// Counts the events of one level.
-struct Events(tracing::Level, Arc<AtomicUsize>);
+struct Events(tracing::Level, Arc<AtomicUsize>, Then);
+
+/// What it does then.
+#[derive(PartialEq)]
+enum Then {
+    GoesOn,
+    Panics,
+}
 
 /// With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call site for
 /// all; of two, each is asked.
 fn second_log() -> tracing::Dispatch {
-    tracing::Dispatch::new(Events(tracing::Level::WARN, Arc::default()))
+    tracing::Dispatch::new(Events(tracing::Level::WARN, Arc::default(), Then::GoesOn))
 }
 
 impl tracing::Subscriber for Events {
@@ -248,7 +255,7 @@ impl tracing::Subscriber for Events {
 
     fn event(&self, _: &tracing::Event<'_>) {
         self.1.fetch_add(1, Ordering::SeqCst);
-        assert!(self.0 != tracing::Level::ERROR, "a log that panics");
+        assert!(self.2 == Then::GoesOn, "a log that panics");
     }
 
     fn enter(&self, _: &tracing::span::Id) {}
@@ -283,9 +290,10 @@ fn the_environment_names_the_store() {
     let warnings = Arc::new(AtomicUsize::new(0));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _second = second_log();
-    let made = tracing::subscriber::with_default(Events(tracing::Level::WARN, Arc::clone(&warnings)), || {
-        runtime.block_on(LockManager::from_env())
-    });
+    let made = tracing::subscriber::with_default(
+        Events(tracing::Level::WARN, Arc::clone(&warnings), Then::GoesOn),
+        || runtime.block_on(LockManager::from_env()),
+    );
     let told = match made {
         Ok(locks) => match warnings.load(Ordering::SeqCst) {
             1 => format!("{}, 1 warning", locks.store()),
@@ -303,15 +311,38 @@ fn a_log_that_panics_ends_no_renewals() {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let locks = LockManager::in_memory();
     let _second = second_log();
-    tracing::subscriber::with_default(Events(tracing::Level::ERROR, Arc::clone(&errors)), || {
-        runtime.block_on(async {
-            let kept = locks.lock("kept").ttl(millis(300)).acquire().await.unwrap();
-            let lost = locks.lock("lost").max_hold(millis(500)).acquire().await.unwrap();
-            tokio::time::sleep(millis(5_000)).await;
-            assert_eq!(errors.load(Ordering::SeqCst), 1, "the loss is logged, and the log panics");
-            assert!(kept.is_held() && !lost.is_held());
-        });
-    });
+    tracing::subscriber::with_default(
+        Events(tracing::Level::ERROR, Arc::clone(&errors), Then::Panics),
+        || {
+            runtime.block_on(async {
+                let kept = locks.lock("kept").ttl(millis(300)).acquire().await.unwrap();
+                let lost = locks.lock("lost").max_hold(millis(500)).acquire().await.unwrap();
+                tokio::time::sleep(millis(5_000)).await;
+                assert_eq!(errors.load(Ordering::SeqCst), 1, "the loss is logged, and the log panics");
+                assert!(kept.is_held() && !lost.is_held());
+            });
+        },
+    );
+}
+
+#[test]
+fn a_log_that_panics_at_a_warning_costs_no_renewal() {
+    let warnings = Arc::new(AtomicUsize::new(0));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let locks = LockManager::builder(Memory::new()).warn_held_after(millis(1_000)).build().unwrap();
+    let _second = second_log();
+    tracing::subscriber::with_default(
+        Events(tracing::Level::WARN, Arc::clone(&warnings), Then::Panics),
+        || {
+            runtime.block_on(async {
+                let kept = locks.lock("kept").ttl(millis(300)).acquire().await.unwrap();
+                tokio::time::sleep(millis(5_000)).await;
+                assert_eq!(warnings.load(Ordering::SeqCst), 1, "the log panics");
+                assert!(kept.is_held());
+            });
+        },
+    );
 }
 
 #[test]

@@ -171,3 +171,16 @@ async fn several_keys_are_one_event_and_a_nested_call_is_none() {
     expect!(&mut events, LockEvent::Released { .. } => ());
     assert_silent(&mut events).await;
 }
+
+/// It has no guard yet, so nobody is to be told that it is held for long.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_waits_for_another_key_for_long_is_renewed_as_ever() {
+    let (locks, control) = flaky(|builder| builder.warn_held_after(secs(5)));
+    let _held = locks.lock("b").acquire().await.unwrap();
+    let both = locks.all(["a", "b"]).ttl(secs(3)).strategy(strategy::wait());
+    let waiting = tokio::spawn(both.acquire());
+    tokio::time::sleep(secs(60)).await;
+    assert!(!waiting.is_finished());
+    let renewals = control.calls(Operation::Renew);
+    assert!(renewals < 100, "{renewals} renewals");
+}

@@ -301,7 +301,11 @@ impl<B: Backend> Inner<B> {
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
-        let (mut answers, mut cleaning, mut clean) = (Vec::new(), Vec::new(), fate == Disposition::GiveBack);
+        // Where the answers of a node do not count for this owner, it could wait for ever for a majority of the others: it
+        // is given up, and another one goes on.
+        let counts = (0..self.nodes.len()).all(|node| attempt.tracked.is_sure(node));
+        let (mut answers, mut cleaning) = (Vec::new(), Vec::new());
+        let mut clean = counts && fate == Disposition::GiveBack;
         if fate == Disposition::GiveBack {
             // The releases below may break up the majority, so the ledger must not vouch for the grant or its token any
             // more.

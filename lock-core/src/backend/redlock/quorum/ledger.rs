@@ -56,10 +56,16 @@ struct Entry {
 struct OnNode {
     /// Whether there is a [`Slot`], so that attempts of this owner on this node run one after another.
     is_taken: AtomicBool,
-    /// Whether a release was sent that is not answered yet, or never was.
-    unsure: AtomicBool,
+    /// How many releases were sent that are not answered yet, or never were.
+    unanswered: AtomicUsize,
     /// Whether the owner's release waits for the answer to an attempt, and frees what that brings.
     is_followed: AtomicBool,
+}
+
+impl OnNode {
+    fn is_sure(&self) -> bool {
+        self.unanswered.load(Ordering::Acquire) == 0
+    }
 }
 
 #[derive(Debug)]
@@ -142,7 +148,7 @@ impl Entry {
     /// again.
     fn is_blank(&self) -> bool {
         // A release without an answer must be remembered, because it may arrive after the owner's next attempt.
-        let sure = || self.nodes.iter().all(|node| !node.unsure.load(Ordering::Acquire));
+        let sure = || self.nodes.iter().all(OnNode::is_sure);
         self.returned.load(Ordering::Acquire) || (sure() && self.memory().valid.is_none())
     }
 
@@ -180,17 +186,19 @@ impl Tracked {
 
     /// Returns whether the answers of `node` count for this owner: no release can be on its way to it.
     pub(super) fn is_sure(&self, node: usize) -> bool {
-        !self.entry.nodes[node].unsure.load(Ordering::Acquire)
+        self.entry.nodes[node].is_sure()
     }
 
     /// Notes that a release for this owner is about to be sent to `node`.
     pub(super) fn releasing(&self, node: usize) {
-        self.entry.nodes[node].unsure.store(true, Ordering::Release);
+        self.entry.nodes[node].unanswered.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes that `node` answered the release.
+    /// Notes that `node` answered one of these releases. The answer says nothing of an earlier one, which may be on its
+    /// way over a connection that was replaced.
     pub(super) fn released(&self, node: usize) {
-        self.entry.nodes[node].unsure.store(false, Ordering::Release);
+        let fewer = |count: usize| count.checked_sub(1);
+        let _ = self.entry.nodes[node].unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
 
     /// Returns whether a request of this owner to `node` is in progress.

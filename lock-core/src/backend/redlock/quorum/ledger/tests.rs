@@ -32,6 +32,18 @@ async fn an_owner_is_forgotten_with_its_last_request_unless_there_is_something_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_vouches_for_no_earlier_release() {
+    let (ledger, [owner], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
+    let tracked = ledger.track(owner, now, TTL);
+    tracked.releasing(1);
+    tracked.releasing(1);
+    tracked.released(1);
+    assert!(!tracked.is_sure(1), "the first may be on its way over a connection that was replaced");
+    tracked.released(1);
+    assert!(tracked.is_sure(1) && tracked.is_sure(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_never_given_back_is_swept() {
     let (ledger, now) = (OwnerLedger::new(3), Clock::Tokio.now());
     let late = now.plus(TTL).plus(GRACE);
