@@ -64,7 +64,15 @@ impl PendingClaim {
                     () if error.is_ambiguous() || self.claim.is_resent() => self.start_over(&engine.owners),
                     () if waiting => self.waits_on(),
                     () if queued => self.start_over(&engine.owners),
-                    () => self.nothing_taken(),
+                    () => {
+                        self.nothing_taken();
+                        if self.claim.is_release_sent() {
+                            // The backend gave the grant back, for want of copies, and the store has answered that. An
+                            // owner that was released is not used again.
+                            let owner = self.claim.owner;
+                            self.unless_sent(|| engine.owners.mint_like(owner));
+                        }
+                    }
                 }
                 Err(error)
             }

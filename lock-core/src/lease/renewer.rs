@@ -182,10 +182,6 @@ impl Renewer {
             if matches!(answer, Renewal::NotOwned) {
                 // The grant may have been handed off meanwhile, or linger.
                 lease.engine.grant_is_gone(&lease.claim);
-                let holders = self.schedule.items().into_iter();
-                for holder in holders.filter(|holder| holder.claim.owner == lease.claim.owner) {
-                    survives(|| holder.lose(LossReason::Taken));
-                }
             }
             return;
         }

@@ -26,6 +26,8 @@ use crate::error::LockErrorKind;
 /// The time limit of one sentinel. A healthy sentinel answers within a millisecond, and a dial asks all of them at
 /// once.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How the failure begins where the sentinels do not know the name of the primary.
+pub(super) const UNKNOWN: &str = "the sentinels watch no primary";
 /// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
 /// every dial.
 const GRACE: Duration = Duration::from_millis(50);
@@ -112,7 +114,7 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
             names => format!("`{}`", names.join("`, `")),
         };
         let text = format!(
-            "the sentinels watch no primary `{master}`, but {known}; the name stands behind the `/` of the URL, and is \
+            "{UNKNOWN} `{master}`, but {known}; the name stands behind the `/` of the URL, and is \
              the one of `sentinel monitor`"
         );
         return Failure::new(LockErrorKind::InvalidRequest, text);

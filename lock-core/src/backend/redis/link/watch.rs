@@ -67,10 +67,7 @@ impl<R: Role> Connector for Shared<R> {
             // The server was a primary when the backend was made, so it may be one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
             // The sentinels knew its name then. One that was just restarted may not yet.
-            Err(failure)
-                if failure.kind() == LockErrorKind::InvalidRequest
-                    && matches!(self.address(), Address::Sentinel(_)) =>
-            {
+            Err(failure) if failure.text().starts_with(sentinel::UNKNOWN) => {
                 Err(Failure::new(LockErrorKind::Unavailable, failure.text().to_owned()).temporary())
             }
             dialled => dialled,
