@@ -100,8 +100,8 @@ impl Lease {
         }
     }
 
-    /// Returns when the lock will have been held for long; `None` once that was reported, or was found too early to
-    /// report.
+    /// Returns when the lock will have been held for long; `None` once that was reported, or was due before the lock had a
+    /// guard. Then the next renewal after the guard is there reports it.
     pub(super) fn held_long_at(&self) -> Option<Moment> {
         (!self.recorder.is_done_with_long()).then(|| self.long_from())
     }

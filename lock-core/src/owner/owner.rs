@@ -60,7 +60,7 @@ impl Owner {
         self.process == other.process && self.is_grouped() && other.is_grouped()
     }
 
-    /// Returns what sorts the owners of a process, in the order in which they were made.
+    /// Returns the key by which a sorted map finds the owner.
     pub(crate) const fn order(&self) -> (u128, u64) {
         (self.process, self.counter)
     }

@@ -148,7 +148,7 @@ impl Site<'_> {
         match seen.line.standing(at) {
             Some(Standing::Holds) => {
                 if created.is_none()
-                    && let Err(error) = self.session.is_alive(&self.config.base).await
+                    && let Err(error) = self.session.prove_recently(&self.config.base).await
                 {
                     return Ok(Err(error));
                 }

@@ -116,7 +116,7 @@ impl Several<'_> {
         if found == Found::Ours {
             let read = self.sites.first().filter(|_| created.is_none());
             if let Some(site) = read
-                && let Err(error) = self.session.is_alive(&site.config.base).await
+                && let Err(error) = self.session.prove_recently(&site.config.base).await
             {
                 return Ok(Err(error));
             }

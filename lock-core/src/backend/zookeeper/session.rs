@@ -147,7 +147,7 @@ impl Session {
 
     /// Asks the majority for a sign of life, unless it gave one as recently as every holder has one. For a grant that
     /// was found by reading: a waiter writes nothing for as long as it waits.
-    pub(super) async fn is_alive(&self, base: &str) -> Result<(), Error> {
+    pub(super) async fn prove_recently(&self, base: &str) -> Result<(), Error> {
         let is_old = || {
             let majority = self.proof.lock().majority;
             now().since(majority) > self.timeout / PROOFS

@@ -49,7 +49,7 @@ impl<R: Role> Server<R> {
             None => (Script::Release, free(connection, claim)),
             Some(keep) => (Script::Keep, retain(connection, claim, keep)),
         };
-        // With an answer to give before it grants the key, the server tells the next holder first, and then this process.
+        // The server then notifies the next holder before it answers here.
         let _answered_first = claim.is_contended().then(|| connection.send_in_front());
         read(connection.run_ahead(script, &command, || claim.mark_release_ahead()).await)
     }
