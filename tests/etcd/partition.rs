@@ -24,7 +24,7 @@ async fn a_client_of_the_minority_is_told_before_another_holds() {
     let etcd = Etcd::builder().members(3).partitionable().start();
     for leads in [true, false] {
         let member = (0..3).find(|member| (*member == etcd.leader()) == leads).expect("three members");
-        let alone = connect(&format!("{}?timeout=1s", etcd.url_of(member))).await;
+        let alone = connect(&format!("{}?timeout=1s&round_ttl=up", etcd.url_of(member))).await;
         let (one, other) = (etcd.url_of((member + 1) % 3), etcd.address((member + 2) % 3));
         let others = connect(&format!("{one},{other}")).await;
         let held = alone.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -83,4 +83,25 @@ async fn a_holder_moves_to_the_majority() {
     // As above: the election that the last member forces may not be over.
     drop(held.release().await);
     works_again(&locks, "k").await;
+}
+
+/// A follower that is cut off believes in its leader for as long as an election takes, and says so when it is asked for its
+/// state. Its clients go elsewhere before that.
+#[tokio::test]
+async fn a_member_that_answers_for_itself_alone_is_left() {
+    const ELECTION: Duration = Duration::from_secs(15);
+    let arguments = ["--election-timeout=15000", "--heartbeat-interval=1500"];
+    let etcd = Etcd::builder().members(3).partitionable();
+    let etcd = arguments.into_iter().fold(etcd, |etcd, argument| etcd.argument(argument)).start();
+    // Each has a connection to a random member: so many that one has it to the member that is cut off.
+    let mut clients = Vec::new();
+    for _ in 0..12 {
+        clients.push(connect(&format!("{}?timeout=1s&round_ttl=up", etcd.url())).await);
+    }
+    etcd.cut_off((etcd.leader() + 1) % 3);
+    let cut = Bound::new(LONG);
+    for (at, locks) in clients.iter().enumerate() {
+        works_again(locks, &format!("k{at}")).await;
+    }
+    assert!(cut.elapsed() < ELECTION / 2, "after {:?}", cut.elapsed());
 }

@@ -3,7 +3,7 @@
 use lock_core::LockErrorKind;
 use lock_tests::{Certificates, Etcd, PATIENCE, wait_until};
 
-use crate::support::{LONG, SHORTEST, connect, cycle, refused};
+use crate::support::{LONG, SHORTEST, connect, cycle, ms, refused, try_once};
 
 fn url(etcd: &Etcd, options: &str) -> String {
     format!("etcds://localhost:{}{options}", etcd.port(0))
@@ -30,6 +30,40 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
     held.release().await.expect("an answer");
     let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
     next.expect("handed over").release().await.expect("an answer");
+}
+
+/// Etcd 3.4.21, 3.5.4 and earlier allow 250 streams over TLS. Each claim that waits has one.
+#[tokio::test]
+async fn many_who_wait_leave_room_for_other_calls() {
+    const STREAMS: usize = 8;
+    let certificates = Certificates::new(&["localhost"]);
+    let limit = format!("--max-concurrent-streams={STREAMS}");
+    let etcd = Etcd::builder().tls(&certificates, false).argument(&limit).start();
+    let url = trusting(&etcd, &certificates);
+    let (locks, others) = (connect(&url).await, connect(&url).await);
+    let keys: Vec<String> = (0..STREAMS * 2).map(|at| format!("k{at}")).collect();
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    for key in &keys {
+        held.push(try_once(&locks, key).await.expect("free"));
+        waiting.push(tokio::spawn(locks.fair(key.as_str()).ttl(LONG).wait(LONG).acquire()));
+    }
+    for key in &keys {
+        let waits = async || {
+            others.inspect(key.as_str()).await.expect("an answer").is_some_and(|lock| lock.waiting == 1)
+        };
+        wait_until("it waits", PATIENCE, waits).await;
+    }
+    for _ in 0..10 {
+        cycle(&locks, "other").await;
+        tokio::time::sleep(ms(50)).await;
+    }
+    for guard in held {
+        guard.release().await.expect("an answer");
+    }
+    for waiting in waiting {
+        let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
+        next.expect("handed over").release().await.expect("an answer");
+    }
 }
 
 #[tokio::test]

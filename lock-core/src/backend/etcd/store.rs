@@ -11,7 +11,7 @@ use super::error::{Failure, Reaction, unexpected};
 use super::keyspace;
 use super::ledger::{Lease, Ledger};
 use super::line::{Line, Own};
-use super::link::Members;
+use super::link::{Members, agrees};
 use super::proto::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
@@ -119,6 +119,11 @@ impl Store {
 
     pub(super) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse, Failure> {
         self.call("/etcdserverpb.KV/Txn", txn).await
+    }
+
+    /// Returns once the cluster has agreed on something: what counts from before that counts whichever member leads.
+    pub(super) async fn agree(&self) -> Result<(), Failure> {
+        agrees(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }
 
     /// Reads one key.

@@ -58,6 +58,8 @@ impl Store {
         };
         let Some(revision) = written else { return Ok(Secured::Changed) };
         let granted = known.unwrap_or(revision);
+        // First what they are bound to now: between the two steps, another call finds what it needs to know.
+        self.holds(entries, granted, lease);
         for entry in entries.iter().filter(|entry| entry.lease != lease.id) {
             // Nothing is bound to it any more.
             match longer {
@@ -66,7 +68,6 @@ impl Store {
                 Longer::Fresh => self.ledger.revoked(&entry.page, entry.lease),
             }
         }
-        self.holds(entries, granted, lease);
         let own = pages(entries);
         for stray in strays {
             // One that is left stays in the ledger, for the next renewal.
@@ -166,6 +167,7 @@ impl Store {
         if !entries.iter().any(outlives) {
             return Ok(longer);
         }
+        self.agree().await?;
         let given = self.keep_one_alive(longer.id).await?;
         Ok(given.map_or(longer, |ttl| Lease { ttl, sent, ..longer }))
     }

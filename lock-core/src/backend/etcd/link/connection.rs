@@ -17,9 +17,11 @@ use crate::sync::RwLock;
 /// The largest answer that is read: the list of all locks comes in parts far below it, the queue of one key in one.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// An HTTP/2 connection to one member, with the login of the URL's user.
+/// An HTTP/2 connection to one member, or two, with the login of the URL's user.
 pub(crate) struct Connection {
     http2: Http2,
+    /// For the watches; another connection to the same member, or the same one.
+    watching: Http2,
     origin: Uri,
     user: Option<(String, String)>,
     /// The token of the login. It runs out: at most calls it is then replaced.
@@ -37,8 +39,15 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    pub(super) fn new(http2: Http2, origin: Uri, user: Option<(String, String)>) -> Self {
-        Self { http2, origin, user, token: RwLock::new(None), logging_in: tokio::sync::Mutex::new(()) }
+    pub(super) fn new(http2: Http2, watching: Http2, origin: Uri, user: Option<(String, String)>) -> Self {
+        Self {
+            http2,
+            watching,
+            origin,
+            user,
+            token: RwLock::new(None),
+            logging_in: tokio::sync::Mutex::new(()),
+        }
     }
 
     /// Returns the host and the port of the member.
@@ -48,7 +57,7 @@ impl Connection {
 
     /// Returns whether requests may still be sent.
     pub(super) fn is_open(&self) -> bool {
-        self.http2.is_open()
+        self.http2.is_open() && self.watching.is_open()
     }
 
     /// Calls `path`. Logs in again, once, where the login has run out. Has no deadline of its own.
@@ -78,7 +87,7 @@ impl Connection {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut client = self.client().await?;
+        let mut client = self.client(&self.http2).await?;
         let answer =
             client.unary(with_token(request, token), PathAndQuery::from_static(path), Messages::new()).await;
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
@@ -95,7 +104,7 @@ impl Connection {
         Q: Message + Unpin + 'static,
         A: Message + Default + 'static,
     {
-        self.stream(path, Requests::of(requests), token).await
+        self.stream(&self.http2, path, Requests::of(requests), token).await
     }
 
     /// Begins watches over one stream. They end when the answers are dropped.
@@ -105,12 +114,13 @@ impl Connection {
         token: Option<Token>,
     ) -> Result<Events<WatchResponse>, Failure> {
         let (requests, open) = Requests::open(requests);
-        let answers = self.stream("/etcdserverpb.Watch/Watch", requests, token).await?;
+        let answers = self.stream(&self.watching, "/etcdserverpb.Watch/Watch", requests, token).await?;
         Ok(Events::new(answers, open))
     }
 
     async fn stream<Q, A>(
         &self,
+        http2: &Http2,
         path: &'static str,
         requests: Requests<Q>,
         token: Option<Token>,
@@ -119,7 +129,7 @@ impl Connection {
         Q: Message + Unpin + 'static,
         A: Message + Default + 'static,
     {
-        let mut client = self.client().await?;
+        let mut client = self.client(http2).await?;
         let mut request = with_token(requests, token);
         // The member ends the stream when it has no leader, instead of being silent.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
@@ -154,9 +164,9 @@ impl Connection {
         Ok(())
     }
 
-    async fn client(&self) -> Result<Grpc<Http2>, Failure> {
-        let mut client = Grpc::with_origin(self.http2.clone(), self.origin.clone())
-            .max_decoding_message_size(LARGEST_ANSWER);
+    async fn client(&self, http2: &Http2) -> Result<Grpc<Http2>, Failure> {
+        let mut client =
+            Grpc::with_origin(http2.clone(), self.origin.clone()).max_decoding_message_size(LARGEST_ANSWER);
         // Nothing was sent yet.
         let ready = client.ready().await;
         ready.map_err(|error| of_status(&Status::unavailable(error.to_string())).before_any_request())?;

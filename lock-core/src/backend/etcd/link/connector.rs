@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::dial::{Session, check, dial, status};
+use super::dial::{Session, agrees, check, dial, status};
 use super::members::Members;
 use crate::backend::NodeAnswer;
 use crate::backend::etcd::error::{Failure, Reaction};
@@ -21,6 +21,12 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// How many heartbeats in a row may go wrong before the next member is tried.
 const MISSED: u32 = 2;
+
+/// The pause between two questions that the cluster has to agree on.
+const AGREES: Duration = Duration::from_secs(1);
+
+/// The longest time for the answer to one. Long enough for a disk that is slow, and for the election of a leader.
+const AGREES_WITHIN: Duration = Duration::from_secs(2);
 
 impl Connector for Members {
     type Connection = Connection;
@@ -52,18 +58,34 @@ impl Connector for Members {
             // The watches of the connection before have ended with it.
             self.listeners.reconnected();
         }
-        let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
+        let Session { connection, driver, watches } = session;
+        let watching = async {
+            match watches {
+                Some(driver) => (&mut driver.0).await,
+                None => std::future::pending().await,
+            }
+        };
+        let why = tokio::select! {
+            _ = &mut driver.0 => "the server closed the connection",
+            _ = watching => "the server closed the connection",
+            why = self.beats(connection, pauses) => why,
+            why = stops_agreeing(connection) => why,
+        };
+        Failure::new(LockErrorKind::Unavailable, why)
+    }
+}
+
+impl Members {
+    /// Asks the member for its state again and again. Returns why it must be left.
+    async fn beats(&self, connection: &Connection, pauses: &mut Pauses) -> &'static str {
         let mut missed = 0;
         loop {
-            tokio::select! {
-                _ = &mut session.driver.0 => return lost("the server closed the connection"),
-                () = sleep(HEARTBEAT) => {}
-            }
+            sleep(HEARTBEAT).await;
             let sent = Clock::Suspend.now();
-            let answer = timeout(HEARTBEAT, status(&session.connection)).await;
+            let answer = timeout(HEARTBEAT, status(connection)).await;
             if let Ok(Ok(_)) = answer {
                 let round_trip = Clock::Suspend.now().since(sent);
-                self.listeners.node_answered(&NodeAnswer::new(session.connection.member(), round_trip));
+                self.listeners.node_answered(&NodeAnswer::new(connection.member(), round_trip));
             }
             let why = match answer {
                 Ok(Ok(status)) => match check(&status) {
@@ -82,8 +104,18 @@ impl Connector for Members {
             };
             missed += 1;
             if missed >= MISSED {
-                return lost(why);
+                return why;
             }
+        }
+    }
+}
+
+/// Returns once the member no longer answers what the cluster has to agree on.
+async fn stops_agreeing(connection: &Connection) -> &'static str {
+    loop {
+        sleep(AGREES).await;
+        if timeout(AGREES_WITHIN, agrees(connection)).await.is_err() {
+            return "the member answers for itself, and not for the cluster; does its disk hang, or is it cut off?";
         }
     }
 }

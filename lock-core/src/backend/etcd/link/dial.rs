@@ -1,9 +1,10 @@
 //! Dials the members of a cluster at once, and keeps the first that can hold locks.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
@@ -11,15 +12,17 @@ use super::http2::{Driver, Http2, origin};
 use super::members::Members;
 use super::race;
 use crate::backend::etcd::config::Member;
-use crate::backend::etcd::error::{Failure, unexpected};
-use crate::backend::etcd::proto::{StatusRequest, StatusResponse};
+use crate::backend::etcd::error::{Failure, Reaction, unexpected};
+use crate::backend::etcd::proto::{RangeRequest, RangeResponse, StatusRequest, StatusResponse};
 use crate::error::LockErrorKind;
 
-/// A connection and the task that drives it.
+/// A connection and the tasks that drive it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(super) connection: Arc<Connection>,
     pub(super) driver: Driver,
+    /// That of the watches, if they have a connection of their own.
+    pub(super) watches: Option<Driver>,
 }
 
 /// The head start of one member before the next is dialled too. Usually the first answers within it.
@@ -46,18 +49,46 @@ pub(crate) async fn dial(members: &Members) -> Result<Session, Failure> {
 
 fn out_of_time(limit: Duration) -> Failure {
     let text = format!(
-        "no greeting within {limit:?}; is the server up, is it etcd, and does a firewall drop packets?"
+        "no answer within {limit:?}; is the server up, is it etcd, does a firewall drop packets, and do most of the \
+         members work?"
     );
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
 async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Session, Failure> {
+    let (peer, http2, driver) = begin(members, host, (host.as_str(), *port)).await?;
+    // Over TLS etcd allows 250 streams at once by default, and each claim that waits has one for its watch. Without a
+    // connection of their own, many of them would keep every other call from being sent. To the same address: another
+    // member may be behind the next one of that name.
+    let watches = match members.tls.is_some() {
+        true => Some(begin(members, host, peer).await?),
+        false => None,
+    };
+    let origin = origin(host, *port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
+    let (watching, watches) =
+        watches.map_or_else(|| (http2.clone(), None), |(_, http2, driver)| (http2, Some(driver)));
+    let connection = Connection::new(http2, watching, origin, members.config.user.clone());
+    connection.log_in().await.map_err(at_first)?;
+    check(&status(&connection).await.map_err(at_first)?)?;
+    // A member may know a leader and no longer be heard by it. And what was read over the connection before counts for
+    // signs of life over this one: the cluster has had its leader, or an earlier one, since this dial began.
+    agrees(&connection).await?;
+    Ok(Session { connection: Arc::new(connection), driver, watches })
+}
+
+/// Connects to one address, and greets the server as `host`. Returns the address too.
+async fn begin(
+    members: &Members,
+    host: &str,
+    place: impl ToSocketAddrs,
+) -> Result<(SocketAddr, Http2, Driver), Failure> {
     let unreachable = |error: std::io::Error| {
         Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
     };
-    let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+    let stream = TcpStream::connect(place).await.map_err(unreachable)?;
     // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
     stream.set_nodelay(true).map_err(unreachable)?;
+    let peer = stream.peer_addr().map_err(unreachable)?;
     let begun = match &members.tls {
         Some(tls) => Http2::begin(tls.wrap(stream, host).await?).await,
         None => Http2::begin(stream).await,
@@ -68,11 +99,7 @@ async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Ses
         Failure::new(LockErrorKind::Unavailable, text)
     };
     let (http2, driver) = begun.map_err(no_http2)?;
-    let origin = origin(host, *port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
-    let connection = Connection::new(http2, origin, members.config.user.clone());
-    connection.log_in().await.map_err(at_first)?;
-    check(&status(&connection).await.map_err(at_first)?)?;
-    Ok(Session { connection: Arc::new(connection), driver })
+    Ok((peer, http2, driver))
 }
 
 /// Adds to the failure of the first call what else may listen on that port. A server that wants a certificate of the
@@ -92,6 +119,18 @@ fn at_first(failure: Failure) -> Failure {
 /// Asks the member for its state.
 pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Failure> {
     connection.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
+}
+
+/// Asks the member for something that the cluster has to agree on. A member whose disk hangs, or that is cut off, tells its
+/// [`status`] all the same, and answers no such question.
+pub(crate) async fn agrees(connection: &Connection) -> Result<(), Failure> {
+    let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
+    let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;
+    match answer {
+        // Permissions are looked at once the cluster has agreed.
+        Err(failure) if failure.reaction != Reaction::Forbidden => Err(failure),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a member that cannot hold locks.
