@@ -10,7 +10,7 @@ use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Clock, RedisServer};
 
-use crate::support::{Client, MAX_TTL, ms, new_cluster, quarantine};
+use crate::support::{Client, MAX_TTL, assert_quarantined, ms, new_cluster, quarantine};
 
 const STEP: Duration = Duration::from_secs(31);
 
@@ -45,6 +45,23 @@ async fn a_step_costs_the_vote_for_the_longest_lease() {
         let after = client.votes_again("other", MAX_TTL).await;
         assert!(after > quarantine(MAX_TTL) / 2, "{after:?}");
     }
+}
+
+/// A server that restarts while its clock is ahead is in quarantine from then on. Once the clock is set right, that does not
+/// last until it gets there again.
+#[tokio::test]
+async fn a_quarantine_that_began_in_the_future_is_no_longer_than_others() {
+    let (mut server, clock) = server().await;
+    clock.ahead(Duration::from_secs(3_600));
+    server.restart();
+    let before = Client::of(&server, MAX_TTL).await;
+    assert_quarantined(&before.refusal("k", MAX_TTL).await, MAX_TTL);
+    clock.ahead(Duration::ZERO);
+    let after = Client::of(&server, MAX_TTL).await;
+    assert_quarantined(&after.refusal("k", MAX_TTL).await, MAX_TTL);
+    let again = after.votes_again("k", MAX_TTL).await;
+    assert!(again > quarantine(MAX_TTL) / 2, "it begins anew: {again:?}");
+    before.votes_again("k", MAX_TTL).await;
 }
 
 #[tokio::test]

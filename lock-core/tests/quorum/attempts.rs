@@ -274,6 +274,7 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     held(&quorum, &claim).await;
     assert_eq!(start.elapsed(), NODE_TIMEOUT, "it waits for the release, and not for ever");
     assert!(nodes[0].has(&claim).await, "which has not arrived");
+    assert!(claim.is_resent(), "the library goes on with another owner, for which that node counts");
     nodes[0].slow(Kind::Release, Duration::ZERO);
     // The second finds that it has the first node, and that another one is free: that would be two.
     nodes[1].forget();

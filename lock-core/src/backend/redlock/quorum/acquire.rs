@@ -276,7 +276,12 @@ impl<B: Backend> Inner<B> {
             failures.append(&mut missing);
         }
         let error = match why {
-            Why::Contended => return Ok(Attempt::Held(merge(self.nodes.len(), &held, granted))),
+            Why::Contended => {
+                if !self.all_count(&attempt.tracked) {
+                    attempt.claim.mark_resent();
+                }
+                return Ok(Attempt::Held(merge(self.nodes.len(), &held, granted)));
+            }
             Why::Refused => {
                 let mut errors = failures.into_iter().filter_map(|(_, error)| error);
                 let refusal = errors.find(|error| !error.is_temporary());
@@ -301,9 +306,7 @@ impl<B: Backend> Inner<B> {
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
-        // Where the answers of a node do not count for this owner, it could wait for ever for a majority of the others: it
-        // is given up, and another one goes on.
-        let counts = (0..self.nodes.len()).all(|node| attempt.tracked.is_sure(node));
+        let counts = self.all_count(&attempt.tracked);
         let (mut answers, mut cleaning) = (Vec::new(), Vec::new());
         let mut clean = counts && fate == Disposition::GiveBack;
         if fate == Disposition::GiveBack {
@@ -346,6 +349,12 @@ impl<B: Backend> Inner<B> {
         // The releases are tasks: they run concurrently, and a slow one continues after the limit.
         clean &= tokio::time::timeout(limit, cleaned).await.unwrap_or(false);
         (answers, clean)
+    }
+
+    /// Returns whether the answers of every node count for an owner. Otherwise it could wait for ever for a majority of the
+    /// others, or win and have one node less to lose: it is given up, and another one goes on.
+    fn all_count(&self, tracked: &Tracked) -> bool {
+        (0..self.nodes.len()).all(|node| tracked.is_sure(node))
     }
 
     /// Returns the fencing token of a grant, from the tokens that the nodes sent with it.

@@ -158,6 +158,10 @@ fn tell(voter: &VoterState, boot: &Boot) {
             server = %server, does_not_vote_for = ?left,
             "this voter evicted keys, and locks may have been among them; set its maxmemory-policy to noeviction"
         ),
+        5 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "the clock of this voter was set back to before its restart"
+        ),
         _ => {}
     }
 }

@@ -7,8 +7,8 @@
 --          2  "1": a new cluster without locks, which needs no quarantine
 -- Returns  {run, max, why, left, till, seal}
 --                                  why: 0 the marker was right, 1 no marker, 2 marker of another run, 3 keys were
---                                  evicted since, 4 a new cluster; left: rest of the quarantine in us, 0 for none;
---                                  till: end of the quarantine, server time in us
+--                                  evicted since, 4 a new cluster, 5 the clock was set back to before `since`; left: rest
+--                                  of the quarantine in us, 0 for none; till: end of the quarantine, server time in us
 -- Constants  QUARANTINE_FACTOR, QUARANTINE_MARGIN: see gate.lua
 --
 -- Atomic because the gate must never see a part of the marker. Runs in one transaction with the load of the gated
@@ -30,9 +30,12 @@ elseif marker[1] ~= run then
 elseif evicted > counted or (evicted < counted and evicted > 0) then
   -- A smaller count that is not 0: `CONFIG RESETSTAT` began a new count, and keys were evicted since.
   why = 3
+elseif since > now then
+  -- The clock was set back beyond the beginning of the quarantine, which would last for as long.
+  why = 5
 end
 -- A `max` in the marker stays: the leases that were forgotten may be as long as it allowed.
-if why > 0 and why < 4 then
+if why > 0 and why ~= 4 then
   since, max = now, max or tonumber(ARGV[1])
 end
 -- `%.0f`, because Lua's own conversion keeps 14 digits and a time has 16.

@@ -6,7 +6,8 @@
 -- ARGV     3             lease in ms, as in the script after it
 --          last but one  end of the quarantine, server time in us, from the bootstrap over this connection
 --          last          seal of the marker, from the same bootstrap: it begins with the run id of the server
--- Returns  {-3, now}            amnesia: no marker, or one of another run; a bootstrap is needed
+-- Returns  {-3, now}            amnesia: no marker, one of another run, or one of a later time, because the clock was set
+--                               back; a bootstrap is needed
 --          {-4, now, max ttl}   the lease is longer than the marker allows: max ttl in ms
 --          {-5, now, left}      quarantine, for left us more
 --          or what the script after it returns; with now = server time in us.
@@ -19,7 +20,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 do
   local marker = redis.call('HMGET', VOTER_MARKER, 'run', 'since', 'max')
-  if marker[1] ~= string.sub(ARGV[#ARGV], 1, RUN_ID_LEN) then
+  if marker[1] ~= string.sub(ARGV[#ARGV], 1, RUN_ID_LEN) or tonumber(marker[2]) > now then
     return {-3, now}
   end
   local max = tonumber(marker[3])
