@@ -102,6 +102,7 @@ impl Request {
         owner(name: impl Into<Arc<str>>);
         profile(name: &'static str);
         on_lost(on_lost: OnLost);
+        of_kind(kind: Kind);
     }
 
     /// See [`LockRequest::backoff`].

@@ -68,7 +68,7 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //
 // Output:
 //     use ::lock_core::__private as __lock_private;
-//     __lock_private::named_profile! { "checkout", "ship", false, 1 }   (with a profile)
+//     __lock_private::named_profile! { "checkout", "ship", false, false, 1 }   (with a profile)
 //     __lock_private::named_template! { "order:<id>" }                  (without a manager)
 //     enum __LockHere {}
 //     let __lock_request = Request::new(manager, key, kind, template, label).ttl(..)..;
@@ -242,16 +242,17 @@ fn label() -> TokenStream {
 }
 
 // Output:
-//     named_profile! { "checkout", "ship", false, 1 }
+//     named_profile! { "checkout", "ship", false, false, 1 }
 //
-// A check at start-up finds the profile by it, also where nobody calls the function. The `bool` says whether the
-// function locks several keys, and the number how many permits it takes, where the kind is that of the profile.
+// A check at start-up finds the profile by it, also where nobody calls the function. The first `bool` says whether
+// the function locks several keys, the second whether the attribute has a kind, and the number how many permits it takes, where the kind is that of the profile.
 fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
     let (profile, private) = (spec.profile.as_ref()?, private());
     let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
     let taken = spec.take.as_ref().filter(|_| spec.kind.is_none()).and_then(integer);
     let take = Literal::u64_unsuffixed(taken.unwrap_or(1));
-    Some(quote!(#private::named_profile! { #profile, #function, #several, #take }))
+    let has_kind = spec.kind.is_some();
+    Some(quote!(#private::named_profile! { #profile, #function, #several, #has_kind, #take }))
 }
 
 // Output:

@@ -92,8 +92,8 @@ impl Handover {
     }
 }
 
-/// Returns the name of the parameter. A parameter with a pattern gets a generated name, and a statement that
-/// destructures it.
+/// Returns the name of the parameter. A parameter with a pattern without a name for the whole gets a generated one, and any
+/// with a pattern a statement that destructures it.
 fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
     if let Pat::Ident(pattern) = &*parameter.pat
         && pattern.by_ref.is_none()
@@ -101,7 +101,11 @@ fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream
     {
         return (pattern.ident.clone(), None);
     }
-    let name = format_ident!("__lock_argument_{position}", span = Span::mixed_site());
+    // The key may be rendered from the name that the whole has.
+    let name = match &*parameter.pat {
+        Pat::Ident(pattern) => pattern.ident.clone(),
+        _ => format_ident!("__lock_argument_{position}", span = Span::mixed_site()),
+    };
     let pattern = std::mem::replace(&mut *parameter.pat, parse_quote!(#name));
     // `_` binds nothing, so there is nothing to destructure.
     let bound = !matches!(pattern, Pat::Wild(_));
@@ -145,9 +149,9 @@ mod tests {
             ),
             (
                 "fn f(ref a: A, all @ B(b): B)",
-                "fn f (__lock_argument_0 : A , __lock_argument_1 : B)",
-                "__lock_argument_0,__lock_argument_1",
-                "let ref a = __lock_argument_0 ; let all @ B (b) = __lock_argument_1 ;",
+                "fn f (a : A , all : B)",
+                "a,all",
+                "let ref a = a ; let all @ B (b) = all ;",
             ),
         ] {
             let handover = Handover::of(&syn::parse_str(signature).expect(signature));

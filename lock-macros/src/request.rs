@@ -27,12 +27,18 @@ pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
     let rendered_from = template(&spec.keys);
     match &spec.keys {
         Keys::One(template) => {
-            let (key, kind) = (key(template), kind(spec));
+            let key = key(template);
+            let kind = match kind(spec) {
+                Some(kind) => quote!(::core::option::Option::Some(#kind)),
+                None => quote!(::core::option::Option::None),
+            };
             quote!(#private::Request::new(#manager, #key, #kind, #rendered_from, #label) #options)
         }
         Keys::All(templates) => {
             let keys = templates.iter().map(key);
-            quote!(#private::Request::all(#manager, [#(#keys),*], #rendered_from, #label) #options)
+            // Before that of a profile.
+            let kind = kind(spec).map(|kind| quote!(.of_kind(#kind)));
+            quote!(#private::Request::all(#manager, [#(#keys),*], #rendered_from, #label) #kind #options)
         }
     }
 }
@@ -57,18 +63,16 @@ fn manager(spec: &LockSpec) -> TokenStream {
 }
 
 // Output:
-//     Some(Kind::Semaphore { permits: 3 })
-fn kind(spec: &LockSpec) -> TokenStream {
+//     Kind::Semaphore { permits: 3 }
+fn kind(spec: &LockSpec) -> Option<TokenStream> {
     let private = private();
-    let Some(kind) = &spec.kind else { return quote!(::core::option::Option::None) };
-    let kind = match kind {
+    Some(match spec.kind.as_ref()? {
         Kind::Reentrant => quote!(#private::Kind::Reentrant),
         Kind::Fair => quote!(#private::Kind::Fair),
         Kind::Read => quote!(#private::Kind::Read),
         Kind::Write => quote!(#private::Kind::Write),
         Kind::Semaphore(permits) => quote!(#private::Kind::Semaphore { permits: #permits }),
-    };
-    quote!(::core::option::Option::Some(#kind))
+    })
 }
 
 // Output:

@@ -77,7 +77,7 @@ impl Config {
         let options = self.options();
         let request = match keys {
             Rendered::One(key) => options.manager.request(key, options.kind),
-            Rendered::All(keys) => options.manager.all(keys),
+            Rendered::All(keys) => options.manager.all(keys).of_kind(options.kind),
         };
         let mut request = request.template(self.keys().template().to_owned());
         request.fill(&options.own);

@@ -6,8 +6,7 @@ use super::builder::ManagerBuilder;
 use super::manager::LockManager;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
-use crate::error::{LockError, Result};
-use crate::options::{check_several, check_take, find, named_by_attributes};
+use crate::error::Result;
 
 impl ManagerBuilder {
     /// Reads profiles from the TOML file `path` and from the environment. [`build`](Self::build) reads them, and
@@ -84,13 +83,14 @@ impl LockManager {
     /// All is checked first, against the store too. A configuration with a mistake changes nothing. The profiles change
     /// all at once: a request sees the old state or the new one, and never a part of both.
     ///
-    /// A profile may be removed, unless an attribute of the program names it. A request that names a removed one fails.
+    /// A profile may be changed or removed, unless an attribute of the program needs it as it is. A request that names a removed one fails.
     ///
     /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
     ///
     /// # Errors
     /// As those of [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile that an
-    /// attribute names, and that the new state would not have any more.
+    /// attribute names and that is gone, or with which every call of its function would fail, as
+    /// [`validate_attributes`](Self::validate_attributes) finds them.
     ///
     /// # Examples
     /// ```
@@ -120,8 +120,8 @@ impl LockManager {
     /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names, in
     /// whichever crate the function is, and whether or not anybody calls it. Call it at start-up.
     ///
-    /// An attribute with `keys` needs a profile whose kind has one holder for each key: none, `reentrant` or `write`. One
-    /// with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.
+    /// An attribute with `keys` needs a profile without an owner name and, unless it has a `kind` itself, one whose kind has
+    /// one holder for each key: none, `reentrant` or `write`. One with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.
     ///
     /// It counts attributes with `manager = ..` too. A program with several managers whose profiles differ checks each
     /// with [`validate`](Self::validate).
@@ -151,19 +151,7 @@ impl LockManager {
     /// # Ok::<(), lock_core::LockError>(())
     /// ```
     pub fn validate_attributes(&self) -> Result<()> {
-        let profiles = &self.engine().profiles;
-        let all = named_by_attributes();
-        profiles.require(all.iter().map(|named| (named.profile, named.place())))?;
-        let in_force = profiles.in_force();
-        for named in all {
-            let kind = find(&in_force, named.profile)?.options.kind();
-            let several = if named.several { check_several(kind) } else { Ok(()) };
-            let take = || check_take(named.take, kind, &self.engine().capability).map_err(|flaw| flaw.error);
-            several.and_then(|()| take()).map_err(|error| {
-                let detail = format!("profile `{}`: {}{}", named.profile, error.detail(), named.place());
-                LockError::new(error.kind(), detail)
-            })?;
-        }
-        Ok(())
+        let engine = self.engine();
+        engine.profiles.check_attributes(&engine.capability)
     }
 }

@@ -5,6 +5,13 @@
 //! the library `inventory`. It is the only way that finds a function that nobody has called, in whichever crate it is,
 //! without a step of the build. It needs no unsafe code here, and a program asks for it with the feature `config`.
 
+use super::check::check_several;
+use super::options::Options;
+use super::profiles::{Named, Profiles, find};
+use super::take::check_take;
+use crate::backend::Capability;
+use crate::error::{LockError, LockErrorKind, Result};
+
 /// A profile that an attribute names.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -14,9 +21,11 @@ pub struct NamedProfile {
     file: &'static str,
     line: u32,
     /// Whether the function locks several keys.
-    pub(crate) several: bool,
+    several: bool,
+    /// Whether the attribute says which kind, so that that of the profile does not count.
+    has_kind: bool,
     /// How many permits of the profile's semaphore it takes; 1 where the attribute says nothing, or only an expression.
-    pub(crate) take: u32,
+    take: u32,
 }
 
 inventory::collect!(NamedProfile);
@@ -30,13 +39,36 @@ impl NamedProfile {
         file: &'static str,
         line: u32,
         several: bool,
+        has_kind: bool,
         take: u32,
     ) -> Self {
-        Self { profile, function, file, line, several, take }
+        Self { profile, function, file, line, several, has_kind, take }
+    }
+
+    /// Refuses profiles with which every call of the function would fail, with the reason and the place.
+    pub(crate) fn check(&self, profiles: &Profiles, named: &Named, store: &Capability) -> Result<()> {
+        let outcome = find(named, self.profile).and_then(|profile| {
+            let options = profile.options.clone().or(&profiles.defaults);
+            let checked = self.check_options(&options, store);
+            checked.map_err(|error| invalid(format!("profile `{}`: {}", self.profile, error.detail())))
+        });
+        outcome.map_err(|error| invalid(format!("{}{}", error.detail(), self.place())))
+    }
+
+    fn check_options(&self, options: &Options, store: &Capability) -> Result<()> {
+        let kind = options.kind();
+        if self.several {
+            options.check_owner_of_several()?;
+        }
+        match self.has_kind {
+            true => Ok(()),
+            false if self.several => check_several(kind),
+            false => check_take(self.take, kind, store).map_err(|flaw| flaw.error),
+        }
     }
 
     /// Returns where it is named, for an error.
-    pub(crate) fn place(&self) -> String {
+    fn place(&self) -> String {
         let Self { function, file, line, .. } = self;
         format!(" (named by `{function}`, {file}:{line})")
     }
@@ -49,11 +81,15 @@ pub(crate) fn named_by_attributes() -> Vec<&'static NamedProfile> {
     all
 }
 
+fn invalid(detail: String) -> LockError {
+    LockError::new(LockErrorKind::InvalidRequest, detail)
+}
+
 /// What an attribute with a profile expands to. Without the feature `config` it is nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {
-    ($profile:literal, $function:literal, $several:literal, $take:literal) => {
+    ($profile:literal, $function:literal, $several:literal, $has_kind:literal, $take:literal) => {
         $crate::__private::inventory::submit! {
             $crate::__private::NamedProfile::new(
                 $profile,
@@ -61,6 +97,7 @@ macro_rules! __named_profile {
                 ::core::file!(),
                 ::core::line!(),
                 $several,
+                $has_kind,
                 $take,
             )
         }

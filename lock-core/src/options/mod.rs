@@ -23,15 +23,9 @@ mod take;
 
 #[cfg(all(feature = "config", feature = "macros"))]
 pub use attributes::NamedProfile;
-#[cfg(feature = "config")]
-pub(crate) use attributes::named_by_attributes;
-#[cfg(feature = "config")]
-pub(crate) use check::check_several;
 pub use on_lost::OnLost;
 pub(crate) use options::Options;
 pub use profile::Profile;
 pub(crate) use profiles::{Profiles, find};
 pub use release::Release;
 pub(crate) use resolved::{LeaseOptions, Resolved};
-#[cfg(feature = "config")]
-pub(crate) use take::check_take;

@@ -4,5 +4,5 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {
-    ($profile:literal, $function:literal, $several:literal, $take:literal) => {};
+    ($profile:literal, $function:literal, $several:literal, $has_kind:literal, $take:literal) => {};
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 #[cfg(feature = "config")]
-use super::attributes::named_by_attributes;
+use super::attributes::{NamedProfile, named_by_attributes};
 #[cfg(feature = "config")]
 use super::config::Source;
 use super::flaw::Flaw;
@@ -90,14 +90,10 @@ impl Profiles {
         let one_at_a_time = self.reloading.lock();
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
         let before = self.in_force();
-        let gone = named_by_attributes().into_iter().find(|attribute| {
-            before.contains_key(attribute.profile) && !named.contains_key(attribute.profile)
-        });
-        if let Some(attribute) = gone {
-            let (name, place) = (attribute.profile, attribute.place());
-            let detail = format!("profile `{name}` would be gone, and the program needs it{place}");
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        }
+        let fitted = |attribute: &&NamedProfile| attribute.check(self, &before, store).is_ok();
+        let fits = |attribute: &NamedProfile| attribute.check(self, &named, store);
+        all_of(named_by_attributes().into_iter().filter(fitted).map(fits))
+            .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
         *self.in_force.write() = Arc::new(named);
         drop(one_at_a_time);
         Ok(())
@@ -120,6 +116,13 @@ impl Profiles {
         flaws
     }
 
+    /// Checks the profiles in force for every attribute that names one.
+    #[cfg(feature = "config")]
+    pub(crate) fn check_attributes(&self, store: &Capability) -> Result<()> {
+        let named = self.in_force();
+        all_of(named_by_attributes().into_iter().map(|attribute| attribute.check(self, &named, store)))
+    }
+
     /// Refuses `names` without a profile, all in one error. `whose` says after each what names it.
     pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
         let named = self.in_force();
@@ -133,6 +136,16 @@ impl Profiles {
             return Ok(());
         }
         Err(LockError::new(LockErrorKind::InvalidRequest, missing.join("; ")))
+    }
+}
+
+/// Returns all errors as one.
+#[cfg(feature = "config")]
+fn all_of(checks: impl Iterator<Item = Result<()>>) -> Result<()> {
+    let errors: Vec<String> = checks.filter_map(|check| Some(check.err()?.detail().to_owned())).collect();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(LockError::new(LockErrorKind::InvalidRequest, errors.join("; "))),
     }
 }
 

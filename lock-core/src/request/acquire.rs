@@ -195,8 +195,8 @@ impl LockRequest {
             options.strategy = self.usual.strategy.take();
         }
         options.fill(&profiles.defaults);
-        let (several, store) = (!self.more.is_empty(), &self.hub.engine.capability);
-        let resolved = Resolved::of(&mut options, own_linger, several, store);
+        let store = &self.hub.engine.capability;
+        let resolved = Resolved::of(&mut options, own_linger, self.of_all, store);
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
     }
 
@@ -207,6 +207,6 @@ impl LockRequest {
             && self.kind == Some(Kind::Reentrant)
             && self.usual.label.is_none()
             && self.usual.strategy.is_none()
-            && self.more.is_empty()
+            && !self.of_all
     }
 }

@@ -46,6 +46,8 @@ pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
     pub(super) more: MoreKeys,
+    /// It is for all of some keys, which may be one key: they have one holder each.
+    pub(super) of_all: bool,
     /// `None` for that of its profile.
     pub(super) kind: Option<Kind>,
     /// What it says by itself, if anything. Boxed, because a request is moved several times, and most say nothing.
@@ -137,7 +139,7 @@ impl LockRequest {
 
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Option<Kind>) -> Self {
         let key = key.into_key().map(|key| key.into_namespace(&hub.engine.namespace));
-        Self::with_key(hub, key, MoreKeys::default(), kind)
+        Self::with_key(hub, key, kind)
     }
 
     /// A request for all of `keys`, in one order and none twice, so that two requests never wait for each other.
@@ -158,14 +160,15 @@ impl LockRequest {
             }
             Err(error) => (Err(error), MoreKeys::default()),
         };
-        Self::with_key(hub, key, more, None)
+        Self { more, of_all: true, ..Self::with_key(hub, key, None) }
     }
 
-    fn with_key(hub: Arc<Hub>, key: Result<Key>, more: MoreKeys, kind: Option<Kind>) -> Self {
+    fn with_key(hub: Arc<Hub>, key: Result<Key>, kind: Option<Kind>) -> Self {
         Self {
             hub,
             key: key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() }),
-            more,
+            more: MoreKeys::default(),
+            of_all: false,
             kind,
             options: None,
             usual: Usual::default(),

@@ -9,6 +9,7 @@ use super::lock_request::LockRequest;
 use crate::error::LockErrorKind;
 #[cfg(doc)]
 use crate::guard::LockGuard;
+use crate::kind::Kind;
 use crate::options::{OnLost, Profile, Release};
 #[cfg(doc)]
 use crate::strategy;
@@ -302,6 +303,14 @@ impl LockRequest {
         options.take = options.take.or(own.options.take);
         options.fill(&own.options);
         self.kind = options.kind;
+    }
+
+    /// Sets the kind, before that of the profile. For the layers above: to a request for all of some keys, only a kind with
+    /// one holder can be given.
+    #[doc(hidden)]
+    pub fn of_kind(mut self, kind: impl Into<Option<Kind>>) -> Self {
+        self.kind = kind.into().or(self.kind);
+        self
     }
 
     /// Sets the label of requests that have none, and whose profile has none.

@@ -25,6 +25,7 @@ use crate::words::strategy::StrategyWord;
 /// let strategy: NamedStrategy = "skip".parse()?;
 /// assert!(strategy.skips());
 /// assert_eq!(strategy.name(), "skip");
+/// assert_eq!("shed_above(200)".parse::<NamedStrategy>()?.to_string(), "shed_above(200)");
 /// let error = "fail-fast".parse::<NamedStrategy>().unwrap_err();
 /// assert!(error.to_string().contains("did you mean `fail_fast`?"));
 /// # Ok::<(), lock_core::LockError>(())
@@ -108,9 +109,13 @@ impl Strategy for NamedStrategy {
     }
 }
 
+/// Writes the text that parses to it.
 impl fmt::Display for NamedStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name())
+        match &self.0 {
+            BuiltIn::ShedAbove(inner) => f.pad(&StrategyWord::ShedAbove(inner.rate).to_string()),
+            _ => f.pad(&self.name()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Backoff, Contention, Decision, Strategy};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShedAbove<S> {
     inner: S,
-    rate: u32,
+    pub(super) rate: u32,
 }
 
 /// Decides like `inner` while at most `rate` requests a second find the key held. Above that, a newcomer fails at once

@@ -20,9 +20,19 @@ pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     if is_bare_number(text) {
         return Err(format!("add a unit: `{text}ms` or `{text}s`?"));
     }
+    if has_long_number(text) {
+        return Err(format!(
+            "`{text}` is longer than any clock runs: write one such as `500ms`, `2s` or `1m 30s`"
+        ));
+    }
     humantime::parse_duration(text).map_err(|error| {
         format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`")
     })
+}
+
+/// Returns whether a number has so many digits that seconds overflow. Where a sum does, `humantime` panics.
+fn has_long_number(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 15)
 }
 
 fn is_bare_number(text: &str) -> bool {
@@ -52,6 +62,7 @@ mod tests {
             ("5 parsecs", "is not a duration"),
             ("-5s", "is not a duration"),
             ("soon", "is not a duration"),
+            ("18446744073709551615s 1000ms", "longer than any clock runs"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

@@ -95,6 +95,35 @@ fn several_keys_need_a_profile_with_one_holder() {
     assert!(error.contains("kind is fair, but several keys have one holder each"), "{error}");
 }
 
+/// Found by the check, and by a reload, which then changes nothing.
+#[test]
+fn what_a_call_would_refuse_is_found_before() {
+    let cases = [
+        ("[profile.both]\n", "[profile.both]\nkind = \"read\"\n", "kind is read, but several keys"),
+        (
+            "[profile.both]\n",
+            "[profile.both]\nowner = \"import-3\"\n",
+            "an owner name is for exclusive locks of one key",
+        ),
+        ("permits = 3", "permits = 2", "take is 3, and the semaphore has 2 permits"),
+    ];
+    for (good, bad, says) in cases {
+        let file = File::new(&text());
+        let locks = file.manager().unwrap();
+        file.write(&text().replace(good, bad));
+        let error = locks.reload().unwrap_err().to_string();
+        assert!(error.contains("nothing was reloaded") && error.contains(says), "{error}");
+        locks.validate_attributes().expect("nothing changed");
+        let error = file.manager().unwrap().validate_attributes().unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let both = text()
+        .replace("[profile.both]\n", "[profile.both]\nkind = \"fair\"\n")
+        .replace("permits = 3", "permits = 2");
+    let error = File::new(&both).manager().unwrap().validate_attributes().unwrap_err().to_string();
+    assert!(error.contains("kind is fair") && error.contains("take is 3"), "all at once: {error}");
+}
+
 #[test]
 fn an_attribute_that_takes_permits_needs_a_profile_that_has_them() {
     for (semaphore, says) in [
@@ -117,7 +146,8 @@ fn a_reload_keeps_what_attributes_name() {
     file.write(&text().replace("checkout", "chekout"));
     let error = locks.reload().unwrap_err().to_string();
     assert!(
-        error.contains("profile `checkout` would be gone") && error.contains("attributes::pay"),
+        error.contains("nothing was reloaded: profile `checkout` is not there")
+            && error.contains("attributes::pay"),
         "{error}"
     );
     locks.validate(["checkout", "unused"]).expect("nothing changed");

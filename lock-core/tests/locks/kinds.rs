@@ -212,6 +212,22 @@ async fn all_keys_or_none() {
     assert_eq!(one.key(), "a");
 }
 
+/// Also where all of them are one key, as of a transfer within an account.
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_all_locked_have_one_holder_each_whatever_the_profile_says() {
+    let builder = LockManager::builder(Memory::new());
+    let builder = builder.profile("read", Profile::new().kind(Kind::Read));
+    let builder = builder.profile("permits", Profile::new().kind(Kind::Semaphore { permits: 3 }));
+    let locks = builder.build().expect("it can");
+    for profile in ["read", "permits"] {
+        for keys in [vec!["a", "b"], vec!["a", "a"], vec!["a"]] {
+            let error = locks.all(keys).profile(profile).acquire().await.expect_err("they are not shared");
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+            assert!(error.to_string().contains("one holder each"), "{error}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_keys_of_one_request_share_one_time_budget() {
     let locks = locks();

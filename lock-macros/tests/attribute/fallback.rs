@@ -63,6 +63,26 @@ async fn whatever_way_the_strategy_gives_up_the_fallback_has_the_arguments() {
     assert_eq!(locks.held(), 0);
 }
 
+async fn sum(_locks: &LockManager, pair: (u64, u64)) -> Result<By, LockError> {
+    Ok(By::Fallback(pair.0 + pair.1))
+}
+
+#[distributed_lock(key = "pair:<pair.0>", strategy = "fail_fast", fallback = sum, manager = locks)]
+async fn of_a_pattern_with_a_name(
+    locks: &LockManager,
+    pair @ (_, right): (u64, u64),
+) -> Result<By, LockError> {
+    Ok(By::Body(pair.0 * right))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pattern_with_a_name_for_the_whole_is_passed_on_and_names_the_key() {
+    let locks = LockManager::in_memory();
+    assert_eq!(of_a_pattern_with_a_name(&locks, (3, 4)).await.unwrap(), By::Body(12));
+    let _held = hold(&locks, "pair:3").await;
+    assert_eq!(of_a_pattern_with_a_name(&locks, (3, 4)).await.unwrap(), By::Fallback(7));
+}
+
 /// Counts the calls of each function.
 #[derive(Default)]
 struct Runs {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::strategy::{Backoff, Contention, Decision, FailFast, Strategy, fail_fast};
-use lock_core::{LockError, LockErrorKind, LockManager, LossReason, Profile, distributed_lock};
+use lock_core::{Kind, LockError, LockErrorKind, LockManager, LossReason, Profile, distributed_lock};
 
 use crate::support::{hold, is_held};
 
@@ -278,6 +278,22 @@ async fn a_profile_gives_what_the_attribute_does_not_say() {
     let error = of_profile(&LockManager::in_memory()).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("checkout"), "{error}");
+}
+
+#[distributed_lock(keys = ["account:<from>", "account:<to>"], kind = "write", profile = "shared", handle = lock, manager = locks)]
+async fn of_a_shared_profile(locks: &LockManager, from: u64, to: u64) -> Result<bool, LockError> {
+    // Another task: this one would enter the grant that it has.
+    let other = tokio::spawn(locks.read(format!("account:{to}")).try_acquire()).await.expect("no panic")?;
+    Ok(lock.is_held() && other.is_none())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kind_of_the_attribute_comes_before_that_of_the_profile_also_with_keys() {
+    let shared = Profile::new().kind(Kind::Read);
+    let locks = LockManager::builder(Memory::new()).profile("shared", shared).build().unwrap();
+    for (from, to) in [(1, 2), (1, 1)] {
+        assert!(of_a_shared_profile(&locks, from, to).await.unwrap(), "no reader beside it: {from}, {to}");
+    }
 }
 
 /// A strategy that records the pauses that it is given.

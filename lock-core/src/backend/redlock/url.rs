@@ -76,7 +76,7 @@ impl Query {
                 "node_timeout" => query.node_timeout = Some(FORM.duration("node_timeout", value)?),
                 "timeout" => {
                     // A text that is no duration passes here; the parser of each server's URL refuses it.
-                    timeout = humantime::parse_duration(value).unwrap_or(Duration::MAX);
+                    timeout = crate::words::duration::parse(value).unwrap_or(Duration::MAX);
                     query.others.push(format!("{name}={value}"));
                 }
                 "connect_timeout" => query.others.push(format!("{name}={value}")),

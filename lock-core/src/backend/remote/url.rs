@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::words;
 
 /// The URL of one kind of store, as its errors describe it.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +39,27 @@ impl UrlForm {
             );
         }
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        Ok((rest, pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect()))
+        let pairs: Vec<_> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
+        for (at, (name, _)) in pairs.iter().enumerate() {
+            if self.options.contains(name) && pairs[..at].iter().any(|(before, _)| before == name) {
+                return Err(self.invalid(format_args!(
+                    "the option `{name}` of the {} URL is given twice; remove one",
+                    self.store
+                )));
+            }
+        }
+        Ok((rest, pairs))
+    }
+
+    /// Refuses an `@` behind the first `/`. A password with an unescaped `/` would be taken for a path, and shown.
+    pub(crate) fn check_path(&self, path: &str) -> Result<()> {
+        if path.contains('@') {
+            return Err(self.invalid(format_args!(
+                "there is an `@` behind the `/` of the {} URL; write `%2F` for a `/` in a password",
+                self.store
+            )));
+        }
+        Ok(())
     }
 
     /// Splits `user:password@hosts` into three parts. The last `@` counts, so that an unescaped one in the password
@@ -63,11 +84,30 @@ impl UrlForm {
             Some(v6) => {
                 let (host, port) =
                     v6.split_once(']').ok_or_else(|| self.invalid("the IPv6 address has no closing `]`"))?;
-                (host, port.strip_prefix(':').unwrap_or(port))
+                match port.strip_prefix(':') {
+                    None if !port.is_empty() => {
+                        let what =
+                            "there is something other than `:` and a port behind the `]` of an IPv6 address";
+                        return Err(self.invalid(what));
+                    }
+                    port => (host, port.unwrap_or("")),
+                }
             }
             None => text.split_once(':').unwrap_or((text, "")),
         };
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(self.invalid(format_args!(
+                "there is white space in the hosts of the {} URL, or a line break behind them",
+                self.store
+            )));
+        }
+        if !text.starts_with('[') && port.contains(':') {
+            return Err(self.invalid(format_args!(
+                "a host of the {} URL has several `:`; an IPv6 address stands in brackets, as in `[::1]:{default}`",
+                self.store
+            )));
+        }
+        if host.is_empty() {
             return Err(self.invalid(format_args!("the {} URL has no host", self.store)));
         }
         let port = match port {
@@ -86,8 +126,7 @@ impl UrlForm {
 
     /// Reads the value of an option that is a duration above zero.
     pub(crate) fn duration(&self, option: &'static str, value: &str) -> Result<Duration> {
-        let parsed = humantime::parse_duration(value).ok().filter(|duration| !duration.is_zero());
-        parsed.ok_or_else(|| {
+        words::duration::parse(value).map_err(|_| {
             let store = self.store;
             let detail = format!(
                 "the option `{option}` of the {store} URL needs a duration above zero, such as `500ms` or `2s`"
@@ -179,9 +218,15 @@ mod tests {
         let expected =
             [("a", 9), ("b", 1), ("::1", 9), ("::2", 3)].map(|(host, port)| (host.to_owned(), port));
         assert_eq!(hosts, expected);
-        for (hosts, expected) in
-            [("a,,b", "has no host"), ("[::1", "closing `]`"), ("a:99999", "up to 65535")]
-        {
+        for (hosts, expected) in [
+            ("a,,b", "has no host"),
+            ("[::1", "closing `]`"),
+            ("a:99999", "up to 65535"),
+            ("[::1]9", "behind the `]`"),
+            ("::1", "as in `[::1]:9`"),
+            ("a, b", "white space"),
+            ("a\n", "a line break"),
+        ] {
             assert!(text(FORM.hosts(hosts, 9)).contains(expected), "{hosts}");
         }
     }
@@ -191,6 +236,8 @@ mod tests {
         let (rest, options) = FORM.options("h/1?a=1&&b&c=2=3").expect("options");
         assert_eq!((rest, options), ("h/1", vec![("a", "1"), ("b", ""), ("c", "2=3")]));
         assert_eq!(FORM.options("h").expect("none"), ("h", Vec::new()));
+        let error = text(FORM.options("h?db=1&timeout=2s&db=1"));
+        assert!(error.contains("the option `db` of the Test URL is given twice"), "{error}");
         let error = text(FORM.options("user:s3?cret@h"));
         assert!(error.contains("there is an `@` behind the `?` of the Test URL"), "{error}");
     }

@@ -95,6 +95,7 @@ impl Config {
         };
         let (rest, options) = FORM.options(rest)?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        FORM.check_path(path)?;
         let (user, password, hosts) = FORM.credentials(authority)?;
         let credentials = match (user, password) {
             (Some(user), Some(password)) if !user.contains(':') => Some((user, password)),
@@ -299,6 +300,8 @@ mod tests {
             ("zookeeper://u:s3cret@h?session=1s", "did you mean `session_timeout`?"),
             ("zookeeper://u:s3cret@h?timeout=0s", "a duration above zero"),
             ("zookeeper://u:s3cret@", "has no host"),
+            // An unescaped `/` in a password.
+            ("zookeeper://u:/s3cret@h/a", "`%2F` for a `/` in a password"),
         ] {
             let error = Config::parse(url).expect_err(url);
             assert!(error.to_string().contains(expected), "{url}: {error}");

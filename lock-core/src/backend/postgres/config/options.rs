@@ -81,10 +81,12 @@ fn listen(value: &str) -> Result<Listen> {
     }
     if value.contains("://") {
         let config = Config::parse(&value)?;
-        if !matches!(config.listen, Listen::Here) {
-            return Err(
-                FORM.invalid("the URL in the option `listen` of the Postgres URL cannot have one too")
-            );
+        let (_, options) = FORM.options(&value)?;
+        let of_the_store = ["listen", "schema", "migrate", "mode", "session_timeout"];
+        if let Some((name, _)) = options.iter().find(|(name, _)| of_the_store.contains(name)) {
+            return Err(FORM.invalid(format_args!(
+                "the URL in the option `listen` of the Postgres URL cannot have `{name}`, which belongs to the outer one"
+            )));
         }
         return Ok(Listen::With(Box::new(config)));
     }

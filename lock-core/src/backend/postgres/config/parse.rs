@@ -14,6 +14,7 @@ impl Config {
         };
         let (rest, options) = FORM.options(rest)?;
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        FORM.check_path(database)?;
         let (user, password, hosts) = login(authority)?;
         let mut config = Self::new(Address(Vec::new()), user, password);
         if !hosts.is_empty() {

@@ -86,7 +86,11 @@ fn a_bad_url_says_what_was_expected() {
         ("postgres:///d?host=run", "the directory of a socket"),
         ("postgres://h?listen=", "has no host"),
         ("postgres://h?listen=redis%3A%2F%2Fh", "this scheme is not one of"),
-        ("postgres://h?listen=postgres%3A%2F%2Fh%3Flisten%3Doff", "cannot have one too"),
+        ("postgres://h?listen=postgres%3A%2F%2Fh%3Flisten%3Doff", "cannot have `listen`"),
+        ("postgres://h?listen=postgres%3A%2F%2Fh%3Fschema%3Dother", "cannot have `schema`"),
+        ("postgres://h?sslmode=disable&sslmode=verify-full", "`sslmode` of the Postgres URL is given twice"),
+        // An unescaped `/` in a password.
+        ("postgres://app:/s3cret@h/d", "`%2F` for a `/` in a password"),
         ("postgres://h?sslmode=prefer", "only if the server likes"),
         ("postgres://h?ca=/ca.pem", "belong to `sslmode=verify-full`"),
         ("postgres://h?sslmode=disable&sslrootcert=/ca.pem", "belong to `sslmode=verify-full`"),
