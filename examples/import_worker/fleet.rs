@@ -70,8 +70,11 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
     while crashes < options.crashes && !table.groups().await?.is_empty() {
         tokio::time::sleep(random::between(Duration::ZERO, options.crash_every * 2)).await;
         let number = usize::try_from(random::below(u64::try_from(workers.len())?))?;
-        // It may have ended because nothing is left to do.
+        // It may have ended because nothing is left to do, or with an error, which is told below.
         if workers[number].has_ended() {
+            if workers.iter_mut().all(children::Worker::has_ended) {
+                break;
+            }
             continue;
         }
         let (name, happened) = (name_of(i64::try_from(number)?), clock::now());

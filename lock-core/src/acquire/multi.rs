@@ -36,7 +36,7 @@ impl Plan {
                 options: LeaseOptions {
                     // A place in strict order at each key, so that the wait ends on a busy key too. The limits of the
                     // lease belong to the one grant of all keys: a single one must last while the others are waited
-                    // for, and be free as soon as it is dropped.
+                    // for, and be free as soon as it is dropped. It is renewed by that wait.
                     kind: Kind::Fair,
                     renew: true,
                     release: Release::Await,
@@ -104,7 +104,12 @@ impl Acquire<'_> {
             let mut acquire = Acquire::new(&part, self.started, None, claim);
             acquire.attempts = self.attempts;
             acquire.has_awaited = true;
-            let hold = boxed(&mut acquire).await.map_err(|error| error.with_key(key))?;
+            let hold = tokio::select! {
+                // `biased` keeps the simulation deterministic.
+                biased;
+                hold = boxed(&mut acquire) => hold.map_err(|error| error.with_key(key))?,
+                never = self.partial_grants.keep(self.engine, plan.ttl) => match never {},
+            };
             let same = hold.lease().claim.owner == owner;
             self.partial_grants.push(hold);
             if !same {

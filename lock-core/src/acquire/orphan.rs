@@ -27,7 +27,12 @@ impl Acquire<'_> {
             }
             return None;
         }
-        match self.take_away(holder).await {
+        let taken_away = self.take_away(holder).await;
+        if let Ok(true) = taken_away {
+            // The next question belongs to the same try: one that finds somebody else there has tried once.
+            self.attempts = self.attempts.saturating_sub(1);
+        }
+        match taken_away {
             Ok(true) if self.waiting() == Waiting::Nowhere => Some(Wake::Ask(Ask::Try)),
             Ok(true) => Some(Wake::Ask(self.question())),
             Ok(false) => None,

@@ -1,6 +1,21 @@
 //! The single grants of a request for several keys.
 
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::engine::Engine;
 use crate::guard::Hold;
+use crate::lease::Lease;
+
+/// The pause after a renewal that failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(25);
+
+/// Returns when a lease is renewed.
+fn renewal_of(lease: &Lease) -> Moment {
+    let confirmed = lease.confirmed();
+    confirmed.plus(lease.deadline().since(confirmed) / 3)
+}
 
 /// The single grants of a request for several keys. Dropping them releases them.
 #[derive(Default)]
@@ -13,6 +28,27 @@ impl PartialGrants {
 
     pub(super) fn push(&mut self, hold: Hold) {
         self.0.push(hold);
+    }
+
+    /// Renews them whenever a third of a lease is over, for as long as this is polled: a request that nobody polls any more
+    /// must not keep what it has. Never completes.
+    pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
+        let mut pause = Duration::ZERO;
+        loop {
+            let now = engine.clock.now();
+            // One that was lost is found when the store is asked for all.
+            let live = || self.0.iter().map(|hold| hold.lease()).filter(|lease| lease.check().is_ok());
+            let Some(wait) = live().map(|lease| renewal_of(lease).remaining(now)).min() else {
+                return std::future::pending().await;
+            };
+            tokio::time::sleep(wait.max(pause)).await;
+            let now = engine.clock.now();
+            let mut failed = false;
+            for lease in live().filter(|lease| renewal_of(lease).is_past(now)) {
+                failed |= lease.renew_now(ttl).await.is_err();
+            }
+            pause = if failed { AFTER_FAILURE } else { Duration::ZERO };
+        }
     }
 
     /// Releases them.

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::guard::Hold;
 use crate::lease::{Lease, Schedule};
 use crate::local_queue::Handoff;
+use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
 /// How often a process that hands a grant off asks the store all the same. If the notification that others wait was
@@ -159,7 +160,10 @@ impl Acquire<'_> {
             claim.mark_contended();
         }
         self.partial_grants.supersede();
-        let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, granted, span);
+        // One key of several is renewed by who waits for the others, for as long as that is polled.
+        let options =
+            LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
+        let lease = Lease::new(Arc::clone(self.engine), schedule, claim, options, granted, span);
         self.engine.lease_began();
         lease
     }

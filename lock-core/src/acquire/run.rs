@@ -290,7 +290,12 @@ impl<'a> Acquire<'a> {
     async fn next(&mut self) -> Result<Next> {
         let now = self.now();
         // It was asked a moment ago, but not told of the rate, which only those count who find the key held.
-        let said = self.first_pause.take().filter(|_| !self.has_awaited && !self.plan.strategy.uses_rate());
+        let said = self.first_pause.take();
+        if said.is_some() {
+            // That was its first decision: for the next one, it does not arrive.
+            self.attempts = self.attempts.max(1);
+        }
+        let said = said.filter(|_| !self.has_awaited && !self.plan.strategy.uses_rate());
         self.has_awaited = true;
         self.engine.check_open()?;
         // Before the strategy, which would turn away a waiter that has the grant already.

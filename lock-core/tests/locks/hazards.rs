@@ -88,6 +88,44 @@ async fn a_head_that_is_not_polled_does_not_hang_those_behind_it_on_memory() {
     assert!(next.is_finished(), "the key is free for a minute, and the second in line waits");
 }
 
+/// The key gets free by time, and no release notifies anybody.
+#[tokio::test(start_paused = true)]
+async fn a_first_waiter_that_is_not_polled_hides_no_end_of_a_lease() {
+    let locks = LockManager::in_memory();
+    let request = || locks.fair("k").strategy(strategy::wait()).acquire();
+    let holder = locks.fair("k").ttl(secs(5)).renew(false).acquire().await.unwrap();
+    let (mut first, mut second) = (Box::pin(request()), Box::pin(request()));
+    poll_a_little(&mut first).await;
+    poll_a_little(&mut second).await;
+    let third = tokio::spawn(request());
+    tokio::time::sleep(secs(5)).await;
+    assert!(!holder.is_held());
+    // Two that are not polled, one after the other, for two seconds each.
+    let third = tokio::time::timeout(millis(5_000), third).await.expect("in time").unwrap();
+    assert!(third.unwrap().is_held());
+}
+
+/// One that was admitted to the line is not turned away by those who come after it.
+#[tokio::test(start_paused = true)]
+async fn shed_counts_on_arrival_only() {
+    let locks = LockManager::in_memory();
+    let holder = locks.lock("k").acquire().await.unwrap();
+    let joins = |strategy: Arc<dyn Strategy>| tokio::spawn(locks.lock("k").strategy(strategy).acquire());
+    let mut line = vec![joins(Arc::new(strategy::retry()))];
+    tokio::time::sleep(millis(50)).await;
+    line.push(joins(Arc::new(strategy::shed(strategy::retry(), 2))));
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+        line.push(joins(Arc::new(strategy::retry())));
+    }
+    tokio::time::sleep(secs(1)).await;
+    assert!(line.iter().all(|waits| !waits.is_finished()), "nobody was turned away");
+    drop(holder);
+    for waits in line {
+        drop(waits.await.unwrap().expect("its turn comes"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_that_changed_hands_is_not_longer_than_the_store_says() {
     let store = QueueStore::default();

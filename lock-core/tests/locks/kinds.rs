@@ -228,6 +228,29 @@ async fn keys_that_are_all_locked_have_one_holder_each_whatever_the_profile_says
     }
 }
 
+/// The keys that a request has already are kept for as long as it waits for the others, and not for ever where nobody polls
+/// it any more.
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_a_request_that_is_not_polled_are_free_after_its_ttl() {
+    const TTL: Duration = Duration::from_secs(3);
+    let locks = locks();
+    let b = locks.lock("b").acquire().await.unwrap();
+    let request = || locks.all(["a", "b"]).ttl(TTL).strategy(strategy::wait()).acquire();
+    let mut waits = Box::pin(request());
+    let polled = tokio::time::timeout(TTL * 20, &mut waits).await;
+    assert!(polled.is_err(), "b is held");
+    assert!(!is_free(&locks, "a").await, "and a is kept meanwhile");
+    tokio::time::sleep(TTL + millis(1)).await;
+    assert!(is_free(&locks, "a").await, "nobody polls it");
+    let a = locks.lock("a").acquire().await.unwrap();
+    drop(b);
+    let polled = tokio::time::timeout(TTL * 2, &mut waits).await;
+    assert!(polled.is_err(), "a is another's now");
+    drop(a);
+    let all = tokio::time::timeout(TTL, waits).await.expect("both are free").unwrap();
+    assert!(all.is_held());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_keys_of_one_request_share_one_time_budget() {
     let locks = locks();

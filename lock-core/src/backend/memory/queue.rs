@@ -1,6 +1,7 @@
 //! The waiters of one key: tickets, watchers, and whose turn has come. Pure: time comes in as an argument.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -11,6 +12,9 @@ use super::ticket::{Check, Ticket, Watcher};
 use crate::backend::{Claim, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::owner::Owner;
+
+/// How long after the end of a lease those look who are not the first that waits.
+const AFTER_THE_FIRST: Duration = Duration::from_millis(250);
 
 impl Entry {
     /// Returns how many claims of others than `owner` wait. Claims that the holder's manager serves itself do not
@@ -112,7 +116,8 @@ impl Entry {
         let own = Arc::clone(&watcher.wake);
         // It checks right now, so it need not be woken for that.
         self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
-        Check::Wait(armed)
+        // The first watcher may not be polled. Then the others find out a little later, each for itself.
+        Check::Wait(armed.or_else(|| self.next_end(now).map(|end| end.plus(AFTER_THE_FIRST))))
     }
 
     /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it
@@ -211,11 +216,16 @@ impl Entry {
         }
     }
 
+    /// Returns when the next lease ends, of a holder or of a ticket.
+    fn next_end(&self, now: Moment) -> Option<Moment> {
+        let ends = [self.holders.soonest(), self.tickets.soonest()];
+        ends.into_iter().flatten().min_by_key(|end| end.remaining(now))
+    }
+
     /// Expiry wakes no watcher, so the first one that waits sleeps only until the next expiry.
     fn arm(&mut self, now: Moment) {
-        let ends = [self.holders.soonest(), self.tickets.soonest()];
-        let Some(next) = ends.into_iter().flatten().min_by_key(|end| end.remaining(now)) else { return };
-        // One alarm is enough: whoever wakes by it settles the key for all.
+        let Some(next) = self.next_end(now) else { return };
+        // One is enough, as a rule: whoever wakes by it settles the key for all.
         let first = self.tickets.first_watcher();
         let first = first.or_else(|| self.waiters.iter_mut().find(|watcher| !watcher.called));
         if let Some(first) = first
