@@ -4,9 +4,27 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::lease::Lease;
-use crate::backend::Renewal;
+use crate::backend::{Claim, Renewal};
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
+
+/// The form of a grant that a request names. A request that leaves before a [downgrade](Claim::mark_shared) names the
+/// exclusive grant, and one that arrives behind that does not find it: this tells nothing of who has the lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    shared: bool,
+}
+
+impl Form {
+    pub(super) fn of(claim: &Claim) -> Self {
+        Self { shared: claim.may_be_shared() }
+    }
+
+    /// Returns whether requests of the claim name another form by now.
+    pub(super) fn is_former(self, claim: &Claim) -> bool {
+        self.shared != claim.may_be_shared()
+    }
+}
 
 impl Lease {
     /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that
@@ -18,7 +36,11 @@ impl Lease {
         // holder knows nothing of the longer lease. One that is handed off from now on passes on what was just asked.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
-        let answer = self.engine.store.renew_one(&self.claim, ttl).await;
+        let named = Form::of(&self.claim);
+        let mut answer = self.engine.store.renew_one(&self.claim, ttl).await;
+        if matches!(answer, Renewal::NotOwned) && named.is_former(&self.claim) {
+            answer = self.engine.store.renew_one(&self.claim, ttl).await;
+        }
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
         // Only after a yes, because otherwise the old lease continues. Before `renewed`, which counts no more than this

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Id;
 
 use super::lease::Lease;
+use super::renew::Form;
 use super::schedule::{Due, Schedule, instant};
 use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
@@ -160,6 +161,7 @@ impl Renewer {
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: &lease.claim, ttl: *ttl }).collect();
+        let named: Vec<_> = leases.iter().map(|lease| Form::of(&lease.claim)).collect();
         // Before the first await: the backend may panic, and the task may be dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
@@ -169,9 +171,22 @@ impl Renewer {
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
         };
-        for ((lease, renew), answer) in leases.iter().zip(&batch).zip(answers) {
+        for (((lease, renew), named), answer) in leases.iter().zip(&batch).zip(named).zip(answers) {
             open.answered += 1;
-            survives(|| self.answered(lease, renew.ttl, answer));
+            match answer {
+                Renewal::NotOwned if named.is_former(&lease.claim) => self.try_again(lease, renew.ttl),
+                answer => drop(survives(|| self.answered(lease, renew.ttl, answer))),
+            }
+        }
+    }
+
+    /// Plans the renewal again that a downgrade has overtaken.
+    fn try_again(&self, lease: &Arc<Lease>, ttl: Duration) {
+        lease.renewal_in_flight.store(false, Ordering::Release);
+        if !lease.has_ended() && lease.loss().is_none() {
+            let now = self.clock.now();
+            let retry = Due::retry(now, ttl, lease.deadline().remaining(now));
+            self.schedule.file(lease, lease.within_limits(retry));
         }
     }
 

@@ -154,6 +154,55 @@ async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     assert_eq!(renewer.schedule.next(), None);
 }
 
+/// Whose grant becomes a shared one while a renewal is under way, so that it does not find the exclusive one.
+#[derive(Debug)]
+struct Downgrading(Memory);
+
+impl Backend for Downgrading {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        self.0.acquire(claim, Ask::Try).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let named: Vec<_> = batch.iter().map(|renew| renew.claim.may_be_shared()).collect();
+        batch.iter().for_each(|renew| renew.claim.mark_shared());
+        let renewed = self.0.renew(batch).await;
+        named
+            .into_iter()
+            .zip(renewed)
+            .map(|(named, renewed)| if named { renewed } else { Renewal::NotOwned })
+            .collect()
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.0.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.0.fence(claim).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_a_downgrade_overtakes_is_no_loss() {
+    let store = Memory::new();
+    let renewer = of(Downgrading(store.clone()));
+    let locks = LockManager::builder(Downgrading(store)).build().expect("good defaults");
+    let guard = locks.write("k").ttl(secs(3)).renew(false).acquire().await.expect("it is free");
+    Arc::clone(&renewer).renew(vec![Arc::clone(guard.lease())]).await;
+    assert_eq!(guard.lease().loss(), None);
+    let soon = renewer.schedule.next().expect("it is tried again");
+    assert!(soon < instant(guard.lease().deadline()));
+    drop(guard);
+    let guard = locks.write("k").ttl(secs(3)).renew(false).acquire().await.expect("it is free");
+    guard.handle().extend(secs(4)).await.expect("asked again, in the new form");
+    assert_eq!(guard.lease().loss(), None);
+}
+
 /// The renewal was under way when the lock was released.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_gone_neither_lingers_nor_goes_on() {
