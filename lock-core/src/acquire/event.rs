@@ -1,6 +1,7 @@
 //! What happens in the loop, as values: why a wait is over, and what it brought.
 
 use crate::backend::{Ask, Held};
+use crate::guard::Hold;
 use crate::local_queue::Handoff;
 use crate::pending::Granted;
 use crate::strategy::Decision;
@@ -39,6 +40,13 @@ pub(super) enum Won {
     Queued(Granted),
     /// A holder of this process has released.
     Handoff(Handoff),
+}
+
+/// What came of a hand-off that is taken without asking the store.
+pub(super) enum Taken {
+    Hold(Hold),
+    /// It lacks something that only the store can give.
+    Lacks(Handoff),
 }
 
 /// The strategy's answer, and what came of it.

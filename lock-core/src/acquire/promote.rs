@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::event::Won;
+use super::event::{Taken, Won};
 use super::run::Acquire;
 use super::spans::hold_span;
 use super::state::{Holder, LastQuestion};
@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Hold;
 use crate::lease::{Lease, Schedule};
-use crate::local_queue::Handoff;
+use crate::local_queue::{Handoff, HandoffLease};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
@@ -34,6 +34,38 @@ impl Acquire<'_> {
                 None
             }
         }
+    }
+
+    /// Takes a hand-off that lacks nothing, which is the rule on a hot key: without a future for what the others ask of the
+    /// store. The steps and their order are those of [`take`](Self::take).
+    pub(super) fn take_now(&mut self, handoff: Handoff, schedule: &Schedule<Lease>) -> Result<Taken> {
+        // Dropping the hand-off releases it.
+        self.engine.check_open()?;
+        let now = self.engine.clock.now();
+        if self.lacks_something(handoff.lease(), now) {
+            return Ok(Taken::Lacks(handoff));
+        }
+        self.has_queued |= self.waiter.take().is_some();
+        let lease = self.handed_off(handoff, schedule, now);
+        schedule.watch_handoff(&lease);
+        if let Some(reason) = self.engine.reported_lost(lease.claim.owner) {
+            lease.lose(reason);
+        }
+        Ok(Taken::Hold(Hold::new(lease)))
+    }
+
+    /// Returns whether a hand-off must be renewed first, lacks its token, or is worth nothing.
+    fn lacks_something(&self, lease: &HandoffLease, now: Moment) -> bool {
+        let (plan, left) = (self.plan, lease.deadline.remaining(now));
+        if !plan.options.renew || plan.fencing || self.engine.reported_lost(lease.claim.owner).is_some() {
+            return true;
+        }
+        if self.in_order() {
+            return left < enough(plan.ttl, lease.deadline, lease.confirmed);
+        }
+        self.engine.outlasts(lease.store_until, plan.ttl, now)
+            || !self.knows_of_others(lease.confirmed, now)
+            || left < plan.ttl * 2 / 3
     }
 
     /// Makes the hold of a grant. Returns `None` where the grant turned out to be worth nothing, and the wait goes on.
@@ -134,8 +166,14 @@ impl Acquire<'_> {
     /// Returns whether the lease of a grant that was handed on in a group is long enough: renewed, with two thirds of
     /// what the store gives a place in its queue. A lease that will not be renewed must be the whole one.
     fn is_long_enough(&self, lease: &Lease) -> bool {
-        let enough = self.plan.ttl.min(lease.deadline().since(lease.confirmed()));
-        self.plan.options.renew && lease.deadline().remaining(self.engine.clock.now()) >= enough * 2 / 3
+        let enough = enough(self.plan.ttl, lease.deadline(), lease.confirmed());
+        self.plan.options.renew && lease.deadline().remaining(self.engine.clock.now()) >= enough
+    }
+
+    /// Returns whether it is known whether others wait elsewhere. Over a store that takes heartbeats, the notification of
+    /// that may be lost.
+    fn knows_of_others(&self, confirmed: Moment, now: Moment) -> bool {
+        !self.engine.capability.waiting.by_heartbeats() || now.since(confirmed) < CONFIRM
     }
 
     fn granted(&mut self, granted: &Granted, schedule: &Schedule<Lease>) -> Arc<Lease> {
@@ -180,8 +218,7 @@ impl Acquire<'_> {
             // It was meant for another waiter, or is lost.
             return None;
         }
-        // Over a store that takes heartbeats, the notification that others wait may be lost.
-        let known = !self.engine.capability.waiting.by_heartbeats() || now.since(lease.confirmed) < CONFIRM;
+        let known = self.knows_of_others(lease.confirmed, now);
         if self.plan.options.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
             return Some((handoff, now));
         }
@@ -211,4 +248,9 @@ impl Acquire<'_> {
         self.engine.lease_began();
         lease
     }
+}
+
+/// Returns how much of a lease of `deadline` must be left where it is handed on in a group: two thirds of it, or of the ttl.
+fn enough(ttl: Duration, deadline: Moment, confirmed: Moment) -> Duration {
+    ttl.min(deadline.since(confirmed)) * 2 / 3
 }

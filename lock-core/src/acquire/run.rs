@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use super::event::{Answer, Asked, Next, Wake, Won};
+use super::event::{Answer, Asked, Next, Taken, Wake, Won};
 use super::first::{Answered, Begin};
 use super::partial_grants::PartialGrants;
 use super::plan::Plan;
@@ -161,7 +161,10 @@ impl<'a> Acquire<'a> {
                     }
                 },
                 Wake::Notified(waiters) => self.served(waiters),
-                Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
+                Wake::Handoff(handoff) => match self.take_now(handoff, &schedule)? {
+                    Taken::Hold(hold) => return Ok(hold),
+                    Taken::Lacks(handoff) => Some(Won::Handoff(handoff)),
+                },
                 Wake::Again => None,
             };
             if let Some(won) = won {

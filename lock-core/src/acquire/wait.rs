@@ -264,6 +264,10 @@ impl Acquire<'_> {
             return Ok(Event::Changed);
         }
         self.watch = self.take_watch(waiting);
+        if is_told && self.watch.is_none() && !self.claim.is_queued() {
+            // As a rule: only the local queue has news for it.
+            return Ok(self.event_in_queue(sleep).await);
+        }
         let (waiter, claim, watch) = (&self.waiter, &self.claim, &mut self.watch);
         let left = async {
             match waiter {
@@ -294,6 +298,19 @@ impl Acquire<'_> {
             self.watch = None;
         }
         Ok(event)
+    }
+}
+
+impl Acquire<'_> {
+    /// Completes when its local queue has news, and after `sleep` at the latest.
+    async fn event_in_queue(&self, sleep: Duration) -> Event {
+        let Some(waiter) = &self.waiter else { return Event::News };
+        tokio::select! {
+            // `biased` keeps the simulation deterministic.
+            biased;
+            () = waiter.notified() => Event::News,
+            () = tokio::time::sleep(sleep) => Event::Time,
+        }
     }
 }
 

@@ -52,6 +52,7 @@ impl UrlForm {
     }
 
     /// Refuses an `@` behind the first `/`. A password with an unescaped `/` would be taken for a path, and shown.
+    #[cfg(any(feature = "postgres", feature = "zookeeper"))]
     pub(crate) fn check_path(&self, path: &str) -> Result<()> {
         if path.contains('@') {
             return Err(self.invalid(format_args!(
