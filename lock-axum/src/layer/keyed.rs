@@ -16,7 +16,7 @@ impl<K> LockLayer<K> {
     /// | `<header.x-tenant>` | a header that occurs once and has 1 to 255 visible ASCII characters | 400 |
     /// | `<query.page>` | a query parameter that occurs once and is not empty | 400 |
     /// | `<ext.Tenant>` | an extension that is [registered](Self::extension) under this name | 500 |
-    /// | `<method>` | the method: `POST` | |
+    /// | `<method>` | the method: `POST`. A path parameter named `method`, `route` or with a `.` cannot be used: give it another name | |
     /// | `<route>` | the route as it was registered: `/orders/{id}` | none: the request is not locked, as it has no route |
     /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` gives the same | |
     /// | `<uri.path:text>` | the same, with any spelling of its segments | |

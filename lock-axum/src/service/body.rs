@@ -155,6 +155,10 @@ where
             Poll::Ready(frame) => frame,
         };
         let frame = match frame {
+            // Trailers may follow an empty frame, where they can be sent at all.
+            Some(Ok(frame)) if is_full && is_empty(&frame) && !lock.ends_with_length => {
+                return Poll::Ready(Next::Poll);
+            }
             Some(Ok(frame)) if is_full && frame.is_data() => return Poll::Ready(Next::Release),
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
@@ -247,6 +251,10 @@ where
 async fn release_with(guard: LockGuard, permit: KeyPermit) {
     release(guard).await;
     drop(permit);
+}
+
+fn is_empty(frame: &Frame<Bytes>) -> bool {
+    frame.data_ref().is_some_and(Bytes::is_empty)
 }
 
 fn length(data: &Bytes) -> u64 {

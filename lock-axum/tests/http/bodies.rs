@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::routing::get as on_get;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use lock_axum::{Hold, LockLayer};
 use lock_core::LockManager;
@@ -116,6 +116,25 @@ async fn trailers_wait_for_the_release_too() {
     assert!(next(&mut body).await.unwrap().is_trailers());
     assert_eq!(store.log.all(), ["acquire", "release"]);
     assert!(body.is_end_stream() && next(&mut body).await.is_none());
+}
+
+#[tokio::test]
+async fn trailers_may_follow_an_empty_frame_behind_the_announced_length() {
+    let store = Remote::slow(Duration::from_millis(20));
+    let (sender, mut body) = frames();
+    (body.trailers, body.left) = (true, Some(3));
+    let app = app(LockLayer::new(store.manager()).key("order:<id>").hold(Hold::Body), body);
+    let mut request = get("/orders/42");
+    *request.version_mut() = Version::HTTP_2;
+    let mut body = send(&app, request).await.into_body();
+    for text in ["abc", "", ""] {
+        sender.send(text).unwrap();
+    }
+    drop(sender);
+    assert_eq!(next(&mut body).await.unwrap().into_data().unwrap(), "abc");
+    assert!(next(&mut body).await.unwrap().is_trailers());
+    assert!(next(&mut body).await.is_none());
+    assert_eq!(store.log.all(), ["acquire", "release"]);
 }
 
 #[tokio::test]
