@@ -93,9 +93,10 @@ async fn a_member_that_answers_for_itself_alone_is_left() {
     let arguments = ["--election-timeout=15000", "--heartbeat-interval=1500"];
     let etcd = Etcd::builder().members(3).partitionable();
     let etcd = arguments.into_iter().fold(etcd, |etcd, argument| etcd.argument(argument)).start();
-    // Each has a connection to a random member: so many that one has it to the member that is cut off.
+    // Each has a connection to a random member: so many that it is next to certain that one has it to the member that is cut
+    // off.
     let mut clients = Vec::new();
-    for _ in 0..12 {
+    for _ in 0..30 {
         clients.push(connect(&format!("{}?timeout=1s&round_ttl=up", etcd.url())).await);
     }
     etcd.cut_off((etcd.leader() + 1) % 3);

@@ -37,17 +37,18 @@ impl PartialGrants {
         loop {
             let now = engine.clock.now();
             // One that was lost is found when the store is asked for all.
-            let live = || self.0.iter().map(|hold| hold.lease()).filter(|lease| lease.check().is_ok());
+            let live = || self.0.iter().map(|hold| &**hold.lease()).filter(|lease| lease.check().is_ok());
             let Some(wait) = live().map(|lease| renewal_of(lease).remaining(now)).min() else {
                 return std::future::pending().await;
             };
             tokio::time::sleep(wait.max(pause)).await;
             let now = engine.clock.now();
-            let mut failed = false;
-            for lease in live().filter(|lease| renewal_of(lease).is_past(now)) {
-                failed |= lease.renew_now(ttl).await.is_err();
+            if engine.check_process(now).is_err() {
+                // The copy in a forked child has the connection of its parent. The next question to the store says so.
+                return std::future::pending().await;
             }
-            pause = if failed { AFTER_FAILURE } else { Duration::ZERO };
+            let due: Vec<&Lease> = live().filter(|lease| renewal_of(lease).is_past(now)).collect();
+            pause = if Lease::renew_together(&due, ttl).await { Duration::ZERO } else { AFTER_FAILURE };
         }
     }
 

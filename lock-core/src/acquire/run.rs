@@ -294,10 +294,7 @@ impl<'a> Acquire<'a> {
         let now = self.now();
         // It was asked a moment ago, but not told of the rate, which only those count who find the key held.
         let said = self.first_pause.take();
-        if said.is_some() {
-            // That was its first decision: for the next one, it does not arrive.
-            self.attempts = self.attempts.max(1);
-        }
+        let has_decided = said.is_some();
         let said = said.filter(|_| !self.has_awaited && !self.plan.strategy.uses_rate());
         self.has_awaited = true;
         self.engine.check_open()?;
@@ -319,6 +316,11 @@ impl<'a> Acquire<'a> {
         // Only now: a request that does not wait never joins, and so takes no hand-off from one that does.
         if self.joins(now)? {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
+        }
+        if has_decided {
+            // It has arrived: for the next decision it is one of those who wait. Not where it asks the store first, whose
+            // answer says how many wait elsewhere.
+            self.attempts = self.attempts.max(1);
         }
         if self.is_to_queue() {
             return Ok(Next::Go(Wake::Ask(self.question())));

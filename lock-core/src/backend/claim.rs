@@ -169,7 +169,8 @@ impl Claim {
 
     /// Records that a request whose answer was lost is about to be sent again with the same owner. From then on an
     /// answered release does not prove that no request is in flight: the release may have freed the grant of one
-    /// request, and the other may arrive after it. So the library repeats such a release.
+    /// request, and the other may arrive after it. So the library repeats such a release,
+    /// and goes on with another owner. A backend that cannot use this owner any more may say so by this too.
     pub fn mark_resent(&self) {
         self.marks.resent.store(true, Ordering::Relaxed);
     }

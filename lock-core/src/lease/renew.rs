@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::lease::Lease;
-use crate::backend::{Claim, Renewal};
+use crate::backend::{Claim, Renew, Renewal};
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
 
@@ -41,6 +41,24 @@ impl Lease {
         if matches!(answer, Renewal::NotOwned) && named.is_former(&self.claim) {
             answer = self.engine.store.renew_one(&self.claim, ttl).await;
         }
+        self.take_answer(answer, ttl)
+    }
+
+    /// Renews leases of one manager with one request, as [`renew_now`](Self::renew_now). Returns whether all were renewed.
+    pub(crate) async fn renew_together(leases: &[&Self], ttl: Duration) -> bool {
+        let Some(first) = leases.first() else { return true };
+        leases.iter().for_each(|lease| lease.asked(ttl));
+        atomic::fence(Ordering::SeqCst);
+        let live: Vec<&Self> = leases.iter().copied().filter(|lease| lease.check_ended().is_ok()).collect();
+        let batch: Vec<_> = live.iter().map(|lease| Renew { claim: &lease.claim, ttl }).collect();
+        let answers = first.engine.store.renew(&batch).await;
+        let renewed =
+            live.iter().zip(answers).filter_map(|(lease, answer)| lease.take_answer(answer, ttl).ok());
+        renewed.count() == leases.len()
+    }
+
+    /// Notes the answer to a request for a lease of `ttl`.
+    fn take_answer(&self, answer: Renewal, ttl: Duration) -> Result<(Moment, Duration)> {
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
         // Only after a yes, because otherwise the old lease continues. Before `renewed`, which counts no more than this

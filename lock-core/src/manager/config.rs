@@ -88,9 +88,8 @@ impl LockManager {
     /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
     ///
     /// # Errors
-    /// As those of [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile that an
-    /// attribute names and that is gone, or with which every call of its function would fail, as
-    /// [`validate_attributes`](Self::validate_attributes) finds them.
+    /// As those of [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile of an
+    /// attribute that was right and that [`validate_attributes`](Self::validate_attributes) would refuse in the new state.
     ///
     /// # Examples
     /// ```

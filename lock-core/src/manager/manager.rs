@@ -76,7 +76,8 @@ impl LockManager {
     /// all, and losing one is losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock
     /// several keys.
     ///
-    /// While one of the keys is held, the request waits for them one after another, and holds those that it has. So
+    /// While one of the keys is held, the request waits for them one after another, and holds those that it has: while
+    /// it is polled. Otherwise it loses them after its ttl, and begins again once it is polled. So
     /// there is one time limit for all, and an error names the key that was held. There is one [fencing
     /// token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
     /// each key separately. A task that holds some of the keys but not all is refused with

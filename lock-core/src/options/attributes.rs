@@ -45,7 +45,7 @@ impl NamedProfile {
         Self { profile, function, file, line, several, has_kind, take }
     }
 
-    /// Refuses profiles with which every call of the function would fail, with the reason and the place.
+    /// Refuses a profile that the attribute cannot have, with the reason and the place.
     pub(crate) fn check(&self, profiles: &Profiles, named: &Named, store: &Capability) -> Result<()> {
         let outcome = find(named, self.profile).and_then(|profile| {
             let options = profile.options.clone().or(&profiles.defaults);

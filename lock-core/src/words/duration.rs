@@ -20,19 +20,34 @@ pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     if is_bare_number(text) {
         return Err(format!("add a unit: `{text}ms` or `{text}s`?"));
     }
-    if has_long_number(text) {
-        return Err(format!(
-            "`{text}` is longer than any clock runs: write one such as `500ms`, `2s` or `1m 30s`"
-        ));
-    }
-    humantime::parse_duration(text).map_err(|error| {
+    sum(text).map_err(|error| {
         format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`")
     })
 }
 
-/// Returns whether a number has so many digits that seconds overflow. Where a sum does, `humantime` panics.
-fn has_long_number(text: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 15)
+/// Adds up the parts of a duration, such as `1m` and `30s`. One by one, because `humantime` panics where a sum of them is
+/// too large by less than a second.
+fn sum(text: &str) -> Result<Duration, String> {
+    let mut sum = Duration::ZERO;
+    for part in parts(text) {
+        let part = humantime::parse_duration(part.trim()).map_err(|error| error.to_string())?;
+        sum = sum.checked_add(part).ok_or("it is too long")?;
+    }
+    Ok(sum)
+}
+
+/// Splits a text before each number that follows a unit.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut had_unit) = (Vec::new(), 0, false);
+    for (at, letter) in text.char_indices() {
+        if letter.is_ascii_digit() && had_unit {
+            parts.push(&text[begin..at]);
+            (begin, had_unit) = (at, false);
+        }
+        had_unit |= letter.is_alphabetic();
+    }
+    parts.push(&text[begin..]);
+    parts
 }
 
 fn is_bare_number(text: &str) -> bool {
@@ -45,9 +60,15 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, millis) in
-            [("500ms", 500), (" 2s ", 2_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("1.5s", 1_500)]
-        {
+        for (text, millis) in [
+            ("500ms", 500),
+            (" 2s ", 2_000),
+            ("1m 30s", 90_000),
+            ("1h", 3_600_000),
+            ("1.5s", 1_500),
+            ("1m30s2ms", 90_002),
+            ("3600000000000000ns", 3_600_000_000),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
     }
@@ -62,7 +83,11 @@ mod tests {
             ("5 parsecs", "is not a duration"),
             ("-5s", "is not a duration"),
             ("soon", "is not a duration"),
-            ("18446744073709551615s 1000ms", "longer than any clock runs"),
+            ("18446744073709551615s 1000ms", "it is too long"),
+            ("584542046090y 19767615s 1000ms", "it is too long"),
+            ("18446744073709 551615s 1000ms", "it is too long"),
+            ("1s 500", "is not a duration"),
+            ("1m -5s", "is not a duration"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

@@ -121,7 +121,8 @@ impl Store {
         self.call("/etcdserverpb.KV/Txn", txn).await
     }
 
-    /// Returns once the cluster has agreed on something: what counts from before that counts whichever member leads.
+    /// Returns once the cluster has agreed on something. A sign of life that is sent after this may be counted from before
+    /// this call, whichever member leads.
     pub(super) async fn agree(&self) -> Result<(), Failure> {
         agrees(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }

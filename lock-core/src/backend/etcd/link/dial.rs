@@ -70,8 +70,8 @@ async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Ses
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     check(&status(&connection).await.map_err(at_first)?)?;
-    // A member may know a leader and no longer be heard by it. And what was read over the connection before counts for
-    // signs of life over this one: the cluster has had its leader, or an earlier one, since this dial began.
+    // A member may know a leader and no longer be heard by it. And the leader of this member led after this dial began: so a
+    // lease that it keeps alive counts from any read over the connection before.
     agrees(&connection).await?;
     Ok(Session { connection: Arc::new(connection), driver, watches })
 }

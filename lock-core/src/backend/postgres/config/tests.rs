@@ -89,6 +89,7 @@ fn a_bad_url_says_what_was_expected() {
         ("postgres://h?listen=postgres%3A%2F%2Fh%3Flisten%3Doff", "cannot have `listen`"),
         ("postgres://h?listen=postgres%3A%2F%2Fh%3Fschema%3Dother", "cannot have `schema`"),
         ("postgres://h?sslmode=disable&sslmode=verify-full", "`sslmode` of the Postgres URL is given twice"),
+        ("postgres://h?sslmode=verify-full&ca=/a.pem&sslrootcert=/b.pem", "more than one `ca`"),
         // An unescaped `/` in a password.
         ("postgres://app:/s3cret@h/d", "`%2F` for a `/` in a password"),
         ("postgres://h?sslmode=prefer", "only if the server likes"),

@@ -160,7 +160,7 @@ fn tell(voter: &VoterState, boot: &Boot) {
         ),
         5 => tracing::warn!(
             server = %server, does_not_vote_for = ?left,
-            "the clock of this voter was set back to before its restart"
+            "the clock of this voter was set back to before its quarantine began, which begins anew"
         ),
         _ => {}
     }

@@ -26,11 +26,17 @@ impl TlsFiles {
                 form.store
             )));
         }
-        match name {
-            "ca" => self.authorities = file,
-            "cert" => self.certificate = file,
-            "key" => self.key = file,
+        let place = match name {
+            "ca" => &mut self.authorities,
+            "cert" => &mut self.certificate,
+            "key" => &mut self.key,
             other => return Err(form.unknown_option(other)),
+        };
+        if std::mem::replace(place, file).is_some() {
+            // Also under the two names that it has.
+            return Err(
+                form.invalid(format_args!("the {} URL has more than one `{name}`; remove one", form.store))
+            );
         }
         Ok(())
     }
