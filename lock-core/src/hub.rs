@@ -15,6 +15,7 @@ use crate::options::Profiles;
 use crate::owner::{Identity, Owner};
 use crate::pending::Certainty;
 use crate::store::Store;
+use crate::sync::survives;
 
 /// The inside of one manager. Managers, requests, guards and handles keep it alive; leases and pending claims only know
 /// the parts below it.
@@ -73,10 +74,12 @@ impl Hub {
         // First: a grant that is on its way to its next holder has no lease yet.
         self.engine.note_lost(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
-        self.engine.local_queue.lose_all_lingering(&owners);
+        survives(|| self.engine.local_queue.lose_all_lingering(&owners));
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim.owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
-            if lease.lose(reason) && reason != LossReason::SessionEnded {
+            // A log that panics at one of them must not keep the others from being told.
+            let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
+            if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
                 cleanup.release(&lease.claim, None, Certainty::Granted, lease.store_until());
             }
@@ -84,23 +87,24 @@ impl Hub {
     }
 }
 
-/// The store's reports reach those whom they concern.
+/// The store's reports reach those whom they concern. They come from tasks that watch over a connection or a session: where
+/// the log, the metrics or a waker of the application panics, those must go on.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
         // An owner that does not wait any more has no mailbox: it holds the lock already, or its release is under way.
-        self.engine.notifications.granted(owner, waiters);
+        survives(|| self.engine.notifications.granted(owner, waiters));
     }
 
     fn contended(&self, key: &str) {
         // The text of a key makes the same key again.
         if let Ok(key) = Key::new(key) {
-            self.engine.local_queue.contended(&key);
+            survives(|| self.engine.local_queue.contended(&key));
         }
     }
 
     fn opened(&self, key: &str) {
         if let Ok(key) = Key::new(key) {
-            self.engine.latches.opened(&key);
+            survives(|| self.engine.latches.opened(&key));
         }
     }
 
@@ -113,21 +117,21 @@ impl Listener for Hub {
     }
 
     fn keys_evicted(&self, count: u64) {
-        self.engine.observer.record_evicted(count);
+        survives(|| self.engine.observer.record_evicted(count));
     }
 
     fn quarantined(&self, node: &str, stays_out: bool) {
-        observe::quarantined(node, stays_out);
+        survives(|| observe::quarantined(node, stays_out));
     }
 
     fn node_answered(&self, answer: &NodeAnswer<'_>) {
-        self.engine.observer.meters.node_answered(answer);
+        survives(|| self.engine.observer.meters.node_answered(answer));
     }
 
     fn reconnected(&self) {
         // Somebody may wait for a grant that lingers here, or that will.
-        self.engine.local_queue.missed();
-        self.engine.reconnected();
+        survives(|| self.engine.local_queue.missed());
+        survives(|| self.engine.reconnected());
     }
 }
 

@@ -1,10 +1,17 @@
-//! Locks without poisoning.
+//! Locks without poisoning, and calls that survive a panic.
 //!
 //! Application code, such as a log subscriber or a waker, may panic while one of these locks is held. The state behind
 //! them is consistent between any two statements, so such a panic must not make every later call fail.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+/// Runs what may call into the application (its log, its metrics, its wakers). A panic there must not end what goes on for
+/// everybody: renewals, the watch over a connection. Returns `None` after one.
+pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
+}
 
 /// [`std::sync::Mutex`] without poisoning.
 #[derive(Default)]

@@ -104,7 +104,8 @@ impl LockGuard {
         self.lease().check()
     }
 
-    /// Completes when the lock is lost, before anyone else can get it. Never completes for a lock that is released.
+    /// Completes when the lock is lost: before anyone else can get it, except where it was taken by
+    /// [`force_release`](crate::LockManager::force_release) or deleted in the store. Never completes for a lock that is released.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -246,7 +246,7 @@ impl fmt::Debug for CountDownLatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut latch = f.debug_struct("CountDownLatch");
         match &self.key {
-            Ok(key) => latch.field("key", &key.as_str()),
+            Ok(key) => latch.field("key", &self.hub.engine.observer.redact_key(key, None).to_string()),
             Err(bad) => latch.field("key", &bad.kind),
         };
         latch.field("ttl", &self.ttl).finish_non_exhaustive()

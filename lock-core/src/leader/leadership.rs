@@ -55,7 +55,8 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Completes when it is deposed, before anyone else can lead.
+    /// Completes when it is deposed: before anyone else can lead, except where the lead was taken by
+    /// [`force_release`](crate::LockManager::force_release) or deleted in the store.
     ///
     /// # Cancel safety
     /// Cancel safe.

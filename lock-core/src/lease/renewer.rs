@@ -1,6 +1,5 @@
 //! The loop that renews what is due, and reports what is lost.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
@@ -16,6 +15,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
 use crate::local_queue::{LocalQueue, RECLAIM_AFTER};
 use crate::store::Store;
+use crate::sync::survives;
 
 /// The largest number of leases in one call of the backend.
 const MAX_BATCH: usize = 2_000;
@@ -241,11 +241,6 @@ impl Drop for Unanswered<'_> {
             survives(|| self.renewer.answered(lease, lease.ttl(), Renewal::Unknown(error)));
         }
     }
-}
-
-/// Runs what may call into the application (its log, its wakers). A panic there must not end all renewals.
-fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
 #[cfg(test)]

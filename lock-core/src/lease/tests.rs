@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Placement, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Listener, Placement, Released, Renew,
+    Renewal,
 };
 use crate::clock::{Clock, Moment, Suspended, with_clock};
 use crate::error::{LossReason, Result};
@@ -123,6 +124,20 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
     let told = tokio::time::timeout(Duration::from_millis(1), told).await.expect("at once");
     assert_eq!(told.expect("no panic"), LossReason::Taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that() {
+    // With only one subscriber, another test that reaches a call site first disables it for all.
+    let _second = tracing::Dispatch::new(Panics);
+    let locks = LockManager::in_memory();
+    let mut guards = Vec::new();
+    for key in ["a", "b", "c"] {
+        guards.push(locks.lock(key).acquire().await.expect("it is free"));
+    }
+    let owners: Vec<_> = guards.iter().map(|guard| guard.lease().claim.owner).collect();
+    tracing::subscriber::with_default(Panics, || Listener::session_ended(&**locks.hub(), &owners));
+    assert!(guards.iter().all(|guard| guard.lease().loss() == Some(LossReason::SessionEnded)), "{guards:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -190,7 +190,8 @@ impl LockManager {
     /// `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
     /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock`
     /// also `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS; with `postgres`
-    /// `postgres://user:password@host:port/database`.
+    /// `postgres://user:password@host:port/database`; with `etcd` `etcd://host:port,host:port`; with `zookeeper`
+    /// `zookeeper://host:port,host:port/path`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be parsed or an unknown scheme,

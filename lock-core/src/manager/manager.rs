@@ -234,7 +234,7 @@ impl LockManager {
     }
 
     /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for
-    /// `redlock://`; `postgres`.
+    /// `redlock://`; `postgres`; `postgres-advisory`; `etcd`; `zookeeper`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store

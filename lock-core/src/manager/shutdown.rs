@@ -17,7 +17,7 @@ impl LockManager {
     ///
     /// It may take longer than `grace`, while the last releases are answered: up to a second if locks were held to the
     /// end of `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less
-    /// than a second, that second in all.
+    /// than a second, that second in all. To close the connections takes up to a second more where the store does not answer.
     ///
     /// Call it after the server has stopped accepting work.
     ///
@@ -53,7 +53,7 @@ impl LockManager {
         let before = report.revoked.len();
         for lease in self.hub().leases() {
             if lease.lose(LossReason::ShutDown) {
-                report.revoked.push(lease.claim.key.as_str().to_owned());
+                report.revoked.extend(lease.claim.keys().map(|key| key.as_str().to_owned()));
                 lease.release_in_background(None);
             }
         }

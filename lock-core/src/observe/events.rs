@@ -73,9 +73,12 @@ impl Events {
         if let Some(witness) = self.witness.get() {
             witness.see(&event);
         }
-        if let To::Listeners(sender) = &*self.to() {
-            let _ = sender.send(event);
-        }
+        let sender = match &*self.to() {
+            To::Listeners(sender) => sender.clone(),
+            _ => return,
+        };
+        // Out of the lock: a waker may drop a guard, whose release is an event too.
+        let _ = sender.send(event);
     }
 
     /// Shows `witness` every event from now on. The first witness stays.
@@ -88,7 +91,9 @@ impl Events {
 
     /// Ends the streams, after the events that were emitted.
     pub(crate) fn close(&self) {
-        *self.to() = To::Closed;
+        // As above: with the last sender, the subscribers are woken.
+        let before = std::mem::replace(&mut *self.to(), To::Closed);
+        drop(before);
     }
 }
 

@@ -74,7 +74,9 @@ impl<C: Connector> PerRuntime<C> {
         let id = Handle::current().id();
         let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
-        read(&link.borrow())
+        let state = link.borrow();
+        // Without its supervisor, whose connection it is, another one is started. It ends by itself only where it panics.
+        if link.has_changed().is_err() { None } else { read(&state) }
     }
 
     async fn wait(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
@@ -129,6 +131,7 @@ impl<C: Connector> PerRuntime<C> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use tokio::sync::Notify;
@@ -141,6 +144,7 @@ mod tests {
     struct Fake {
         planned: Mutex<Vec<Failure<()>>>,
         lose: Notify,
+        panics: AtomicBool,
     }
 
     impl Connector for Fake {
@@ -173,6 +177,7 @@ mod tests {
 
         async fn watch(&self, session: &mut Arc<u32>, lost: &mut u32, _pauses: &mut Pauses) -> Failure<()> {
             self.lose.notified().await;
+            assert!(!self.panics.load(Ordering::Relaxed), "the log panics");
             *lost += 1;
             Failure::new(LockErrorKind::Unavailable, format!("lost {session} for the {lost}. time"))
         }
@@ -198,6 +203,16 @@ mod tests {
             assert_eq!(*connections.get().await.expect("another"), 7);
             assert!(connections.failure().is_none());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_supervisor_that_panics_is_followed_by_another() {
+        let fake = Arc::new(Fake::default());
+        let connections = PerRuntime::new(Arc::clone(&fake), Some(Arc::new(1)));
+        fake.panics.store(true, Ordering::Relaxed);
+        fake.lose.notify_one();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(*connections.get().await.expect("another"), 7);
     }
 
     #[tokio::test(start_paused = true)]
