@@ -104,7 +104,8 @@ impl LeaderChanges {
     /// Returns the next change; `None` once the manager was shut down.
     ///
     /// # Cancel safety
-    /// Cancel safe: no change is lost.
+    /// Cancel safe: no change is lost. A caller that cancels it each time before the store has answered hears of others only
+    /// once it waits for as long.
     pub async fn next(&mut self) -> Option<LeaderChange> {
         loop {
             let held = self.terms.borrow_and_update().held().cloned();
