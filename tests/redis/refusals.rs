@@ -111,6 +111,12 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
         let request = locks.lock("k").fencing(fencing).strategy(lock_core::strategy::fail_fast());
         temporary(&request.acquire().await.expect_err("no memory"), "OOM");
     }
+    for request in
+        [locks.read("k"), locks.write("k"), locks.semaphore("k", 2), locks.all(["k", "l"]), locks.fair("k")]
+    {
+        let request = request.strategy(lock_core::strategy::fail_fast());
+        temporary(&request.acquire().await.expect_err("no memory"), "OOM");
+    }
     tokio::time::sleep(2 * ttl).await;
     let [released, dropped, renewed] = guards;
     temporary(&released.fencing_token().await.expect_err("no memory"), "OOM");

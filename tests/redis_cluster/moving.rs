@@ -51,6 +51,29 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
     wait_until("it is free", PATIENCE, async || places(&cluster, &key).is_empty()).await;
 }
 
+/// A Cluster grows by one: the slot that moves is the first of a node that nobody knows of yet.
+#[tokio::test]
+async fn a_slot_may_move_to_a_node_that_has_none() {
+    let mut cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_millis(1_500));
+    let guard = locks.lock(&key).ttl(ttl).acquire().await.expect("free");
+    let new = cluster.add_node();
+    let slot = cluster.slot(&key);
+    cluster.begin_move(slot, 0, new);
+    cluster.move_key(&key, 0, new);
+    renewed(&cluster, new, &key).await;
+    tokio::time::sleep(ttl).await;
+    guard.check().expect("it is renewed");
+    // A free key of that slot: it may not be on the old node any more.
+    let other = format!("{{{key}}}:other");
+    let held = locks.lock(&other).ttl(LONG).try_acquire().await.expect("an answer").expect("free");
+    assert!(cluster.nodes[new].keys().contains(&other));
+    cluster.end_move(slot, 0, new);
+    guard.release().await.expect("an answer");
+    held.release().await.expect("an answer");
+}
+
 /// Waits for two renewals, which show in the time to live.
 async fn renewed(cluster: &RedisCluster, number: usize, key: &str) {
     for _ in 0..2 {

@@ -82,6 +82,23 @@ impl RedisCluster {
         });
     }
 
+    /// Adds a primary without slots, which every node knows. Returns its number.
+    ///
+    /// # Panics
+    /// When a node does not answer.
+    pub fn add_node(&mut self) -> usize {
+        let bus = Port::reserve();
+        let server = node(&bus).start();
+        let [port, at] = [server.cluster_port(), bus.address().port()].map(|port| port.to_string());
+        self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &at]);
+        self.nodes.push(server);
+        self.buses.push(bus);
+        let known = self.nodes.len().to_string();
+        self.wait("every node knows all", |node| field(node, "cluster_known_nodes") == known);
+        self.wait("every node finds the cluster whole", |node| field(node, "cluster_state") == "ok");
+        self.nodes.len() - 1
+    }
+
     /// Returns `redis+cluster://` with the first two nodes.
     #[must_use]
     pub fn url(&self) -> String {

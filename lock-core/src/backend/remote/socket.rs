@@ -4,18 +4,49 @@ use std::io;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::Failure;
 use crate::error::LockErrorKind;
 
 /// Connects to a host.
 pub(crate) async fn connect<R: Default>(host: &str, port: u16) -> Result<TcpStream, Failure<R>> {
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error))?;
+    let stream = connect_to_any(host, port).await.map_err(|error| unreachable(&error))?;
     // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
     stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     // See `UNSENT`: a dropped connection must not deliver a request after the last release that would undo it.
     give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
     Ok(stream)
+}
+
+/// The head start of one address of a host before the next is tried too.
+const HEAD_START: Duration = Duration::from_millis(200);
+
+/// Connects to any address of a host: each a little after the one before, since a dead one may answer nothing at all.
+pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut addresses: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();
+    addresses.dedup();
+    if let [only] = addresses[..] {
+        return TcpStream::connect(only).await;
+    }
+    // Dropped with this function, which ends the other attempts.
+    let mut attempts = JoinSet::new();
+    for (number, address) in (0..).zip(addresses) {
+        attempts.spawn(async move {
+            sleep(HEAD_START * number).await;
+            TcpStream::connect(address).await
+        });
+    }
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failed = error,
+            Err(_) => {}
+        }
+    }
+    Err(failed)
 }
 
 /// How long the kernel keeps retransmitting bytes that the server does not acknowledge. Without the limit it would keep

@@ -1,10 +1,12 @@
 //! Dials the members of a cluster at once, and keeps the first that can hold locks.
 
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
@@ -14,6 +16,7 @@ use super::race;
 use crate::backend::etcd::config::Member;
 use crate::backend::etcd::error::{Failure, Reaction, unexpected};
 use crate::backend::etcd::proto::{RangeRequest, RangeResponse, StatusRequest, StatusResponse};
+use crate::backend::remote::socket::connect_to_any;
 use crate::error::LockErrorKind;
 
 /// A connection and the tasks that drive it.
@@ -56,12 +59,12 @@ fn out_of_time(limit: Duration) -> Failure {
 }
 
 async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Session, Failure> {
-    let (peer, http2, driver) = begin(members, host, (host.as_str(), *port)).await?;
+    let (peer, http2, driver) = begin(members, host, connect_to_any(host, *port)).await?;
     // Over TLS etcd allows 250 streams at once by default, and each claim that waits has one for its watch. Without a
     // connection of their own, many of them would keep every other call from being sent. To the same address: another
     // member may be behind the next one of that name.
     let watches = match members.tls.is_some() {
-        true => Some(begin(members, host, peer).await?),
+        true => Some(begin(members, host, TcpStream::connect(peer)).await?),
         false => None,
     };
     let origin = origin(host, *port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
@@ -76,16 +79,16 @@ async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Ses
     Ok(Session { connection: Arc::new(connection), driver, watches })
 }
 
-/// Connects to one address, and greets the server as `host`. Returns the address too.
+/// Connects, and greets the server as `host`. Returns its address too.
 async fn begin(
     members: &Members,
     host: &str,
-    place: impl ToSocketAddrs,
+    connects: impl Future<Output = io::Result<TcpStream>>,
 ) -> Result<(SocketAddr, Http2, Driver), Failure> {
     let unreachable = |error: std::io::Error| {
         Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
     };
-    let stream = TcpStream::connect(place).await.map_err(unreachable)?;
+    let stream = connects.await.map_err(unreachable)?;
     // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
     stream.set_nodelay(true).map_err(unreachable)?;
     let peer = stream.peer_addr().map_err(unreachable)?;

@@ -65,8 +65,14 @@ impl Router {
             Ok(answer) => answer,
             // The last redirect shows that its node did nothing, but the call may have been sent again since.
             Err(_) => {
-                let missing = || self.missing(slot::of(key.as_str()));
-                let failure = last.take().or_else(missing).unwrap_or_else(|| Failure::no_answer(deadline));
+                let (last, missing) = (last.take(), || self.missing(slot::of(key.as_str())));
+                // Where the node that was named cannot be reached, that says more than that it was named.
+                let failure = match last {
+                    Some((Redirect::Moved { .. }, failure)) => Some(missing().unwrap_or(failure)),
+                    Some((_, failure)) => Some(failure),
+                    None => missing(),
+                };
+                let failure = failure.unwrap_or_else(|| Failure::no_answer(deadline));
                 Err(failure.in_doubt())
             }
         }
@@ -112,7 +118,7 @@ impl Router {
             Err(Failure { reaction: Reaction::Follow(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !ask.enqueues() =>
             {
-                self.at(&node, &place).set_asking(claim, deadline).await
+                self.next_of_slot(&node, &place).set_asking(claim, deadline).await
             }
             // A second request is harmless: a claim that is not granted yet is granted at most once, however often it
             // is sent.

@@ -14,25 +14,36 @@ use crate::backend::redis::link::{Progress, open, text};
 use crate::backend::redis::primary::Primary;
 use crate::error::LockErrorKind;
 
-/// The time limit of one node.
+/// The least time limit of one node.
 const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Returns the time limit of one node, for a dial that may take `connect_timeout`: a question takes three round trips, four
+/// with TLS, and on a long link they must fit too.
+pub(super) fn patience(connect_timeout: Duration) -> Duration {
+    PATIENCE.max(connect_timeout / 3)
+}
 /// The time left to the other nodes once more than half have answered: a node that hangs must not slow down every look.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Returns the newest view of these nodes, and whether most of them have answered.
-pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Result<(SlotMap, bool), Failure> {
+/// Returns the newest view of these nodes, and whether most of them have answered. The view of a node that knows none of the
+/// nodes of `known` counts only where no other answers: another Cluster may have its address by now.
+pub(super) async fn around(
+    nodes: impl Iterator<Item = Shared<Primary>>,
+    known: &SlotMap,
+    limit: Duration,
+) -> Result<(SlotMap, bool), Failure> {
     let mut asked = JoinSet::new();
     for node in nodes {
         asked.spawn(async move {
             let progress = Progress::default();
-            let answer = timeout(PATIENCE, ask(&node, &progress)).await;
-            answer.unwrap_or_else(|_| Err(progress.out_of_time(PATIENCE)))
+            let answer = timeout(limit, ask(&node, &progress)).await;
+            answer.unwrap_or_else(|_| Err(progress.out_of_time(limit)))
         });
     }
     let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
     loop {
         // The set is dropped with this function, which ends the questions that are still open.
-        let patience = if views.len() * 2 > count { GRACE } else { PATIENCE + GRACE };
+        let patience = if views.len() * 2 > count { GRACE } else { limit + GRACE };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(Ok(view)))) => views.push(view),
             // A permanent failure says more than a temporary one, so it is kept.
@@ -43,6 +54,9 @@ pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Resu
             Ok(Some(Err(_))) => {}
             Ok(None) | Err(_) => break,
         }
+    }
+    if views.iter().any(|view| !view.is_of_others_than(known)) {
+        views.retain(|view| !view.is_of_others_than(known));
     }
     // Most of all nodes that were asked, and not only of those that answered.
     let most = views.len() * 2 > count;

@@ -17,14 +17,14 @@ use crate::sync::Mutex;
 
 /// The last reason why a call had to be sent again.
 #[derive(Debug, Default)]
-pub(super) struct Last(Mutex<Option<Failure>>);
+pub(super) struct Last(Mutex<Option<(Redirect, Failure)>>);
 
 impl Last {
-    fn keep(&self, failure: Failure) {
-        *self.0.lock() = Some(failure);
+    fn keep(&self, redirect: &Redirect) {
+        *self.0.lock() = Some((redirect.clone(), redirect.to_failure()));
     }
 
-    pub(super) fn take(&self) -> Option<Failure> {
+    pub(super) fn take(&self) -> Option<(Redirect, Failure)> {
         self.0.lock().take()
     }
 }
@@ -59,7 +59,7 @@ impl Router {
             // Any other failure may follow an execution, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
             // Kept outside this future, which a deadline may drop in the next pause or call.
-            last.keep(redirect.to_failure());
+            last.keep(&redirect);
             match redirect {
                 Redirect::Moved { slot, place } => {
                     // Recorded for all callers: the next one for this slot goes to the new node at once.

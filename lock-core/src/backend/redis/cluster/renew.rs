@@ -151,7 +151,7 @@ impl Router {
     /// Records a redirect. Returns the node that the slot is still being moved to, which must be asked with ASKING.
     fn sent_on(&self, by: &Server, redirect: &Redirect) -> Option<Arc<Server>> {
         match redirect {
-            Redirect::Ask(place) => Some(self.at(by, place)),
+            Redirect::Ask(place) => Some(self.next_of_slot(by, place)),
             Redirect::Moved { slot, place } => {
                 self.moved(*slot, by, place);
                 None

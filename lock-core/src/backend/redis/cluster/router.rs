@@ -30,8 +30,11 @@ use crate::sync::RwLock;
 const ASKED: usize = 5;
 /// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest wait for another caller's look. A look ends within it, unless its runtime is no longer driven.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How much longer than the limit of one node a look may take, of another caller that is waited for. A look ends within it,
+/// unless its runtime is no longer driven.
+const MARGIN: Duration = Duration::from_millis(100);
+/// How long a node is vouched for that another one has named as the next of a slot which is being moved.
+const MOVING: Duration = Duration::from_secs(10);
 /// How long most nodes must report an earlier epoch than the known one before they are believed.
 const BEHIND: Duration = Duration::from_secs(2);
 
@@ -61,6 +64,8 @@ struct State {
     overruled: bool,
     /// The first and the last time at which most nodes reported an earlier epoch than the view.
     behind: Option<(Moment, Moment)>,
+    /// The nodes that were named as the next of a slot, and when that was last.
+    moving: HashMap<Endpoint, Moment>,
     /// Grows when a slot gets another node.
     version: u64,
     closed: bool,
@@ -69,6 +74,7 @@ struct State {
 impl Router {
     /// Creates a router that knows nothing but the nodes of the URL.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
+        let patience = discover::patience(config.connect_timeout);
         let shared = Shared::new(config, Primary::alone())?;
         let state = State {
             view: SlotMap::default(),
@@ -76,6 +82,7 @@ impl Router {
             nodes: HashMap::new(),
             overruled: false,
             behind: None,
+            moving: HashMap::new(),
             version: 0,
             closed: false,
         };
@@ -83,7 +90,7 @@ impl Router {
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             cluster: shared.with_role(Primary::node(me.clone())),
             state: RwLock::new(state),
-            looks: SingleFlight::new(PAUSE, PATIENCE),
+            looks: SingleFlight::new(PAUSE, patience + MARGIN),
         }))
     }
 
@@ -201,7 +208,9 @@ impl Router {
 
     async fn ask_around(&self) -> Result<(), Failure> {
         let nodes = self.some().into_iter().map(|place| self.shared(place));
-        let (view, most) = discover::around(nodes).await?;
+        let known = self.read(|state| state.view.clone());
+        let limit = discover::patience(self.cluster.config.connect_timeout);
+        let (view, most) = discover::around(nodes, &known, limit).await?;
         self.adopt(view, most);
         Ok(())
     }
@@ -224,7 +233,8 @@ impl Router {
     /// answered, and none of them with a newer view.
     fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
-            if state.view.is_newer_than(&view) && !state.is_left_behind(&view, most) {
+            let is_odd = state.view.is_newer_than(&view) || view.is_of_others_than(&state.view);
+            if is_odd && !state.is_left_behind(&view, most) {
                 return false;
             }
             state.behind = None;
@@ -243,6 +253,11 @@ impl Router {
                 (Some(old), Some(new)) => Arc::ptr_eq(old, new),
                 (old, new) => old.is_none() && new.is_none(),
             };
+            for place in state.next_of_slots(Clock::Suspend.now()) {
+                if let Some(node) = state.nodes.get(&place) {
+                    nodes.entry(place).or_insert_with(|| Arc::clone(node));
+                }
+            }
             let changed = !state.slots.iter().zip(&slots).all(same);
             (state.nodes, state.slots, state.view) = (nodes, slots, view);
             // Only a change ends the wait of the callers: the same nodes would bring them nothing to go back for.
@@ -283,13 +298,19 @@ impl Router {
         Arc::new(Server::idle(Arc::new(self.shared(place))))
     }
 
-    /// Returns the node at a place that the node `by` has named. An empty host is the host of `by`.
-    pub(super) fn at(&self, by: &Server, (host, port): &Endpoint) -> Arc<Server> {
-        let host = match by.shared().address() {
-            Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
-            _ => host.clone(),
-        };
-        let place = (host, *port);
+    /// Returns the node that `by` has named as the next one of a slot which it still has. It may have no slot yet.
+    pub(super) fn next_of_slot(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
+        let (place, now) = (named_by(by, place), Clock::Suspend.now());
+        self.write(|state| {
+            state.moving.retain(|_, named| now.since(*named) < MOVING);
+            state.moving.insert(place.clone(), now);
+        });
+        self.at(by, &place)
+    }
+
+    /// Returns the node at a place that the node `by` has named.
+    pub(super) fn at(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
+        let place = named_by(by, place);
         if let Some(node) = self.read(|state| state.nodes.get(&place).cloned()) {
             return node;
         }
@@ -328,7 +349,10 @@ impl Witness for Router {
         Box::pin(async move {
             // Fresh and not recent: a recent answer may be from before the failover.
             self.look().await?;
-            if self.read(|state| state.view.names(place)) {
+            let now = Clock::Suspend.now();
+            if self
+                .read(|state| state.view.names(place) || state.next_of_slots(now).any(|next| next == *place))
+            {
                 return Ok(());
             }
             Err(Failure::new(LockErrorKind::Unavailable, "the other nodes name another one for its slots"))
@@ -336,7 +360,24 @@ impl Witness for Router {
     }
 }
 
+/// Returns a place that the node `by` has named. An empty host is that of `by`.
+fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
+    let host = match by.shared().address() {
+        Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
+        _ => host.clone(),
+    };
+    (host, *port)
+}
+
 impl State {
+    /// Returns the nodes that were lately named as the next of a slot.
+    fn next_of_slots(&self, now: Moment) -> impl Iterator<Item = Endpoint> + '_ {
+        self.moving
+            .iter()
+            .filter(move |(_, named)| now.since(**named) < MOVING)
+            .map(|(place, _)| place.clone())
+    }
+
     /// Returns whether the known view is of a Cluster that no longer exists: a Cluster that was created anew on the
     /// same addresses counts its epochs from the beginning. A single node that has not learned of a failover yet must
     /// not be believed, nor must several of them right after the failover.
@@ -378,9 +419,21 @@ mod tests {
     /// Returns the view of a Cluster of one node.
     fn view(epoch: u32, host: &str) -> SlotMap {
         let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
-        let node = Value::Array(vec![Value::SimpleString(host.to_owned()), Value::Int(1)]);
+        node_view(&info, host, &[])
+    }
+
+    /// The same, where the node tells its id.
+    fn view_of(epoch: u32, host: &str, id: &str) -> SlotMap {
+        let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
+        node_view(&info, host, &[Value::SimpleString(id.to_owned())])
+    }
+
+    fn node_view(info: &str, host: &str, more: &[Value]) -> SlotMap {
+        let mut node = vec![Value::SimpleString(host.to_owned()), Value::Int(1)];
+        node.extend_from_slice(more);
+        let node = Value::Array(node);
         let range = Value::Array(vec![Value::Int(0), Value::Int(i64::from(SLOTS) - 1), node]);
-        SlotMap::read(&info, &Value::Array(vec![range]), host).expect("a view")
+        SlotMap::read(info, &Value::Array(vec![range]), host).expect("a view")
     }
 
     fn place(router: &Router, slot: u16) -> String {
@@ -397,6 +450,20 @@ mod tests {
         assert_eq!([place(&router, 7), place(&router, 8)], ["b:2", "a:1"]);
         router.adopt(view(1, "a"), true);
         assert_eq!(place(&router, 7), "a:1");
+    }
+
+    /// A node of another Cluster has the address of one that is gone. Its epoch says nothing here.
+    #[test]
+    fn the_view_of_another_cluster_is_not_adopted_at_once() {
+        let router = router();
+        router.adopt(view_of(5, "a", "one"), true);
+        for most in [false, true] {
+            router.adopt(view_of(9, "b", "two"), most);
+            assert_eq!(place(&router, 0), "a:1");
+        }
+        // Nor is its own from then on taken for an earlier one.
+        router.adopt(view_of(6, "c", "one"), true);
+        assert_eq!(place(&router, 0), "c:1");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The assignment of slots to nodes, as one node reports it.
 
+use std::collections::HashSet;
+
 use ::redis::Value;
 
 use crate::backend::redis::config::Endpoint;
@@ -14,6 +16,8 @@ pub(super) struct SlotMap {
     /// Whether the node can reach most of the others.
     pub(super) is_whole: bool,
     ranges: Vec<Range>,
+    /// The ids of its nodes, which no two Clusters have in common.
+    ids: HashSet<String>,
 }
 
 /// A range of slots, and the nodes that have it.
@@ -31,7 +35,14 @@ impl SlotMap {
     pub(super) fn read(info: &str, slots: &Value, host: &str) -> Option<Self> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let Value::Array(ranges) = slots else { return None };
+        let nodes = ranges
+            .iter()
+            .filter_map(|range| if let Value::Array(parts) = range { parts.get(2..) } else { None });
+        let ids = nodes
+            .flatten()
+            .filter_map(|node| if let Value::Array(parts) = node { text(parts.get(2)?) } else { None });
         Some(Self {
+            ids: ids.map(str::to_owned).collect(),
             epoch: field("cluster_current_epoch")?.trim().parse().ok()?,
             is_whole: field("cluster_state").map(str::trim) == Some("ok"),
             ranges: ranges.iter().map(|range| Range::read(range, host)).collect::<Option<_>>()?,
@@ -43,6 +54,11 @@ impl SlotMap {
     /// later epoch is right.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
+    }
+
+    /// Returns whether this is the view of another Cluster: it has no node in common with `known`.
+    pub(super) fn is_of_others_than(&self, known: &Self) -> bool {
+        !known.ids.is_empty() && !self.ids.is_empty() && known.ids.is_disjoint(&self.ids)
     }
 
     /// Returns the node of each slot.
@@ -170,6 +186,23 @@ mod tests {
     }
 
     #[test]
+    fn clusters_without_a_common_node_are_others() {
+        let view = |ids: &[&str]| SlotMap {
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            ..SlotMap::default()
+        };
+        for (known, other, expected) in [
+            (&["a", "b"][..], &["b", "c"][..], false),
+            (&["a", "b"], &["c"], true),
+            // Nothing is known yet, or a node tells no ids.
+            (&[], &["c"], false),
+            (&["a"], &[], false),
+        ] {
+            assert_eq!(view(other).is_of_others_than(&view(known)), expected, "{known:?} {other:?}");
+        }
+    }
+
+    #[test]
     fn a_node_without_a_host_name_is_at_its_address() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let pairs = [("hostname", ""), ("ip", "10.0.0.7")];
@@ -201,7 +234,7 @@ mod tests {
 
     #[test]
     fn who_sees_the_others_counts_and_then_the_newer_epoch() {
-        let view = |epoch, is_whole| SlotMap { epoch, is_whole, ranges: Vec::new() };
+        let view = |epoch, is_whole| SlotMap { epoch, is_whole, ..SlotMap::default() };
         assert!(view(1, true).is_newer_than(&view(2, false)));
         assert!(view(2, true).is_newer_than(&view(1, true)));
         assert!(view(2, false).is_newer_than(&view(1, false)));

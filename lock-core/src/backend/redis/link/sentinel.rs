@@ -13,7 +13,6 @@ use ::redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
     RedisResult, Value, from_redis_value,
 };
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -21,11 +20,18 @@ use tokio::time::{sleep, timeout};
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
 use crate::backend::redis::error::Failure;
 use crate::backend::remote::Tls;
+use crate::backend::remote::socket::connect_to_any;
 use crate::error::LockErrorKind;
 
-/// The time limit of one sentinel. A healthy sentinel answers within a millisecond, and a dial asks all of them at
+/// The least time limit of one sentinel. A healthy sentinel answers within a millisecond, and a dial asks all of them at
 /// once.
 const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Returns the time limit of one sentinel. A question takes three round trips, four with TLS, and a dial asks twice: on a long
+/// link both must fit.
+fn patience(config: &Config) -> Duration {
+    PATIENCE.max(config.connect_timeout / 3)
+}
 /// How the failure begins where the sentinels do not know the name of the primary.
 pub(super) const UNKNOWN: &str = "the sentinels watch no primary";
 /// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
@@ -41,8 +47,8 @@ const LOOK: Duration = Duration::from_secs(2);
 enum Answer {
     /// The place of the primary, and the number of the failover that made it the primary.
     Primary(Endpoint, u64),
-    /// The sentinel watches no primary of this name. It watches these.
-    Unknown(Vec<String>),
+    /// The sentinel watches no primary of this name. It watches these; `None` where its user may not ask for them.
+    Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
     /// No usable answer, with the reason.
@@ -55,17 +61,17 @@ pub(crate) async fn primary(
     tls: Option<&Tls>,
     sentinels: &Sentinels,
 ) -> Result<Endpoint, Failure> {
-    let mut asked = JoinSet::new();
+    let (mut asked, limit) = (JoinSet::new(), patience(config));
     for place in sentinels.places.clone() {
         let (tls, info, master) = (tls.cloned(), login(config), sentinels.master.clone());
         // All at once: one sentinel that hangs would else use up the time of the dial. The set is dropped with this
         // function, which ends the questions that are still open.
-        asked.spawn(async move { ask(&place, tls.as_ref(), info, &master).await });
+        asked.spawn(async move { ask(&place, tls.as_ref(), info, &master, limit).await });
     }
     let (count, mut answers) = (asked.len(), Vec::new());
     loop {
         // Until a majority has named a primary, each sentinel gets its full time.
-        let patience = if is_enough(&answers, count) { GRACE } else { PATIENCE + GRACE };
+        let patience = if is_enough(&answers, count) { GRACE } else { limit + GRACE };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(answer))) => answers.push(answer),
             Ok(Some(Err(_))) => {}
@@ -109,12 +115,13 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     }
     // The most helpful reason wins: a wrong name, then a refusal, then silence.
     if let Some(names) = unknown {
-        let known = match names.as_slice() {
-            [] => "none at all".to_owned(),
-            names => format!("`{}`", names.join("`, `")),
+        let known = match names.as_deref() {
+            None => String::new(),
+            Some([]) => ", but none at all".to_owned(),
+            Some(names) => format!(", but `{}`", names.join("`, `")),
         };
         let text = format!(
-            "{UNKNOWN} `{master}`, but {known}; the name stands behind the `/` of the URL, and is \
+            "{UNKNOWN} `{master}`{known}; the name stands behind the `/` of the URL, and is \
              the one of `sentinel monitor`"
         );
         return Failure::new(LockErrorKind::InvalidRequest, text);
@@ -130,12 +137,18 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-async fn ask(place: &Endpoint, tls: Option<&Tls>, info: RedisConnectionInfo, master: &str) -> Answer {
+async fn ask(
+    place: &Endpoint,
+    tls: Option<&Tls>,
+    info: RedisConnectionInfo,
+    master: &str,
+    limit: Duration,
+) -> Answer {
     let asked = async {
         let (mut sentinel, _driver, _) = connect(place, tls, info).await?;
         look_up(&mut sentinel, master).await
     };
-    match timeout(PATIENCE, asked).await {
+    match timeout(limit, asked).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
             Answer::Refused(error.code().unwrap_or_default().to_owned())
@@ -143,7 +156,7 @@ async fn ask(place: &Endpoint, tls: Option<&Tls>, info: RedisConnectionInfo, mas
         Ok(Err(error)) => Answer::Silent(error.to_string()),
         Err(_) => {
             let tls = if tls.is_some() { ", do they speak TLS on this port?" } else { "" };
-            Answer::Silent(format!("no answer within {PATIENCE:?}{tls}"))
+            Answer::Silent(format!("no answer within {limit:?}{tls}"))
         }
     }
 }
@@ -156,7 +169,7 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
     let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
-    let [details, place] = answers.as_slice() else { return Ok(Answer::Unknown(Vec::new())) };
+    let [details, place] = answers.as_slice() else { return Ok(Answer::Unknown(None)) };
     if let Value::ServerError(error) = place {
         return Err(error.clone().into());
     }
@@ -166,8 +179,10 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
         None => {
             let mut question = Cmd::new();
             question.arg("SENTINEL").arg("MASTERS");
-            let all: Vec<HashMap<String, String>> = question.query_async(sentinel).await.unwrap_or_default();
-            Ok(Answer::Unknown(all.into_iter().filter_map(|mut one| one.remove("name")).collect()))
+            let all: Option<Vec<HashMap<String, String>>> = question.query_async(sentinel).await.ok();
+            let names =
+                |all: Vec<HashMap<_, _>>| all.into_iter().filter_map(|mut one| one.remove("name")).collect();
+            Ok(Answer::Unknown(all.map(names)))
         }
     }
 }
@@ -208,7 +223,7 @@ async fn connect(
     tls: Option<&Tls>,
     info: RedisConnectionInfo,
 ) -> RedisResult<(MultiplexedConnection, Driver, Told)> {
-    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    let stream = connect_to_any(host, *port).await?;
     stream.set_nodelay(true)?;
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
@@ -259,12 +274,12 @@ async fn listen(
     current: &Endpoint,
 ) -> bool {
     let connecting = connect(place, tls, login(config));
-    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connecting).await else {
+    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(patience(config), connecting).await else {
         return false;
     };
     // Subscribed first and asked afterwards: a failover between the two is announced. The other way round it would be
     // missed.
-    match timeout(PATIENCE, sentinel.subscribe("+switch-master")).await {
+    match timeout(patience(config), sentinel.subscribe("+switch-master")).await {
         Ok(Ok(())) => {}
         // A refused subscription is not fatal, because the loop below also asks.
         Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
@@ -275,7 +290,7 @@ async fn listen(
     }
     loop {
         // Asked before the first wait too: a failover before the subscription has no announcement.
-        match timeout(PATIENCE, look_up(&mut sentinel, master)).await {
+        match timeout(patience(config), look_up(&mut sentinel, master)).await {
             // Not final: the caller asks all sentinels, because this one may be the one that is behind.
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
@@ -318,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_newest_answer_counts_and_among_equals_that_of_most() {
-        let unknown = || Answer::Unknown(Vec::new());
+        let unknown = || Answer::Unknown(Some(Vec::new()));
         let table = [
             (vec![at(1, 0), at(1, 0), at(2, 1)], Some(2)),
             (vec![at(2, 3), at(1, 2), at(1, 2)], Some(2)),
@@ -351,11 +366,12 @@ mod tests {
     #[test]
     fn who_gets_no_answer_is_told_why() {
         let sentinels = Sentinels { places: Vec::new(), master: "m".to_owned() };
-        let unknown = Answer::Unknown(vec!["a".to_owned(), "b".to_owned()]);
+        let unknown = Answer::Unknown(Some(vec!["a".to_owned(), "b".to_owned()]));
         let refused = Answer::Refused("NOAUTH".to_owned());
         let table = [
             (vec![silent(), unknown], "no primary `m`, but `a`, `b`;", true),
-            (vec![Answer::Unknown(Vec::new())], "but none at all;", true),
+            (vec![Answer::Unknown(Some(Vec::new()))], "but none at all;", true),
+            (vec![Answer::Unknown(None)], "watch no primary `m`; the name", true),
             (vec![refused, silent()], "`sentinel_password`", true),
             (vec![silent()], "(x); are they up?", false),
             (vec![], "(no answer); are they up?", false),

@@ -65,7 +65,10 @@ for _, lock in ipairs(locks) do
   if again then
     lock:extend(again, lease)
   else
-    lock:leave(token)
+    -- Only where there may be an entry: a write that changes nothing would hide that the server is out of memory.
+    if lock:queued() or lock:waiters() > 0 then
+      lock:leave(token)
+    end
     lock:put(value, 'x', lease)
   end
   waiters = waiters + lock:waiters()
