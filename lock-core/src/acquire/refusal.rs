@@ -33,6 +33,8 @@ impl Acquire<'_> {
     /// Returns how many others wait, as far as is known.
     fn waiters(&self, held: &Held) -> usize {
         let local = match &self.waiter {
+            // Those of this process were counted then. It arrives in the store, where others may wait.
+            _ if self.was_admitted && self.attempts <= 1 => 0,
             Some(waiter) => waiter.others(),
             None => self.engine.local_queue.waiters(&self.plan.key),
         };

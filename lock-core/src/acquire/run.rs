@@ -59,6 +59,8 @@ pub(super) struct Acquire<'a> {
     pub(super) question: LastQuestion,
     /// Whether the store was asked without a request for an entry in its queue, and has answered that the key is held.
     pub(super) has_only_tried: bool,
+    /// Whether the strategy has decided to wait before the store was asked.
+    pub(super) was_admitted: bool,
     /// Whether it was in the local queue before. Nobody who comes back is turned down.
     pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
@@ -103,6 +105,7 @@ impl<'a> Acquire<'a> {
             first_pause: None,
             question: LastQuestion::None,
             has_only_tried: false,
+            was_admitted: false,
             has_queued: false,
             ask_again: None,
             relies_since: None,
@@ -295,6 +298,7 @@ impl<'a> Acquire<'a> {
         // It was asked a moment ago, but not told of the rate, which only those count who find the key held.
         let said = self.first_pause.take();
         let has_decided = said.is_some();
+        self.was_admitted |= has_decided;
         let said = said.filter(|_| !self.has_awaited && !self.plan.strategy.uses_rate());
         self.has_awaited = true;
         self.engine.check_open()?;
@@ -318,8 +322,7 @@ impl<'a> Acquire<'a> {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
         if has_decided {
-            // It has arrived: for the next decision it is one of those who wait. Not where it asks the store first, whose
-            // answer says how many wait elsewhere.
+            // It has arrived: for the next decision it is one of those who wait.
             self.attempts = self.attempts.max(1);
         }
         if self.is_to_queue() {

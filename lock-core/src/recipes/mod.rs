@@ -6,6 +6,7 @@
 //! | [`checkout`] | one request at a time for each order |
 //! | [`fencing`] | a database that refuses the write of a late holder |
 //! | [`background_work`] | work that outlives the function that took the lock, such as work behind a 202 |
+//! | [`resume`] | a worker that takes up the half-done work of one that has crashed |
 //! | [`leader`] | one process that does a thing for as long as it lives |
 //! | [`shutdown`] | a program that ends without leaving keys locked |
 //! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson or Curator |
@@ -33,6 +34,9 @@ pub mod leader {
 }
 pub mod migration {
     #![doc = include_str!("migration.md")]
+}
+pub mod resume {
+    #![doc = include_str!("resume.md")]
 }
 pub mod shutdown {
     #![doc = include_str!("shutdown.md")]

@@ -126,6 +126,25 @@ async fn shed_counts_on_arrival_only() {
     }
 }
 
+/// The number in this process is known before the store is asked, and that in others with its answer.
+#[tokio::test(start_paused = true)]
+async fn shed_counts_those_who_wait_in_other_processes() {
+    let store = QueueStore::default();
+    let (here, there) = (store.manager(), store.manager());
+    let holder = there.lock("k").acquire().await.unwrap();
+    let line: Vec<_> =
+        (0..3).map(|_| tokio::spawn(there.fair("k").strategy(strategy::wait()).acquire())).collect();
+    tokio::time::sleep(millis(50)).await;
+    assert!(here.lock("k").try_acquire().await.unwrap().is_none(), "it is known to be held from here on");
+    for _ in 0..2 {
+        let request = here.lock("k").strategy(strategy::shed(strategy::retry(), 2)).acquire();
+        let error = tokio::time::timeout(millis(50), request).await.expect("at once").unwrap_err();
+        assert_eq!(error.kind(), lock_core::LockErrorKind::Overloaded, "{error}");
+    }
+    line.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(holder);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_that_changed_hands_is_not_longer_than_the_store_says() {
     let store = QueueStore::default();

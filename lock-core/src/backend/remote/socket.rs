@@ -1,11 +1,12 @@
 //! What every TCP connection to a store needs.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use super::Failure;
 use crate::error::LockErrorKind;
@@ -23,30 +24,34 @@ pub(crate) async fn connect<R: Default>(host: &str, port: u16) -> Result<TcpStre
 /// The head start of one address of a host before the next is tried too.
 const HEAD_START: Duration = Duration::from_millis(200);
 
-/// Connects to any address of a host: each a little after the one before, since a dead one may answer nothing at all.
+/// Connects to any address of a host.
 pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut addresses: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();
     addresses.dedup();
-    if let [only] = addresses[..] {
-        return TcpStream::connect(only).await;
+    match addresses[..] {
+        [only] => TcpStream::connect(only).await,
+        _ => connect_to_first(addresses).await,
     }
-    // Dropped with this function, which ends the other attempts.
-    let mut attempts = JoinSet::new();
-    for (number, address) in (0..).zip(addresses) {
-        attempts.spawn(async move {
-            sleep(HEAD_START * number).await;
-            TcpStream::connect(address).await
-        });
-    }
+}
+
+/// Connects to the first of these addresses that accepts. Each is tried once the one before has failed, or a little after it: a
+/// dead server may answer nothing at all.
+async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failed = error,
-            Err(_) => {}
+    // Dropped with this function, which ends the other attempts.
+    let (mut attempts, mut addresses) = (JoinSet::new(), addresses.into_iter().peekable());
+    loop {
+        if let Some(address) = addresses.next() {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        let head_start = if addresses.peek().is_some() { HEAD_START } else { Duration::MAX };
+        match timeout(head_start, attempts.join_next()).await {
+            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+            Ok(Some(Ok(Err(error)))) => failed = error,
+            Ok(None) => return Err(failed),
+            Ok(Some(Err(_))) | Err(_) => {}
         }
     }
-    Err(failed)
 }
 
 /// How long the kernel keeps retransmitting bytes that the server does not acknowledge. Without the limit it would keep
@@ -81,10 +86,25 @@ pub(crate) fn unreachable<R: Default>(error: &io::Error) -> Failure<R> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::time::timeout;
 
     use super::*;
     use crate::clock::Clock;
+
+    /// A name may lead to several addresses, as `localhost` does.
+    #[tokio::test]
+    async fn an_address_that_refuses_costs_no_time() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let there = listener.local_addr().expect("bound");
+        let gone = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let nobody = gone.local_addr().expect("bound");
+        drop(gone);
+        let connects = connect_to_first(vec![nobody, nobody, nobody, there]);
+        let stream = timeout(HEAD_START, connects).await.expect("at once").expect("it listens");
+        assert_eq!(stream.peer_addr().expect("connected"), there);
+        let error = timeout(HEAD_START, connect_to_first(vec![nobody, nobody])).await.expect("at once");
+        assert_eq!(error.expect_err("nobody listens").kind(), io::ErrorKind::ConnectionRefused);
+        assert!(connect_to_first(Vec::new()).await.is_err());
+    }
 
     #[tokio::test]
     async fn the_kernel_forgets_what_was_not_taken_before_the_last_repeat_of_a_release() {

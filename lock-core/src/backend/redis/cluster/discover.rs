@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::slot_map::SlotMap;
-use crate::backend::redis::config::Address;
+use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::{Progress, open, text};
@@ -17,27 +17,29 @@ use crate::error::LockErrorKind;
 /// The least time limit of one node.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one node, for a dial that may take `connect_timeout`: a question takes three round trips, four
-/// with TLS, and on a long link they must fit too.
-pub(super) fn patience(connect_timeout: Duration) -> Duration {
-    PATIENCE.max(connect_timeout / 3)
+/// Returns the time limit of one node. A question takes three round trips, four with TLS, and on a long link they must fit too.
+/// But a look runs within a call, and must end before that is given up.
+pub(super) fn patience(config: &Config) -> Duration {
+    PATIENCE.max((config.connect_timeout / 3).min(config.timeout * 2 / 3))
 }
 /// The time left to the other nodes once more than half have answered: a node that hangs must not slow down every look.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Returns the newest view of these nodes, and whether most of them have answered. The view of a node that knows none of the
-/// nodes of `known` counts only where no other answers: another Cluster may have its address by now.
+/// Returns the newest view of these nodes, and whether most of them have answered.
+///
+/// Another Cluster may have the address of a node by now. So a view without any node of `known` counts only where no other
+/// answers, and only that of a node which the URL names. The `bool` of each node says whether the URL does.
 pub(super) async fn around(
-    nodes: impl Iterator<Item = Shared<Primary>>,
+    nodes: impl Iterator<Item = (Shared<Primary>, bool)>,
     known: &SlotMap,
     limit: Duration,
 ) -> Result<(SlotMap, bool), Failure> {
     let mut asked = JoinSet::new();
-    for node in nodes {
+    for (node, is_named) in nodes {
         asked.spawn(async move {
             let progress = Progress::default();
             let answer = timeout(limit, ask(&node, &progress)).await;
-            answer.unwrap_or_else(|_| Err(progress.out_of_time(limit)))
+            answer.unwrap_or_else(|_| Err(progress.out_of_time(limit))).map(|view| (view, is_named))
         });
     }
     let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
@@ -55,12 +57,13 @@ pub(super) async fn around(
             Ok(None) | Err(_) => break,
         }
     }
-    if views.iter().any(|view| !view.is_of_others_than(known)) {
-        views.retain(|view| !view.is_of_others_than(known));
-    }
+    let is_known = |view: &SlotMap| !view.is_of_others_than(known);
+    let any_known = views.iter().any(|(view, _)| is_known(view));
+    views.retain(|(view, is_named)| if any_known { is_known(view) } else { *is_named });
     // Most of all nodes that were asked, and not only of those that answered.
     let most = views.len() * 2 > count;
-    let newest = views.into_iter().reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
+    let views = views.into_iter().map(|(view, _)| view);
+    let newest = views.reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
     let nobody = || Failure::new(LockErrorKind::Unavailable, "no node was asked");
     newest.map(|view| (view, most)).ok_or_else(|| failed.unwrap_or_else(nobody))
 }

@@ -3,7 +3,7 @@
 //! No task watches the Cluster. A caller that finds a node gone, or is redirected, learns where the slot is now, and
 //! one caller at a time asks for all of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, Weak};
@@ -66,6 +66,10 @@ struct State {
     behind: Option<(Moment, Moment)>,
     /// The nodes that were named as the next of a slot, and when that was last.
     moving: HashMap<Endpoint, Moment>,
+    /// The nodes that had slots, and have none any more: a former primary that stood still takes itself for one.
+    former: HashSet<Endpoint>,
+    /// Since when only nodes of the URL answer, with a view that has no node in common with the known one.
+    others: Option<Moment>,
     /// Grows when a slot gets another node.
     version: u64,
     closed: bool,
@@ -74,7 +78,7 @@ struct State {
 impl Router {
     /// Creates a router that knows nothing but the nodes of the URL.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
-        let patience = discover::patience(config.connect_timeout);
+        let patience = discover::patience(&config);
         let shared = Shared::new(config, Primary::alone())?;
         let state = State {
             view: SlotMap::default(),
@@ -83,6 +87,8 @@ impl Router {
             overruled: false,
             behind: None,
             moving: HashMap::new(),
+            former: HashSet::new(),
+            others: None,
             version: 0,
             closed: false,
         };
@@ -207,9 +213,13 @@ impl Router {
     }
 
     async fn ask_around(&self) -> Result<(), Failure> {
-        let nodes = self.some().into_iter().map(|place| self.shared(place));
+        let nodes = self.some().into_iter().map(|place| {
+            let is_named =
+                matches!(&self.cluster.config.address, Address::Cluster(seeds) if seeds.contains(&place));
+            (self.shared(place), is_named)
+        });
         let known = self.read(|state| state.view.clone());
-        let limit = discover::patience(self.cluster.config.connect_timeout);
+        let limit = discover::patience(&self.cluster.config);
         let (view, most) = discover::around(nodes, &known, limit).await?;
         self.adopt(view, most);
         Ok(())
@@ -233,10 +243,15 @@ impl Router {
     /// answered, and none of them with a newer view.
     fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
-            let is_odd = state.view.is_newer_than(&view) || view.is_of_others_than(&state.view);
-            if is_odd && !state.is_left_behind(&view, most) {
+            let is_odd = match state.others_since(&view) {
+                Some(since) => !view.is_whole || Clock::Suspend.now().since(since) < BEHIND,
+                None => state.view.is_newer_than(&view) && !state.is_left_behind(&view, most),
+            };
+            if is_odd {
                 return false;
             }
+            state.others = None;
+            state.note_former(&view);
             state.behind = None;
             // After a redirect the slots differ from the view. The same view is then news, because the node that was
             // named may be gone.
@@ -303,7 +318,9 @@ impl Router {
         let (place, now) = (named_by(by, place), Clock::Suspend.now());
         self.write(|state| {
             state.moving.retain(|_, named| now.since(*named) < MOVING);
-            state.moving.insert(place.clone(), now);
+            if !state.former.contains(&place) {
+                state.moving.insert(place.clone(), now);
+            }
         });
         self.at(by, &place)
     }
@@ -370,6 +387,22 @@ fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
 }
 
 impl State {
+    /// Returns since when there are only views without a node in common with the known one, if this is one of them: the known
+    /// nodes may all have been replaced.
+    fn others_since(&mut self, view: &SlotMap) -> Option<Moment> {
+        let is_other = view.is_of_others_than(&self.view);
+        self.others = is_other.then(|| self.others.unwrap_or_else(|| Clock::Suspend.now()));
+        self.others
+    }
+
+    /// Notes the nodes that have slots in the known view, and none in this one.
+    fn note_former(&mut self, view: &SlotMap) {
+        self.former.retain(|place| !view.names(place));
+        let former = self.view.primaries().into_iter().flatten();
+        self.former.extend(former.filter(|place| !view.names(place)));
+        self.moving.retain(|place, _| !self.former.contains(place));
+    }
+
     /// Returns the nodes that were lately named as the next of a slot.
     fn next_of_slots(&self, now: Moment) -> impl Iterator<Item = Endpoint> + '_ {
         self.moving
@@ -452,6 +485,31 @@ mod tests {
         assert_eq!(place(&router, 7), "a:1");
     }
 
+    /// A former primary that stands still may be named as the next of a slot by a node that does not know better.
+    #[test]
+    fn a_former_primary_is_not_vouched_for_as_the_next_of_a_slot() {
+        let router = router();
+        router.adopt(view(1, "a"), true);
+        let by = router.node(7).expect("a node");
+        let nexts = || router.read(|state| state.next_of_slots(Clock::Suspend.now()).count());
+        router.next_of_slot(&by, &("b".to_owned(), 1));
+        assert_eq!(nexts(), 1);
+        router.adopt(view(2, "b"), true);
+        router.adopt(view(3, "c"), true);
+        assert_eq!(nexts(), 0, "it has lost its slots");
+        router.next_of_slot(&by, &("b".to_owned(), 1));
+        assert_eq!(nexts(), 0);
+        router.adopt(view(4, "b"), true);
+        router.next_of_slot(&by, &("b".to_owned(), 1));
+        assert_eq!(nexts(), 1, "it has slots again");
+    }
+
+    fn ago(at: Moment, time: Duration) -> Moment {
+        let (mono, boot) = at.parts();
+        let time = i64::try_from(time.as_nanos()).expect("not so long");
+        Moment::from_parts((mono - time, boot - time))
+    }
+
     /// A node of another Cluster has the address of one that is gone. Its epoch says nothing here.
     #[test]
     fn the_view_of_another_cluster_is_not_adopted_at_once() {
@@ -464,6 +522,14 @@ mod tests {
         // Nor is its own from then on taken for an earlier one.
         router.adopt(view_of(6, "c", "one"), true);
         assert_eq!(place(&router, 0), "c:1");
+        // All nodes were replaced while nobody looked. Not most of those that are asked have answered: they are gone.
+        for since in [Duration::ZERO, BEHIND] {
+            assert_eq!(place(&router, 0), "c:1");
+            router.adopt(view_of(9, "d", "three"), false);
+            router.write(|state| state.others = state.others.map(|at| ago(at, since)));
+        }
+        router.adopt(view_of(9, "d", "three"), false);
+        assert_eq!(place(&router, 0), "d:1");
     }
 
     #[test]
@@ -471,16 +537,9 @@ mod tests {
         let router = router();
         router.adopt(view(5, "a"), true);
         let tell = |most| router.adopt(view(1, "b"), most);
-        let begin = |state: &mut State, ago: Duration, last: Duration| {
+        let begin = |state: &mut State, first: Duration, last: Duration| {
             let now = Clock::Suspend.now();
-            let at = |ago: Duration| {
-                Moment::from_parts({
-                    let (mono, boot) = now.parts();
-                    let ago = i64::try_from(ago.as_nanos()).expect("not so long ago");
-                    (mono - ago, boot - ago)
-                })
-            };
-            state.behind = Some((at(ago), at(last)));
+            state.behind = Some((ago(now, first), ago(now, last)));
         };
         tell(true);
         assert_eq!(place(&router, 0), "a:1", "it was told once");
