@@ -19,7 +19,10 @@ impl Acquire<'_> {
 
     /// What is known at `now` where that was not found: before the first question, and after a failure of the store.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
-        let waiters = if self.plan.strategy.uses_waiters() { Some(self.waiters(held)) } else { held.waiters };
+        // Where it was admitted before the store was asked, those of this process were counted then. It arrives in the store,
+        // where others may wait.
+        let counts_here = self.plan.strategy.uses_waiters() && !(self.was_admitted && self.attempts <= 1);
+        let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };
         Contention::new()
             .with_attempts(self.attempts.max(1))
             .with_waited(now.since(self.started))
@@ -33,8 +36,6 @@ impl Acquire<'_> {
     /// Returns how many others wait, as far as is known.
     fn waiters(&self, held: &Held) -> usize {
         let local = match &self.waiter {
-            // Those of this process were counted then. It arrives in the store, where others may wait.
-            _ if self.was_admitted && self.attempts <= 1 => 0,
             Some(waiter) => waiter.others(),
             None => self.engine.local_queue.waiters(&self.plan.key),
         };

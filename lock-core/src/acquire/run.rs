@@ -233,7 +233,10 @@ impl<'a> Acquire<'a> {
             Queue::Fifo => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Barging => match self.plan.begin_barging(decide) {
                 Begin::Ask(ask) => Wake::Ask(ask),
-                Begin::Wait(_) => Wake::Again,
+                Begin::Wait(_) => {
+                    self.was_admitted = true;
+                    Wake::Again
+                }
             },
         })
     }

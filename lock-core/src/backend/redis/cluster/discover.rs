@@ -17,9 +17,14 @@ use crate::error::LockErrorKind;
 /// The least time limit of one node.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one node. A question takes three round trips, four with TLS, and on a long link they must fit too.
-/// But a look runs within a call, and must end before that is given up.
+/// Returns the time limit of one node, for a look within a dial. A question takes three round trips, four with TLS, and on a
+/// long link they must fit too.
 pub(super) fn patience(config: &Config) -> Duration {
+    PATIENCE.max(config.connect_timeout / 3)
+}
+
+/// The same, for a look within a call: it must end before that is given up.
+pub(super) fn patience_of_call(config: &Config) -> Duration {
     PATIENCE.max((config.connect_timeout / 3).min(config.timeout * 2 / 3))
 }
 /// The time left to the other nodes once more than half have answered: a node that hangs must not slow down every look.
@@ -28,14 +33,17 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Returns the newest view of these nodes, and whether most of them have answered.
 ///
 /// Another Cluster may have the address of a node by now. So a view without any node of `known` counts only where no other
-/// answers, and only that of a node which the URL names. The `bool` of each node says whether the URL does.
+/// answers, and only that of a node which the URL names: then most of those that it names must have answered so. The `bool` of
+/// each node says whether the URL names it. The view of a node that was taken out of its Cluster knows nobody, and counts for
+/// nothing.
 pub(super) async fn around(
     nodes: impl Iterator<Item = (Shared<Primary>, bool)>,
     known: &SlotMap,
     limit: Duration,
 ) -> Result<(SlotMap, bool), Failure> {
-    let mut asked = JoinSet::new();
+    let (mut asked, mut all_named) = (JoinSet::new(), 0);
     for (node, is_named) in nodes {
+        all_named += usize::from(is_named);
         asked.spawn(async move {
             let progress = Progress::default();
             let answer = timeout(limit, ask(&node, &progress)).await;
@@ -57,14 +65,23 @@ pub(super) async fn around(
             Ok(None) | Err(_) => break,
         }
     }
+    let answered = views.len();
+    views.retain(|(view, _)| !view.tells_less_than(known));
     let is_known = |view: &SlotMap| !view.is_of_others_than(known);
     let any_known = views.iter().any(|(view, _)| is_known(view));
     views.retain(|(view, is_named)| if any_known { is_known(view) } else { *is_named });
+    let count = if any_known { count } else { all_named };
     // Most of all nodes that were asked, and not only of those that answered.
     let most = views.len() * 2 > count;
     let views = views.into_iter().map(|(view, _)| view);
     let newest = views.reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
-    let nobody = || Failure::new(LockErrorKind::Unavailable, "no node was asked");
+    let nobody = || {
+        let text = match answered {
+            0 => "no node was asked",
+            _ => "what answers where its nodes were is no part of the Cluster any more",
+        };
+        Failure::new(LockErrorKind::Unavailable, text)
+    };
     newest.map(|view| (view, most)).ok_or_else(|| failed.unwrap_or_else(nobody))
 }
 

@@ -3,7 +3,7 @@
 //! No task watches the Cluster. A caller that finds a node gone, or is redirected, learns where the slot is now, and
 //! one caller at a time asks for all of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, Weak};
@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How much longer than the limit of one node a look may take, of another caller that is waited for. A look ends within it,
 /// unless its runtime is no longer driven.
 const MARGIN: Duration = Duration::from_millis(100);
+/// How long a node that has lost its slots is not vouched for so. One that stood still knows better soon after.
+const FORMER: Duration = Duration::from_secs(60);
 /// How long a node is vouched for that another one has named as the next of a slot which is being moved.
 const MOVING: Duration = Duration::from_secs(10);
 /// How long most nodes must report an earlier epoch than the known one before they are believed.
@@ -66,8 +68,9 @@ struct State {
     behind: Option<(Moment, Moment)>,
     /// The nodes that were named as the next of a slot, and when that was last.
     moving: HashMap<Endpoint, Moment>,
-    /// The nodes that had slots, and have none any more: a former primary that stood still takes itself for one.
-    former: HashSet<Endpoint>,
+    /// The nodes that had slots and have none any more, and since when: a former primary that stood still takes itself for
+    /// one.
+    former: HashMap<Endpoint, Moment>,
     /// Since when only nodes of the URL answer, with a view that has no node in common with the known one.
     others: Option<Moment>,
     /// Grows when a slot gets another node.
@@ -87,7 +90,7 @@ impl Router {
             overruled: false,
             behind: None,
             moving: HashMap::new(),
-            former: HashSet::new(),
+            former: HashMap::new(),
             others: None,
             version: 0,
             closed: false,
@@ -204,22 +207,21 @@ impl Router {
     /// Asks some of the nodes which node has which slot, or shares the answer of a caller that began to ask after this
     /// call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
-        self.looks.fresh(self.ask_around()).await
+        self.looks.fresh(self.ask_around(discover::patience(self.config()))).await
     }
 
     /// Asks likewise, unless the last answer is recent.
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
-        self.looks.recent(self.ask_around()).await
+        self.looks.recent(self.ask_around(discover::patience_of_call(self.config()))).await
     }
 
-    async fn ask_around(&self) -> Result<(), Failure> {
+    async fn ask_around(&self, limit: Duration) -> Result<(), Failure> {
         let nodes = self.some().into_iter().map(|place| {
             let is_named =
                 matches!(&self.cluster.config.address, Address::Cluster(seeds) if seeds.contains(&place));
             (self.shared(place), is_named)
         });
         let known = self.read(|state| state.view.clone());
-        let limit = discover::patience(&self.cluster.config);
         let (view, most) = discover::around(nodes, &known, limit).await?;
         self.adopt(view, most);
         Ok(())
@@ -244,7 +246,7 @@ impl Router {
     fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
             let is_odd = match state.others_since(&view) {
-                Some(since) => !view.is_whole || Clock::Suspend.now().since(since) < BEHIND,
+                Some(since) => !(most && view.is_whole) || Clock::Suspend.now().since(since) < BEHIND,
                 None => state.view.is_newer_than(&view) && !state.is_left_behind(&view, most),
             };
             if is_odd {
@@ -318,7 +320,8 @@ impl Router {
         let (place, now) = (named_by(by, place), Clock::Suspend.now());
         self.write(|state| {
             state.moving.retain(|_, named| now.since(*named) < MOVING);
-            if !state.former.contains(&place) {
+            state.former.retain(|_, since| now.since(*since) < FORMER);
+            if !state.former.contains_key(&place) {
                 state.moving.insert(place.clone(), now);
             }
         });
@@ -397,10 +400,11 @@ impl State {
 
     /// Notes the nodes that have slots in the known view, and none in this one.
     fn note_former(&mut self, view: &SlotMap) {
-        self.former.retain(|place| !view.names(place));
-        let former = self.view.primaries().into_iter().flatten();
-        self.former.extend(former.filter(|place| !view.names(place)));
-        self.moving.retain(|place, _| !self.former.contains(place));
+        let now = Clock::Suspend.now();
+        self.former.retain(|place, since| !view.names(place) && now.since(*since) < FORMER);
+        let former = self.view.primaries().into_iter().flatten().filter(|place| !view.names(place));
+        self.former.extend(former.map(|place| (place, now)));
+        self.moving.retain(|place, _| !self.former.contains_key(place));
     }
 
     /// Returns the nodes that were lately named as the next of a slot.
@@ -522,13 +526,13 @@ mod tests {
         // Nor is its own from then on taken for an earlier one.
         router.adopt(view_of(6, "c", "one"), true);
         assert_eq!(place(&router, 0), "c:1");
-        // All nodes were replaced while nobody looked. Not most of those that are asked have answered: they are gone.
-        for since in [Duration::ZERO, BEHIND] {
+        // All nodes were replaced while nobody looked.
+        for (since, most) in [(Duration::ZERO, true), (BEHIND, true), (Duration::ZERO, false)] {
+            router.adopt(view_of(9, "d", "three"), most);
             assert_eq!(place(&router, 0), "c:1");
-            router.adopt(view_of(9, "d", "three"), false);
             router.write(|state| state.others = state.others.map(|at| ago(at, since)));
         }
-        router.adopt(view_of(9, "d", "three"), false);
+        router.adopt(view_of(9, "d", "three"), true);
         assert_eq!(place(&router, 0), "d:1");
     }
 

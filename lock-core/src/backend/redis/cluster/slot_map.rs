@@ -56,6 +56,11 @@ impl SlotMap {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
+    /// Returns whether it names no node, where `known` does: its node was taken out of the Cluster.
+    pub(super) fn tells_less_than(&self, known: &Self) -> bool {
+        !known.ids.is_empty() && self.ids.is_empty()
+    }
+
     /// Returns whether this is the view of another Cluster: it has no node in common with `known`.
     pub(super) fn is_of_others_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && !self.ids.is_empty() && known.ids.is_disjoint(&self.ids)
@@ -200,6 +205,8 @@ mod tests {
         ] {
             assert_eq!(view(other).is_of_others_than(&view(known)), expected, "{known:?} {other:?}");
         }
+        assert!(view(&[]).tells_less_than(&view(&["a"])));
+        assert!(!view(&[]).tells_less_than(&view(&[])) && !view(&["b"]).tells_less_than(&view(&["a"])));
     }
 
     #[test]
