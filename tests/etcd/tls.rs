@@ -3,7 +3,7 @@
 use lock_core::LockErrorKind;
 use lock_tests::{Certificates, Etcd, PATIENCE, wait_until};
 
-use crate::support::{LONG, SHORTEST, connect, cycle, ms, refused, try_once};
+use crate::support::{LONG, SHORTEST, connect, cycle, refused, try_once};
 
 fn url(etcd: &Etcd, options: &str) -> String {
     format!("etcds://localhost:{}{options}", etcd.port(0))
@@ -55,7 +55,6 @@ async fn many_who_wait_leave_room_for_other_calls() {
     }
     for _ in 0..10 {
         cycle(&locks, "other").await;
-        tokio::time::sleep(ms(50)).await;
     }
     for guard in held {
         guard.release().await.expect("an answer");

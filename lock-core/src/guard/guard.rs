@@ -105,7 +105,8 @@ impl LockGuard {
     }
 
     /// Completes when the lock is lost: before anyone else can get it, except where it was taken by
-    /// [`force_release`](crate::LockManager::force_release) or deleted in the store. Never completes for a lock that is released.
+    /// [`force_release`](crate::LockManager::force_release), deleted in the store, or lost in a failover. That is learned with
+    /// the next renewal. Never completes for a lock that is released.
     ///
     /// # Cancel safety
     /// Cancel safe.

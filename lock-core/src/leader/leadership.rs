@@ -56,7 +56,7 @@ impl Leadership {
     }
 
     /// Completes when it is deposed: before anyone else can lead, except where the lead was taken by
-    /// [`force_release`](crate::LockManager::force_release) or deleted in the store.
+    /// [`force_release`](crate::LockManager::force_release), deleted in the store, or lost in a failover.
     ///
     /// # Cancel safety
     /// Cancel safe.

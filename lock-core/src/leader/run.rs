@@ -22,7 +22,8 @@ impl LeaderElection {
     /// method on.
     ///
     /// When the lead is lost, the body is dropped at its current await point, before anyone else can lead, except where
-    /// the lead was taken by [`force_release`](crate::LockManager::force_release) or deleted in the store. With
+    /// the lead was taken by [`force_release`](crate::LockManager::force_release), deleted in the store, or lost in a
+    /// failover. With
     /// [`OnLost::Finish`] it runs to its end, and its output is dropped. Inside the body a nested request for the key
     /// enters the lock of the leader again; what the body owned is dropped before the lock is released.
     ///

@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
 
 /// The form of a grant that a request names. A request that leaves before a [downgrade](Claim::mark_shared) names the
-/// exclusive grant, and one that arrives behind that does not find it: this tells nothing of who has the lock.
+/// exclusive grant. If it arrives after the downgrade, it finds no such grant, although this owner still has the lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     shared: bool,

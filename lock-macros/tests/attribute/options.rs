@@ -296,6 +296,32 @@ async fn the_kind_of_the_attribute_comes_before_that_of_the_profile_also_with_ke
     }
 }
 
+#[distributed_lock(key = "job:report", ttl = "6s", min_hold = "60s", wait = "10s", strategy = "retry_or_skip", manager = locks)]
+async fn report_of_the_day(locks: &LockManager, runs: &Mutex<u32>) -> Result<Option<()>, LockError> {
+    *runs.lock().unwrap() += 1;
+    Ok(Some(()))
+}
+
+/// As the README says: several machines whose clocks differ by less than `min_hold` without the wait.
+#[tokio::test(start_paused = true)]
+async fn of_many_that_start_a_nightly_job_one_runs_it() {
+    let (store, runs) = (Memory::new(), Arc::new(Mutex::new(0)));
+    let mut machines = Vec::new();
+    for late in [0, 0, 1, 30, 45] {
+        let locks = LockManager::builder(store.clone()).build().unwrap();
+        let runs = Arc::clone(&runs);
+        machines.push(tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(late)).await;
+            report_of_the_day(&locks, &runs).await
+        }));
+    }
+    let mut ran = 0;
+    for machine in machines {
+        ran += u32::from(machine.await.unwrap().unwrap().is_some());
+    }
+    assert_eq!((ran, *runs.lock().unwrap()), (1, 1), "the others were skipped");
+}
+
 /// A strategy that records the pauses that it is given.
 #[derive(Debug, Default, Clone)]
 struct Noting(Arc<Mutex<Vec<Duration>>>);

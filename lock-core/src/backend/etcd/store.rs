@@ -11,7 +11,7 @@ use super::error::{Failure, Reaction, unexpected};
 use super::keyspace;
 use super::ledger::{Lease, Ledger};
 use super::line::{Line, Own};
-use super::link::{Members, agrees};
+use super::link::{Members, linearizable_read};
 use super::proto::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
@@ -121,10 +121,10 @@ impl Store {
         self.call("/etcdserverpb.KV/Txn", txn).await
     }
 
-    /// Returns once the cluster has agreed on something. A sign of life that is sent after this may be counted from before
+    /// Makes a linearizable read. A sign of life that is sent after this may be counted from before
     /// this call, whichever member leads.
-    pub(super) async fn agree(&self) -> Result<(), Failure> {
-        agrees(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
+    pub(super) async fn linearizable_read(&self) -> Result<(), Failure> {
+        linearizable_read(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }
 
     /// Reads one key.

@@ -75,7 +75,7 @@ impl<C: Connector> PerRuntime<C> {
         let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
         let state = link.borrow();
-        // Without its supervisor, whose connection it is, another one is started. It ends by itself only where it panics.
+        // A supervisor that has panicked leaves a dead connection: another one is started in its place.
         if link.has_changed().is_err() { None } else { read(&state) }
     }
 

@@ -167,7 +167,7 @@ impl Store {
         if !entries.iter().any(outlives) {
             return Ok(longer);
         }
-        self.agree().await?;
+        self.linearizable_read().await?;
         let given = self.keep_one_alive(longer.id).await?;
         Ok(given.map_or(longer, |ttl| Lease { ttl, sent, ..longer }))
     }

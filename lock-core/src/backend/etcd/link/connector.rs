@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::dial::{Session, agrees, check, dial, status};
+use super::dial::{Session, check, dial, linearizable_read, status};
 use super::members::Members;
 use crate::backend::NodeAnswer;
 use crate::backend::etcd::error::{Failure, Reaction};
@@ -22,11 +22,11 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// How many heartbeats in a row may go wrong before the next member is tried.
 const MISSED: u32 = 2;
 
-/// The pause between two questions that the cluster has to agree on.
-const AGREES: Duration = Duration::from_secs(1);
+/// The pause between two linearizable reads.
+const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// Half of the longest time for the answer to one. Long enough for a disk that is slow, and for the election of a leader.
-const AGREES_WITHIN: Duration = Duration::from_secs(1);
+/// Half of the longest time that one may take. Long enough for a disk that is slow, and for the election of a leader.
+const HALF_OF_READ: Duration = Duration::from_secs(1);
 
 impl Connector for Members {
     type Connection = Connection;
@@ -69,7 +69,7 @@ impl Connector for Members {
             _ = &mut driver.0 => "the server closed the connection",
             _ = watching => "the server closed the connection",
             why = self.beats(connection, pauses) => why,
-            why = stops_agreeing(connection) => why,
+            why = stops_reading(connection) => why,
         };
         Failure::new(LockErrorKind::Unavailable, why)
     }
@@ -110,14 +110,14 @@ impl Members {
     }
 }
 
-/// Returns once the member no longer answers what the cluster has to agree on.
-async fn stops_agreeing(connection: &Connection) -> &'static str {
+/// Returns once the member answers no linearizable read any more, with the reason.
+async fn stops_reading(connection: &Connection) -> &'static str {
     loop {
-        sleep(AGREES).await;
-        let mut answer = std::pin::pin!(agrees(connection));
+        sleep(BETWEEN_READS).await;
+        let mut answer = std::pin::pin!(linearizable_read(connection));
         // In two halves: the first alone may be over because this process stood still.
-        if timeout(AGREES_WITHIN, answer.as_mut()).await.is_err()
-            && timeout(AGREES_WITHIN, answer).await.is_err()
+        if timeout(HALF_OF_READ, answer.as_mut()).await.is_err()
+            && timeout(HALF_OF_READ, answer).await.is_err()
         {
             break;
         }

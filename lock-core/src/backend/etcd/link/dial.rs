@@ -75,7 +75,7 @@ async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Ses
     check(&status(&connection).await.map_err(at_first)?)?;
     // A member may know a leader and no longer be heard by it. And the leader of this member led after this dial began: so a
     // lease that it keeps alive counts from any read over the connection before.
-    agrees(&connection).await?;
+    linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), driver, watches })
 }
 
@@ -124,13 +124,13 @@ pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Fa
     connection.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
 }
 
-/// Asks the member for something that the cluster has to agree on. A member whose disk hangs, or that is cut off, tells its
-/// [`status`] all the same, and answers no such question.
-pub(crate) async fn agrees(connection: &Connection) -> Result<(), Failure> {
+/// Makes a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off, tells its [`status`]
+/// all the same, and answers no such read.
+pub(crate) async fn linearizable_read(connection: &Connection) -> Result<(), Failure> {
     let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
     let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;
     match answer {
-        // Permissions are looked at once the cluster has agreed.
+        // Permissions are looked at once a majority has confirmed the read.
         Err(failure) if failure.reaction != Reaction::Forbidden => Err(failure),
         _ => Ok(()),
     }

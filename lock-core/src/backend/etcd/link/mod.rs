@@ -9,6 +9,6 @@ mod members;
 mod race;
 mod streams;
 
-pub(super) use dial::{agrees, dial};
+pub(super) use dial::{dial, linearizable_read};
 pub(super) use members::Members;
 pub(super) use streams::Events;

@@ -56,7 +56,7 @@ impl SlotMap {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
-    /// Returns whether it names no node, where `known` does: its node was taken out of the Cluster.
+    /// Returns whether it names no node, where `known` does: the node that was asked is in no Cluster any more.
     pub(super) fn tells_less_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && self.ids.is_empty()
     }
