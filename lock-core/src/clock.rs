@@ -221,14 +221,18 @@ impl Moment {
     /// has passed it.
     #[must_use]
     pub fn remaining(self, now: Self) -> Duration {
-        let left = self.mono.saturating_sub(now.mono).min(self.boot.saturating_sub(now.boot));
-        Duration::from_nanos(u64::try_from(left).unwrap_or(0))
+        Duration::from_nanos(u64::try_from(self.nanos_left(now)).unwrap_or(0))
+    }
+
+    /// As [`remaining`](Self::remaining), in nanoseconds, and less than zero where it has passed.
+    pub(crate) fn nanos_left(self, now: Self) -> i64 {
+        self.mono.saturating_sub(now.mono).min(self.boot.saturating_sub(now.boot))
     }
 
     /// Returns whether either clock has passed this moment at `now`.
     #[must_use]
     pub fn is_past(self, now: Self) -> bool {
-        self.remaining(now).is_zero()
+        self.nanos_left(now) <= 0
     }
 
     /// Returns the time from `earlier` to this moment: the larger of the two clocks' differences.
@@ -241,11 +245,6 @@ impl Moment {
     /// Returns the earlier of two moments, as seen from `now`.
     pub(crate) fn earlier(self, other: Self, now: Self) -> Self {
         if other.remaining(now) < self.remaining(now) { other } else { self }
-    }
-
-    /// Returns the later of two moments, as seen from `now`.
-    pub(crate) fn later(self, other: Self, now: Self) -> Self {
-        if other.remaining(now) > self.remaining(now) { other } else { self }
     }
 
     pub(crate) fn parts(self) -> (i64, i64) {

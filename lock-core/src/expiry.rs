@@ -26,8 +26,9 @@ pub(crate) fn forgotten(now: Moment, ttl: Duration) -> Moment {
 
 /// Returns whether a lease that the store has until `store_until` is longer than `ttl`, asked for now.
 pub(crate) fn outlasts(store_until: Moment, ttl: Duration, now: Moment) -> bool {
+    // What is left then of a lease that is asked for now is the same on both clocks.
     let fits = forgotten(now, ttl).plus(SLACK);
-    store_until.remaining(now) > fits.remaining(now)
+    store_until.nanos_left(now) > fits.nanos_left(now)
 }
 
 /// Returns what is left until `end`; `None` when it has passed.

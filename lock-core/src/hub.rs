@@ -75,13 +75,13 @@ impl Hub {
         self.engine.note_lost(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
         survives(|| self.engine.local_queue.lose_all_lingering(&owners));
-        for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim.owner)) {
+        for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
             // A log that panics at one of them must not keep the others from being told.
             let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
-                cleanup.release(&lease.claim, None, Certainty::Granted, lease.store_until());
+                cleanup.release(lease.claim(), None, Certainty::Granted, lease.store_until());
             }
         }
     }

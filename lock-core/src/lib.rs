@@ -121,6 +121,7 @@ pub mod observe;
 mod store;
 mod sync;
 
+mod atomic_moment;
 pub mod clock;
 mod error;
 mod expiry;

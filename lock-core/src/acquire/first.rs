@@ -185,7 +185,7 @@ fn hold(plan: &Plan, schedule: &Schedule<Lease>, claim: Claim, granted: &Granted
     let hold = Hold::new(lease);
     let lease = hold.lease();
     schedule.watch(lease, granted.grant.lease);
-    if let Some(reason) = engine.reported_lost(lease.claim.owner) {
+    if let Some(reason) = engine.reported_lost(lease.claim().owner) {
         // Reported before there was a lease that could be told.
         lease.lose(reason);
     }

@@ -5,6 +5,7 @@ use super::run::Acquire;
 use crate::backend::{Ask, Held};
 use crate::error::Result;
 use crate::local_queue::{Placed, Waiter};
+use crate::owner::OwnerSource;
 
 impl Acquire<'_> {
     /// Joins a group of the fair lock. Returns whether the store must be asked at once.
@@ -12,7 +13,7 @@ impl Acquire<'_> {
         let waiter = Waiter::join_group(&self.engine.local_queue, &self.plan.key, self.plan.ttl);
         let asks = waiter.take_ask();
         self.waiter = Some(waiter);
-        self.claim.unless_sent(|| self.engine.owners.mint_grouped());
+        self.claim.unless_sent(OwnerSource::mint_grouped);
         asks
     }
 
@@ -45,7 +46,7 @@ impl Acquire<'_> {
     pub(super) fn leave_group(&mut self) {
         let Some(waiter) = self.waiter.take_if(|waiter| waiter.is_grouped()) else { return };
         if let Some(unshared) = waiter.leave_with(self.claim.take_entry()) {
-            self.claim = *unshared;
+            *self.claim = *unshared;
         }
     }
 
@@ -63,7 +64,7 @@ impl Acquire<'_> {
                 return answer;
             }
             // The grant that it was to share has ended. With such an owner, it gets a place of its own.
-            self.claim.unless_sent(|| self.engine.owners.mint_strict());
+            self.claim.unless_sent(OwnerSource::mint_strict);
         }
     }
 

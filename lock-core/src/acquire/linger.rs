@@ -25,7 +25,7 @@ impl Acquire<'_> {
     }
 
     fn may_have(&self, handoff: &Handoff) -> bool {
-        let (plan, engine, lease) = (self.plan, self.engine, handoff.lease());
+        let (plan, engine, grant) = (self.plan, self.engine, handoff.grant());
         // Nothing was awaited since. The clock is read once more before the grant is used.
         let now = self.started;
         // As for a hand-off: a kind that queues in the store has its place there, and a crash of the new holder must
@@ -33,15 +33,15 @@ impl Acquire<'_> {
         plan.options.kind.queue() == Queue::Barging
             && plan.options.kind.mode() == Mode::Exclusive
             && plan.more.is_empty()
-            && !lease.deadline.is_past(now)
-            && !engine.outlasts(lease.store_until, plan.ttl, now)
-            && engine.reported_lost(lease.claim.owner).is_none()
+            && !grant.deadline().is_past(now)
+            && !engine.outlasts(grant.store_until(), plan.ttl, now)
+            && engine.reported_lost(grant.claim.owner).is_none()
     }
 
     /// Gives a grant back, and waits for the answer. Without one, the background goes on.
     async fn give_back(&self, handoff: Handoff) {
         // Accepted only with the answer: a future that is dropped at this await releases it in the background.
-        if self.engine.release(&handoff.lease().claim, None, self.engine.clock.now()).await.is_ok() {
+        if self.engine.release(handoff.claim(), None, self.engine.clock.now()).await.is_ok() {
             drop(handoff.accept());
         }
     }

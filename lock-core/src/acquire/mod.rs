@@ -6,6 +6,7 @@
 //! | `outcome` | [`acquire`](acquire()): the first question, or else the loop |
 //! | `run` | the loop, until the store grants the key, a holder of this process hands it off, or the strategy has had enough |
 //! | `first` | the first question, which is enough for a free key |
+//! | `lazy_claim` | the claim, made when the store is first asked |
 //! | `ask` | one question to the store |
 //! | `behind` | that question, behind the releases of this process that are under way |
 //! | `group` | waiting for a fair lock together with others of this process |
@@ -65,6 +66,7 @@ mod behind;
 mod event;
 mod first;
 mod group;
+mod lazy_claim;
 mod linger;
 mod multi;
 mod orphan;

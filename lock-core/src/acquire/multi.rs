@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::Wake;
+use super::lazy_claim::LazyClaim;
 use super::plan::Plan;
 use super::run::Acquire;
 use crate::backend::{Ask, BoxFuture, Claim, MoreKeys};
@@ -83,7 +84,7 @@ impl Acquire<'_> {
             self.partial_grants.clear();
             // A new owner in each round: the single grants of the last one are released in the background, and such a
             // release could free what this round has acquired.
-            self.claim = PendingClaim::new(&self.engine.cleanup, self.plan.claim(self.engine.clock.now()));
+            self.claim = LazyClaim::new(self.plan);
             if self.gathered().await? {
                 self.claim.has_grants();
                 return Ok(Wake::Ask(Ask::Try));
@@ -101,7 +102,7 @@ impl Acquire<'_> {
             let claim = Claim { owner, ..part.claim(self.engine.clock.now()) };
             let claim = PendingClaim::new(&self.engine.cleanup, claim);
             // `started` is that of the whole: all keys share one time limit.
-            let mut acquire = Acquire::new(&part, self.started, None, claim);
+            let mut acquire = Acquire::new(&part, self.started, None, LazyClaim::made(&part, claim));
             acquire.attempts = self.attempts;
             acquire.has_awaited = true;
             let hold = tokio::select! {
@@ -110,7 +111,7 @@ impl Acquire<'_> {
                 hold = boxed(&mut acquire) => hold.map_err(|error| error.with_key(key))?,
                 never = self.partial_grants.keep(self.engine, plan.ttl) => match never {},
             };
-            let same = hold.lease().claim.owner == owner;
+            let same = hold.lease().claim().owner == owner;
             self.partial_grants.push(hold);
             if !same {
                 return Ok(false);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use super::first::{self, Answered, Begin, First};
+use super::lazy_claim::LazyClaim;
 use super::plan::Plan;
 use super::recorder::AcquireRecorder;
 use super::run::Acquire;
@@ -13,7 +14,6 @@ use crate::backend::{Ask, BoxFuture};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
-use crate::pending::PendingClaim;
 
 /// Acquires what is planned, if it could be planned.
 #[allow(
@@ -67,7 +67,7 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
             Begin::Wait(pause) => First::Busy(pause),
             Begin::Ask(ask) => match span.in_scope(|| first::at_once(plan, ask, started))? {
                 Some(first) => first,
-                None => asking(plan, ask, started).instrument(span.clone()).await?,
+                None => within(span, asking(plan, ask, started)).await?,
             },
         }
     };
@@ -80,7 +80,12 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
         First::NotAsked => looping(plan, started, span, None),
         First::Busy(pause) => looping(plan, started, span, Some(pause)),
     };
-    looping.instrument(span.clone()).await
+    within(span, looping).await
+}
+
+/// Returns a future that runs within `span`, if there is anybody to be told of that.
+fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
+    if span.is_disabled() { future } else { Box::pin(future.instrument(span.clone())) }
 }
 
 // Boxed, because every future between these and the task would hold their state, and would be moved with it. In functions
@@ -99,9 +104,8 @@ fn looping<'a>(
     first_pause: Option<Duration>,
 ) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
-        let claim = PendingClaim::new(&plan.engine().cleanup, plan.claim(started));
         // Boxed on its own: an allocator serves two small ones faster than a large one.
-        let mut acquire = Box::new(Acquire::new(plan, started, Some(span), claim));
+        let mut acquire = Box::new(Acquire::new(plan, started, Some(span), LazyClaim::new(plan)));
         acquire.first_pause = first_pause;
         acquire.run(None).await
     })

@@ -82,6 +82,15 @@ impl Plan {
             && self.options.min_hold.is_none()
     }
 
+    /// Returns how its claim waits.
+    pub(super) fn queue(&self) -> Queue {
+        // Fair locks are refused where the store has no order; readers and writers come as they come.
+        match self.engine().capability.waiting.in_order() {
+            true => self.options.kind.queue(),
+            false => Queue::Barging,
+        }
+    }
+
     /// Makes a claim with an owner of its own. `now` is a clock that was just read.
     pub(super) fn claim(&self, now: Moment) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
@@ -98,12 +107,7 @@ impl Plan {
             more: self.more.clone(),
             mode: self.options.kind.mode(),
             permits: self.take,
-            // Fair locks are refused where the store has no order; readers and writers come as they come.
-            queue: if self.engine().capability.waiting.in_order() {
-                self.options.kind.queue()
-            } else {
-                Queue::Barging
-            },
+            queue: self.queue(),
             fencing: self.fencing,
             notify_holder: self.options.linger.is_some(),
             renews: self.options.renew,
@@ -128,17 +132,17 @@ impl Plan {
         if !self.reentrant {
             return Err(LockError::new(LockErrorKind::Reentered, "the request says `reentrant(false)`"));
         }
-        if let Some(missing) = self.keys().find(|key| !lease.claim.keys().any(|held| held == *key)) {
+        if let Some(missing) = self.keys().find(|key| !lease.claim().keys().any(|held| held == *key)) {
             let detail = format!(
                 "this task holds `{}` and asks for it together with `{missing}`: it would wait for itself; take all keys \
                  at once, outside",
-                lease.claim.key
+                lease.claim().key
             );
             return Err(LockError::new(LockErrorKind::Reentered, detail));
         }
         lease.options.kind.admits(self.options.kind)?;
-        if self.take > lease.claim.permits {
-            let (has, asks) = (lease.claim.permits, self.take);
+        if self.take > lease.claim().permits {
+            let (has, asks) = (lease.claim().permits, self.take);
             let detail = format!(
                 "this task holds {has} of the permits and asks for {asks}: it would wait for its own; take all of them \
                  outside"

@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Hold;
 use crate::lease::{Lease, Schedule};
-use crate::local_queue::{Handoff, HandoffLease};
+use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
@@ -42,29 +42,29 @@ impl Acquire<'_> {
         // Dropping the hand-off releases it.
         self.engine.check_open()?;
         let now = self.engine.clock.now();
-        if self.lacks_something(handoff.lease(), now) {
+        if self.lacks_something(handoff.grant(), now) {
             return Ok(Taken::Lacks(handoff));
         }
         self.has_queued |= self.waiter.take().is_some();
         let lease = self.handed_off(handoff, schedule, now);
         schedule.watch_handoff(&lease);
-        if let Some(reason) = self.engine.reported_lost(lease.claim.owner) {
+        if let Some(reason) = self.engine.reported_lost(lease.claim().owner) {
             lease.lose(reason);
         }
         Ok(Taken::Hold(Hold::new(lease)))
     }
 
     /// Returns whether a hand-off must be renewed first, lacks its token, or is worth nothing.
-    fn lacks_something(&self, lease: &HandoffLease, now: Moment) -> bool {
-        let (plan, left) = (self.plan, lease.deadline.remaining(now));
-        if !plan.options.renew || plan.fencing || self.engine.reported_lost(lease.claim.owner).is_some() {
+    fn lacks_something(&self, grant: &HeldGrant, now: Moment) -> bool {
+        let (plan, left) = (self.plan, grant.deadline().remaining(now));
+        if !plan.options.renew || plan.fencing || self.engine.reported_lost(grant.claim.owner).is_some() {
             return true;
         }
         if self.in_order() {
-            return left < enough(plan.ttl, lease.deadline, lease.confirmed);
+            return left < enough(plan.ttl, grant.deadline(), grant.confirmed());
         }
-        self.engine.outlasts(lease.store_until, plan.ttl, now)
-            || !self.knows_of_others(lease.confirmed, now)
+        self.engine.outlasts(grant.store_until(), plan.ttl, now)
+            || !self.knows_of_others(grant.confirmed(), now)
             || left < plan.ttl * 2 / 3
     }
 
@@ -93,7 +93,7 @@ impl Acquire<'_> {
         } else {
             keep(&lease);
         }
-        if let Some(reason) = self.engine.reported_lost(lease.claim.owner) {
+        if let Some(reason) = self.engine.reported_lost(lease.claim().owner) {
             // Reported between the check above and the lease, which nobody knew then.
             lease.lose(reason);
         }
@@ -138,7 +138,7 @@ impl Acquire<'_> {
         let handoff = if self.in_order() {
             // It is renewed as a lease: a future that is dropped during that passes it on in its group.
             let now = self.engine.clock.now();
-            self.engine.reported_lost(handoff.lease().claim.owner).is_none().then_some((handoff, now))
+            self.engine.reported_lost(handoff.claim().owner).is_none().then_some((handoff, now))
         } else {
             let handoff = self.extended(handoff).await;
             // Once more: a shutdown may have begun while the renewal was under way.
@@ -209,24 +209,24 @@ impl Acquire<'_> {
     /// Extends a hand-off with less than two thirds of the lease that its holder asks for, and every one that will not
     /// be renewed: a holder must not get less than it asks for. Returns it with the time. Returns `None` where that fails,
     /// and the grant is released.
-    async fn extended(&self, mut handoff: Handoff) -> Option<(Handoff, Moment)> {
+    async fn extended(&self, handoff: Handoff) -> Option<(Handoff, Moment)> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
-        let lease = handoff.lease();
-        if self.engine.outlasts(lease.store_until, ttl, now)
-            || self.engine.reported_lost(lease.claim.owner).is_some()
+        let grant = handoff.grant();
+        if self.engine.outlasts(grant.store_until(), ttl, now)
+            || self.engine.reported_lost(grant.claim.owner).is_some()
         {
             // It was meant for another waiter, or is lost.
             return None;
         }
-        let known = self.knows_of_others(lease.confirmed, now);
-        if self.plan.options.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
+        let known = self.knows_of_others(grant.confirmed(), now);
+        if self.plan.options.renew && known && grant.deadline().remaining(now) >= ttl * 2 / 3 {
             return Some((handoff, now));
         }
         // Before the await: a hand-off that is dropped there is released for as long as the store may have the longer
         // lease.
         handoff.asked(ttl);
         let Renewal::Renewed { sent, lease: length, waiters } =
-            self.engine.store.renew_one(&handoff.lease().claim, ttl).await
+            self.engine.store.renew_one(handoff.claim(), ttl).await
         else {
             return None;
         };
@@ -235,7 +235,7 @@ impl Acquire<'_> {
             self.engine.local_queue.contended(&self.plan.key);
         }
         let now = self.engine.clock.now();
-        let late = handoff.lease().deadline.is_past(now);
+        let late = handoff.grant().deadline().is_past(now);
         (!late).then_some((handoff, now))
     }
 
@@ -244,7 +244,7 @@ impl Acquire<'_> {
         let span = hold_span(self.plan);
         let (engine, handed) = (Arc::clone(self.engine), handoff.accept());
         let (ttl, options) = (self.plan.ttl, self.plan.options);
-        let lease = Lease::from_handoff(engine, schedule, *handed, ttl, options, span, now);
+        let lease = Lease::from_handoff(engine, schedule, handed, ttl, options, span, now);
         self.engine.lease_began();
         lease
     }

@@ -17,6 +17,7 @@ use tracing::Span;
 
 use super::event::{Answer, Asked, Next, Taken, Wake, Won};
 use super::first::{Answered, Begin};
+use super::lazy_claim::LazyClaim;
 use super::partial_grants::PartialGrants;
 use super::plan::Plan;
 use super::recorder::store_fails;
@@ -28,7 +29,7 @@ use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::Hold;
 use crate::local_queue::{Expected, Waiter};
-use crate::pending::{Earlier, PendingClaim};
+use crate::pending::Earlier;
 use crate::strategy::Decision;
 
 /// How often the log says that the store keeps failing.
@@ -48,7 +49,7 @@ pub(super) type FirstAnswer = Option<Box<(Ask, Result<Answer>, Vec<Arc<Earlier>>
 pub(super) struct Acquire<'a> {
     pub(super) plan: &'a Plan,
     pub(super) engine: &'a Arc<Engine>,
-    pub(super) claim: PendingClaim,
+    pub(super) claim: LazyClaim<'a>,
     pub(super) started: Moment,
     pub(super) attempts: u32,
     /// Whether it may have been suspended since the process was checked.
@@ -93,7 +94,7 @@ pub(super) struct Acquire<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>, claim: PendingClaim) -> Self {
+    pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>, claim: LazyClaim<'a>) -> Self {
         let engine = plan.engine();
         Self {
             plan,
@@ -132,7 +133,7 @@ impl<'a> Acquire<'a> {
         answered: Answered<'a>,
     ) -> (Box<Self>, FirstAnswer) {
         let Answered { claim, ask, asked_in, answer, earlier, .. } = answered;
-        let mut acquire = Box::new(Self::new(plan, started, Some(span), claim));
+        let mut acquire = Box::new(Self::new(plan, started, Some(span), LazyClaim::made(plan, claim)));
         (acquire.attempts, acquire.asked_in, acquire.has_awaited) = (1, asked_in, true);
         acquire.question = LastQuestion::Fresh;
         (acquire, Some(Box::new((ask, answer, earlier))))
@@ -220,7 +221,7 @@ impl<'a> Acquire<'a> {
     fn first(&mut self) -> Result<Wake> {
         let now = self.now();
         let decide = || self.plan.strategy.decide(&self.known(&Held::default(), now));
-        Ok(match self.claim.claim.queue {
+        Ok(match self.plan.queue() {
             // After a failure of the store, a claim that waits already keeps its place. `ask_again` says when it asks.
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
@@ -349,7 +350,7 @@ impl<'a> Acquire<'a> {
     /// store was asked, and does now that the holder is known.
     fn is_to_queue(&self) -> bool {
         let in_order = self.engine.capability.waiting.in_order();
-        let fifo = self.claim.claim.queue == Queue::Fifo && self.waiting() == Waiting::Nowhere;
+        let fifo = self.plan.queue() == Queue::Fifo && self.waiting() == Waiting::Nowhere;
         in_order && fifo && self.has_only_tried && self.ask_again.is_none()
     }
 

@@ -54,7 +54,7 @@ impl Acquire<'_> {
 
     /// Returns what the others of the local queue have left for this waiter.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
-        let queued = self.claim.is_queued().then_some(self.claim.claim.owner);
+        let queued = self.claim.is_queued().then(|| self.claim.claim.owner);
         let waiter = self.waiter.as_mut()?;
         // First, because a hand-off ends the wait, and another waiter gets it after 250 ms.
         if let Some(handoff) = waiter.check_in(queued) {
@@ -71,7 +71,7 @@ impl Acquire<'_> {
 
     /// Returns what the store is asked while the claim waits.
     pub(super) fn question(&self) -> Ask {
-        match self.claim.claim.queue {
+        match self.plan.queue() {
             _ if !self.engine.capability.waiting.in_order() || self.is_of_several() => Ask::Try,
             Queue::Fifo => Ask::Enqueue { room: self.plan.max_waiters },
             Queue::Barging => Ask::Enqueue { room: None },

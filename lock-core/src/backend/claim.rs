@@ -256,6 +256,22 @@ impl Claim {
         self.marks.fence_ahead.load(Ordering::Relaxed)
     }
 
+    /// Records what a [request for a fencing token](Backend::fence) has recorded of a copy of this claim.
+    pub(crate) fn note_fence_of(&self, copy: &Self) {
+        if copy.is_fence_ahead() {
+            self.mark_fence_ahead();
+        }
+        if copy.marks.fenced.load(Ordering::Relaxed) {
+            self.mark_fenced();
+        }
+        if copy.is_resent() {
+            self.mark_resent();
+        }
+        if let Some(token) = copy.own_fence() {
+            self.number_fence(token);
+        }
+    }
+
     /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until it is answered, the
     /// grant may be exclusive or shared. A backend that stores the two in different ways must look for both.
     pub fn mark_shared(&self) {

@@ -262,7 +262,7 @@ impl Inside {
 
     fn cancel(&self, body: &mut dyn AnyBody, reason: LossReason) -> Result<()> {
         self.end(body);
-        Err(LockError::lost(&self.lease.claim.key, reason))
+        Err(LockError::lost(&self.lease.claim().key, reason))
     }
 
     /// Drops what is left of the body, within its span and scope.

@@ -53,7 +53,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let (hub, hold) = guard.into_parts();
     let lease = Arc::clone(hold.lease());
     let refused = |detail: &'static str| {
-        Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim.key))
+        Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim().key))
     };
     lease.check_own_process()?;
     lease.check()?;
@@ -68,7 +68,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     }
     // Before the request: a future that is dropped meanwhile releases the grant in either form.
     let mut shared =
-        Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.claim.clone() }, answered: false };
+        Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.own_claim() }, answered: false };
     let (sent, length) = ask(&lease).await?;
     shared.answered = true;
     let claim = shared.claim.clone();
@@ -83,12 +83,12 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     lease.engine.lease_began();
     // The new lease is watched before the old one ends, so the grant is never without a renewal.
     schedule.watch_handoff(&reader);
-    if let Some(reason) = lease.engine.reported_lost(reader.claim.owner) {
+    if let Some(reason) = lease.engine.reported_lost(reader.claim().owner) {
         // Reported after the answer, when only the old lease was known.
         reader.lose(reason);
     }
     hold.supersede();
-    lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key, lease.claim.owner));
+    lease.claim().keys().for_each(|key| lease.engine.local_queue.freed(key, lease.claim().owner));
     drop(schedule);
     Ok(LockGuard::new(Hold::new(reader), hub))
 }
@@ -97,17 +97,17 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
 async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
     // Before the first request: from then on a release of the exclusive claim must look for a shared grant too.
-    lease.claim.mark_shared();
+    lease.claim().mark_shared();
     loop {
-        let claim = Claim { ttl: lease.ttl(), ..lease.claim.clone() };
+        let claim = Claim { ttl: lease.ttl(), ..lease.own_claim() };
         lease.asked(claim.ttl);
         let error = match lease.accept(lease.engine.store.downgrade(&claim).await) {
             Err(error) if error.is_temporary() => error,
-            answer => return answer.map_err(|error| error.or_key(&lease.claim.key)),
+            answer => return answer.map_err(|error| error.or_key(&lease.claim().key)),
         };
         lease.check()?;
         let observer = &lease.engine.observer;
-        let (key, error) = (observer.redact_key(&lease.claim.key, None), observer.redact_error(&error));
+        let (key, error) = (observer.redact_key(&lease.claim().key, None), observer.redact_error(&error));
         tracing::debug!(lock.key = %key, %error, "downgrade not answered, asking again");
         lease.engine.sleep(pauses.next()).await?;
     }
@@ -144,7 +144,7 @@ mod tests {
     async fn a_loss_that_was_reported_to_the_write_lock_alone_reaches_the_read_lock() {
         let locks = LockManager::in_memory();
         let writer = locks.write("k").acquire().await.expect("it is free");
-        let (engine, owner) = (writer.lease().engine.clone(), writer.lease().claim.owner);
+        let (engine, owner) = (writer.lease().engine.clone(), writer.lease().claim().owner);
         engine.note_lost(&[owner], LossReason::Taken);
         assert!(writer.is_held(), "its lease was not told");
         let reader = writer.downgrade().await.expect("memory answers");

@@ -59,7 +59,7 @@ impl LockGuard {
     /// Returns the key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
-        self.lease().claim.key.as_str()
+        self.lease().claim().key.as_str()
     }
 
     /// Returns for how long the lock is certainly held, even if no further renewal is answered. Zero once it is lost.
@@ -174,7 +174,7 @@ impl LockGuard {
         let lost = lease.loss_at(now);
         if !lease.leave() {
             return match lost {
-                Some(reason) => Err(LockError::lost(&lease.claim.key, reason)),
+                Some(reason) => Err(LockError::lost(&lease.claim().key, reason)),
                 // An ended lease was released early. Others cannot share it.
                 None if lease.has_ended() => Ok(Released::Released),
                 None => Ok(Released::StillHeld),

@@ -38,7 +38,7 @@ impl LockHandle {
     /// Returns the key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
-        self.lease.claim.key.as_str()
+        self.lease.claim().key.as_str()
     }
 
     /// As [`LockGuard::remaining`]; zero once the lock was released.
@@ -99,8 +99,8 @@ impl fmt::Debug for LockHandle {
 pub(super) fn describe(lease: &Lease, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
     let remaining = lease.remaining();
     text.field("key", &lease.redacted_key().to_string());
-    if !lease.claim.more.is_empty() {
-        text.field("more_keys", &lease.claim.more.len());
+    if !lease.claim().more.is_empty() {
+        text.field("more_keys", &lease.claim().more.len());
     }
     text.field("kind", &lease.options.kind)
         .field("is_held", &!remaining.is_zero())

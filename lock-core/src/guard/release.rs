@@ -55,23 +55,22 @@ impl Releasing {
     }
 
     pub(super) fn key(&self) -> &Key {
-        &self.lease.claim.key
+        &self.lease.claim().key
     }
 
     /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here. `now` is
     /// a clock that was just read, if it was.
     fn handed_off(&self, now: Option<Moment>) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
-        let (linger, key, owner) = (lease.options.linger, &lease.claim.key, lease.claim.owner);
+        let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
         let now = || now.unwrap_or_else(|| lease.now());
+        let handoff = |ttl, now| lease.as_handoff(ttl, now);
         let stays = match lease.options.kind {
             kind if !kind.hands_off() => false,
             kind if kind.queue() == Queue::Fifo => {
-                let handoff = |ttl| lease.as_handoff(ttl, now());
-                engine.local_queue.hand_off_in_group(key, owner, handoff, || lease.succession())
+                engine.local_queue.hand_off_in_group(key, owner, now, handoff, || lease.succession())
             }
             _ => {
-                let handoff = |ttl, now| lease.as_handoff(ttl, now);
                 let handed_off =
                     engine.local_queue.hand_off(key, owner, linger, now, handoff, |now| self.may_ask(now));
                 if handed_off == HandedOff::Asks {
@@ -97,7 +96,7 @@ impl Releasing {
     #[cold]
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
-        let claim = self.lease.claim.clone();
+        let claim = self.lease.claim().clone();
         let Some(background) = engine.cleanup.runtime() else { return };
         background.spawn(async move {
             let answer = tokio::time::timeout(QUESTION_TIMEOUT, engine.store.others_wait(&claim)).await;
@@ -125,14 +124,14 @@ impl Releasing {
         // From the first byte on, the store may free the key, and grant it to another.
         self.asked = true;
         let lease = &self.lease;
-        let released = lease.engine.release_now(&lease.claim, lease.keep_for(now), now)?;
+        let released = lease.engine.release_now(lease.claim(), lease.keep_for(now), now)?;
         Some(self.settle(Ok(released)))
     }
 
     /// Asks the store, and waits for the answer.
     pub(super) async fn answer(mut self, now: Moment) -> Result<Released> {
         let lease = &self.lease;
-        let answer = lease.engine.release(&lease.claim, lease.keep_for(now), now).await;
+        let answer = lease.engine.release(lease.claim(), lease.keep_for(now), now).await;
         self.settle(answer)
     }
 
@@ -159,9 +158,9 @@ impl Releasing {
     /// Asks the store, and notes after the first poll whether what `runtime` sends from now on arrives behind that.
     async fn ask_ahead(mut self, runtime: Id, now: Moment) {
         let lease = Arc::clone(&self.lease);
-        let mut asking = pin!(lease.engine.release(&lease.claim, lease.keep_for(now), now));
+        let mut asking = pin!(lease.engine.release(lease.claim(), lease.keep_for(now), now));
         let first = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
-        if let Some(under_way) = self.under_way.as_ref().filter(|_| lease.claim.is_release_ahead()) {
+        if let Some(under_way) = self.under_way.as_ref().filter(|_| lease.claim().is_release_ahead()) {
             under_way.is_ahead_of(runtime);
         }
         let answer = match first {
@@ -178,7 +177,7 @@ impl Releasing {
             Ok(released) => {
                 self.answered = true;
                 if let Some(under_way) = self.under_way.take() {
-                    under_way.answered(self.lease.claim.is_release_ahead());
+                    under_way.answered(self.lease.claim().is_release_ahead());
                 }
                 if released != Released::Released {
                     self.lease.record_release_failed(ReleaseError::NotOurs, None);
@@ -187,7 +186,7 @@ impl Releasing {
             }
             Err(error) => {
                 self.lease.record_release_failed(ReleaseError::Unanswered, Some(&error));
-                Err(error.with_key(&self.lease.claim.key))
+                Err(error.with_key(&self.lease.claim().key))
             }
         }
     }

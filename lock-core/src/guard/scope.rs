@@ -96,7 +96,7 @@ impl LockScope {
         while let Some(entered) = next {
             let lease = entered.lease.upgrade();
             if let Some(lease) = lease.filter(|lease| {
-                Arc::ptr_eq(&lease.engine, engine) && lease.claim.keys().any(|held| held == key)
+                Arc::ptr_eq(&lease.engine, engine) && lease.claim().keys().any(|held| held == key)
             }) {
                 return Some(lease);
             }
@@ -117,7 +117,7 @@ impl LockScope {
         self.all().filter(move |lease| {
             let full = key.in_namespace(&current.as_ref().map_or(&lease.engine, |hub| &hub.engine).namespace);
             manager.is_none_or(|engine| Arc::ptr_eq(engine, &lease.engine))
-                && lease.claim.keys().any(|held| *held == full)
+                && lease.claim().keys().any(|held| *held == full)
         })
     }
 
@@ -127,7 +127,7 @@ impl LockScope {
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         for lease in self.live() {
-            for key in lease.claim.keys() {
+            for key in lease.claim().keys() {
                 if keys.iter().all(|known| known != key.as_str()) {
                     keys.push(key.to_string());
                 }

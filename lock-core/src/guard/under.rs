@@ -85,7 +85,7 @@ impl LockHandle {
         let now = lease.now();
         lease.check_process(now)?;
         if let Some(reason) = lease.loss_at(now) {
-            return Err(LockError::lost(&lease.claim.key, reason));
+            return Err(LockError::lost(&lease.claim().key, reason));
         }
         if !lease.leave_alone() {
             return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });
@@ -136,7 +136,7 @@ impl LockHandle {
         if !lease.enter() {
             // It has ended since.
             lease.check()?;
-            return Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&lease.claim.key));
+            return Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&lease.claim().key));
         }
         Ok(LockGuard::new(Hold::new(Arc::clone(lease)), Arc::clone(self.hub())))
     }
@@ -146,9 +146,9 @@ impl LockHandle {
 pub(super) async fn extend(lease: &Arc<Lease>, hub: &Hub, ttl: Duration) -> Result<()> {
     lease.check_own_process()?;
     lease.check()?;
-    lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim.key))?;
+    lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim().key))?;
     let renewed = lease.renew_now(ttl).await;
-    let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim.key))?;
+    let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim().key))?;
     // Where its runtime is gone, nobody renews the lease any more. Then the runtime of the caller does.
     hub.renewers.of(lease)?.watch_extended(lease, sent, length);
     Ok(())

@@ -92,12 +92,12 @@ impl LockGuard {
 
 /// Returns the check of a lease. The caller looks behind this whether the lease lives.
 fn check_of(lease: &Lease) -> Result<LeaseCheck> {
-    let check = lease.engine.store.lease_check(&lease.claim).ok_or_else(|| {
+    let check = lease.engine.store.lease_check(lease.claim()).ok_or_else(|| {
         let detail = format!(
             "the {} store is in no database, so no transaction can check a lease; compare the fencing token there",
             lease.engine.capability.store
         );
-        LockError::new(LockErrorKind::Unsupported, detail).with_key(&lease.claim.key)
+        LockError::new(LockErrorKind::Unsupported, detail).with_key(&lease.claim().key)
     })?;
     lease.note_verified();
     Ok(check)
@@ -116,6 +116,6 @@ async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<
         if let Some(reason) = error.loss_reason() {
             lease.lose(reason);
         }
-        error.with_key(&lease.claim.key)
+        error.with_key(&lease.claim().key)
     })
 }

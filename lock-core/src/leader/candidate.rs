@@ -38,7 +38,7 @@ impl Term {
     }
 
     pub(super) fn is_of(&self, record: &OwnerRecord) -> bool {
-        self.handle.lease().claim.record == *record
+        self.handle.lease().claim().record == *record
     }
 }
 

@@ -24,14 +24,14 @@ impl Lease {
         // Without an answer, the request may take effect all the same. So a release that is not answered is repeated
         // until this lease is over too.
         if !self.engine.cleanup.has_session() {
-            self.store_until.raise(expiry::forgotten(self.now(), ttl));
+            self.grant.may_last(expiry::forgotten(self.now(), ttl));
         }
     }
 
     /// Returns when the store has forgotten the grant by itself. A session forgets none: then the library releases a
     /// lost grant at this time.
     pub(crate) fn store_until(&self) -> Moment {
-        self.store_until.get()
+        self.grant.store_until()
     }
 
     /// Notes that the store promised `length` from `sent` on. A deadline never moves back.
@@ -43,12 +43,11 @@ impl Lease {
         let length =
             if ends_by_itself(&self.engine, &self.options) { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
-            self.store_until.raise(expiry::forgotten(sent, length));
+            self.grant.may_last(expiry::forgotten(sent, length));
         }
         // Counted from `sent`, because the store starts the lease when it executes the request: later than `sent`, and
         // perhaps long before the answer arrives.
-        self.deadline.raise(expiry::held_until(self.engine.capability.placement, sent, length));
-        self.confirmed.raise(sent);
+        self.grant.lasts(sent, expiry::held_until(self.engine.capability.placement, sent, length));
     }
 
     /// Notes that a renewal was answered with yes. `length` is what the store gave, which need not be what was asked
@@ -56,7 +55,7 @@ impl Lease {
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
         // The store may have given more than `asked` has noted, for example whole seconds.
         if !self.engine.cleanup.has_session() {
-            self.store_until.raise(expiry::forgotten(sent, length));
+            self.grant.may_last(expiry::forgotten(sent, length));
         }
         self.leased(sent, length);
         // Only from `ENDANGERED`: a loss or a release that came meanwhile stays, and a late yes does not bring the
@@ -67,12 +66,12 @@ impl Lease {
 
     /// Returns when the last request was sent that the store has answered with yes.
     pub(crate) fn confirmed(&self) -> Moment {
-        self.confirmed.get()
+        self.grant.confirmed()
     }
 
     /// Returns until when the grant is certainly held. `max_hold` may end it earlier.
     pub(crate) fn deadline(&self) -> Moment {
-        self.deadline.get()
+        self.grant.deadline()
     }
 
     pub(crate) fn max_hold_end(&self) -> Option<Moment> {

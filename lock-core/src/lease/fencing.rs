@@ -3,7 +3,7 @@
 use std::sync::atomic::{self, Ordering};
 
 use super::lease::Lease;
-use crate::backend::{Fencing, FencingToken};
+use crate::backend::{Claim, Fencing, FencingToken};
 use crate::error::{LossReason, Result};
 use crate::local_queue::FenceSequence;
 
@@ -11,12 +11,11 @@ impl Lease {
     /// Returns the fencing token. Asks the store once, unless the token came with the grant or can be numbered here.
     pub(crate) async fn fence(&self) -> Result<FencingToken> {
         self.check()?;
-        let known = *self.fence.lock();
-        let made = match known {
-            Some(made) => Ok(made),
+        let made = match self.fence.get() {
+            Some(made) => Ok(*made),
             // Two callers that ask at once both ask the store, and the first answer counts for both. If one waited for
             // the other, a future that nobody polls would keep the token from all callers.
-            None => self.make_fence().await.map(|made| *self.fence.lock().get_or_insert(made)),
+            None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
         };
         match made {
             Ok(sequence) => {
@@ -31,37 +30,61 @@ impl Lease {
                 if error.is_lost() {
                     self.lose(error.loss_reason().unwrap_or(LossReason::Taken));
                 }
-                Err(error.with_key(&self.claim.key))
+                Err(error.with_key(&self.claim().key))
             }
         }
     }
 
     /// Returns the next number of this process where there is one, else a token of the store.
     async fn make_fence(&self) -> Result<FenceSequence> {
-        let here = self.earlier.filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
+        let here = self.grant.earlier().filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
         if let Some(sequence) = here.and_then(|earlier| earlier.next(self.confirmed())) {
             // Noted before the caller sees it: the next renewal and the release report it to the store, so that a token
             // of the store made after that is larger.
-            self.claim.number_fence(sequence.token());
+            self.claim().number_fence(sequence.token());
             return Ok(sequence);
         }
-        let token = self.engine.store.fence(&self.claim).await?;
+        let token = self.ask_fence().await?;
         Ok(self.counted_on(FenceSequence::new(token, self.now()), here))
+    }
+
+    async fn ask_fence(&self) -> Result<FencingToken> {
+        let store = &self.engine.store;
+        if self.handoffs == self.claim().handoffs {
+            return store.fence(self.claim()).await;
+        }
+        // The holders of a grant share its claim, and each has a token of its own. A store may look at the number of
+        // hand-offs again when it has answered, so that must stay this holder's.
+        let copy = CopyOfClaim { of: self.claim(), copy: self.own_claim() };
+        store.fence(&copy.copy).await
     }
 
     /// Goes on numbering below a token that the store has just made, where earlier holders of the grant were numbered
     /// here. One question is then enough for as many holders as microseconds have passed since the last one.
     fn counted_on(&self, made: FenceSequence, earlier: Option<FenceSequence>) -> FenceSequence {
         let next =
-            earlier.filter(|_| !self.claim.is_fence_ahead()).and_then(|earlier| made.next_after(earlier));
+            earlier.filter(|_| !self.claim().is_fence_ahead()).and_then(|earlier| made.next_after(earlier));
         if let Some(sequence) = next {
-            self.claim.number_fence(sequence.token());
+            self.claim().number_fence(sequence.token());
         }
         next.unwrap_or(made)
     }
 
     /// Returns the fencing token if it is known, without asking the store.
     pub(crate) fn known_fence(&self) -> Option<FencingToken> {
-        self.fence.lock().map(|sequence| sequence.token())
+        self.fence.get().map(|sequence| sequence.token())
+    }
+}
+
+/// A copy of a claim for one request. What the store records of it counts for the claim, also where the request is
+/// dropped.
+struct CopyOfClaim<'a> {
+    of: &'a Claim,
+    copy: Claim,
+}
+
+impl Drop for CopyOfClaim<'_> {
+    fn drop(&mut self) {
+        self.of.note_fence_of(&self.copy);
     }
 }

@@ -12,7 +12,7 @@ impl Lease {
         }
         let what =
             "this process was forked while the lock was held: the lock is its parent's, and nothing was done";
-        Err(LockError::new(LockErrorKind::InvalidRequest, what).with_key(&self.claim.key))
+        Err(LockError::new(LockErrorKind::InvalidRequest, what).with_key(&self.claim().key))
     }
 
     /// As [`check_process`](Self::check_process), now.

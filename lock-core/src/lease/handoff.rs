@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use super::bounds::{Bounds, ends_by_itself};
+use super::bounds::ends_by_itself;
 use super::lease::{Lease, Start};
 use super::schedule::Schedule;
 use super::state;
@@ -12,7 +12,7 @@ use crate::backend::{Mode, Queue};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::expiry;
-use crate::local_queue::{Handoff, HandoffLease};
+use crate::local_queue::{Handoff, HeldGrant};
 use crate::notifications::Notifications;
 use crate::options::LeaseOptions;
 use crate::pending::{LeftEntry, PendingClaim, QueueEntry};
@@ -21,25 +21,28 @@ impl Lease {
     /// A lease from `now` on for a grant that was handed off, which asks for `ttl` from its next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
-        handed: HandoffLease,
+        schedule: &Schedule<Lease>,
+        handed: Arc<HeldGrant>,
         ttl: Duration,
         options: LeaseOptions,
         span: tracing::Span,
         now: Moment,
     ) -> Arc<Self> {
-        let HandoffLease { mut claim, mut deadline, mut store_until, confirmed, sequence, under_way: _ } =
-            handed;
-        claim.renews = options.renew;
-        if ends_by_itself(&engine, &options) {
-            // The holder before it may have counted the whole lease of the session.
-            let until = expiry::held_until(engine.capability.placement, confirmed, ttl);
-            deadline = deadline.earlier(until, now);
-            store_until = store_until.earlier(expiry::forgotten(confirmed, ttl), now);
+        let mut grant = handed;
+        let ends_by_itself = ends_by_itself(&engine, &options);
+        if ends_by_itself || grant.claim.renews != options.renew {
+            let mut bounds = grant.bounds();
+            if ends_by_itself {
+                // The holder before it may have counted the whole lease of the session.
+                let until = expiry::held_until(engine.capability.placement, bounds.confirmed, ttl);
+                bounds.deadline = bounds.deadline.earlier(until, now);
+                bounds.store_until =
+                    bounds.store_until.earlier(expiry::forgotten(bounds.confirmed, ttl), now);
+            }
+            grant = Arc::new(grant.apart(options.renew, bounds));
         }
-        let bounds = Bounds { deadline, store_until, confirmed };
-        let start = Start { since: now, ttl, bounds, fence: None, earlier: sequence };
-        Self::start(engine, schedule, claim, options, start, span)
+        let start = Start { since: now, ttl, handoffs: grant.handoffs(), fence: None };
+        Self::start(engine, schedule, grant, options, start, span)
     }
 
     /// Notes that a transaction of the application is about to verify the lease. From then on the grant goes back to
@@ -49,7 +52,7 @@ impl Lease {
     /// The caller checks the lease behind this. Either the check sees that the lease has ended, or `as_handoff` sees
     /// the note.
     pub(crate) fn note_verified(&self) {
-        self.claim.mark_verified();
+        self.claim().mark_verified();
         atomic::fence(Ordering::SeqCst);
     }
 
@@ -74,29 +77,15 @@ impl Lease {
         // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it
         // sees that it has ended, and keeps the number to itself. In the same way with the one in `note_verified`.
         atomic::fence(Ordering::SeqCst);
-        if self.claim.is_verified() {
+        if self.claim().is_verified() {
             return None;
         }
-        let known = *self.fence.lock();
-        let sequence = match known {
-            // The store's token is ahead of this process: the next holder asks the store.
-            Some(_) if self.claim.is_fence_ahead() => None,
-            Some(made) => Some(made),
-            None => self.earlier,
-        };
-        let mut claim = self.claim.clone();
-        // The store makes one token for each number of hand-offs: with the old number, the next holder would get the
-        // token of this one.
-        claim.handoffs += 1;
-        let handed = HandoffLease {
-            claim,
-            deadline: self.deadline(),
-            store_until: self.store_until(),
-            confirmed: self.confirmed.get(),
-            sequence,
-            under_way: None,
-        };
-        Some(Handoff::new(Arc::clone(&self.engine.cleanup), Box::new(handed)))
+        if let Some(made) = self.fence.get() {
+            // Where the store's token is ahead of this process, the next holder asks the store.
+            self.grant.set_earlier(Some(*made).filter(|_| !self.claim().is_fence_ahead()));
+        }
+        self.grant.count_handoff();
+        Some(Handoff::new(Arc::clone(&self.grant)))
     }
 
     /// Returns whether another waiter of this process may have the key next, by this grant.
@@ -105,8 +94,8 @@ impl Lease {
         // that closes waits for the guards it has, and a hand-off would make another. A loss that was reported is still
         // seen here, because `leave` does not change the state of a lost lease.
         self.options.kind.hands_off()
-            && self.claim.mode == Mode::Exclusive
-            && self.claim.more.is_empty()
+            && self.claim().mode == Mode::Exclusive
+            && self.claim().more.is_empty()
             && self.engine.check_open().is_ok()
             && self.keep_for(now).is_none()
             && !self.deadline().is_past(now)
@@ -120,16 +109,16 @@ impl Lease {
     /// For those who share the place of this grant. Without it, they would stand at the end of the queue.
     pub(crate) fn succession(&self) -> Option<LeftEntry> {
         let (engine, now) = (&self.engine, self.now());
-        if !self.claim.is_verified() || !self.goes_on(now) {
+        if !self.claim().is_verified() || !self.goes_on(now) {
             return None;
         }
         let next = engine.owners.mint_grouped();
-        self.claim.name_successor(next);
-        let lease = engine.capability.waiter_lease(&self.claim);
+        self.claim().name_successor(next);
+        let lease = engine.capability.waiter_lease(self.claim());
         let subscription = Notifications::subscribe(&engine.notifications, next);
         let entry = PendingClaim::succeeding(
             &engine.cleanup,
-            &self.claim,
+            self.claim(),
             next,
             QueueEntry {
                 since: now,

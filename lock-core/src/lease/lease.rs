@@ -1,32 +1,30 @@
 //! A grant in use, and how many guards share it.
 
 use std::sync::atomic::{self, AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Id;
 use tokio::sync::Notify;
 
-use super::atomic_moment::AtomicMoment;
-use super::bounds::Bounds;
+use super::bounds;
 use super::schedule::{Schedule, Scheduled};
 use super::state;
 use crate::backend::Claim;
 use crate::clock::{self, Moment};
 use crate::engine::Engine;
-use crate::local_queue::FenceSequence;
+use crate::local_queue::{FenceSequence, HeldGrant};
 use crate::observe::HoldRecorder;
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
-use crate::sync::Mutex;
 
 /// What a lease begins with.
 pub(super) struct Start {
     pub(super) since: Moment,
     pub(super) ttl: Duration,
-    pub(super) bounds: Bounds,
+    /// The number of hand-offs of the grant so far.
+    pub(super) handoffs: u64,
     pub(super) fence: Option<FenceSequence>,
-    pub(super) earlier: Option<FenceSequence>,
 }
 
 /// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease that nobody holds is
@@ -34,7 +32,7 @@ pub(super) struct Start {
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) claim: Claim,
+    pub(super) grant: Arc<HeldGrant>,
     pub(crate) options: LeaseOptions,
     pub(crate) since: Moment,
     pub(crate) span: tracing::Span,
@@ -42,21 +40,14 @@ pub(crate) struct Lease {
     pub(super) state: AtomicU8,
     /// The number of guards that share the grant: the outermost and those of nested calls.
     pub(super) entries: AtomicUsize,
-    /// Until when the grant is certainly held, unless a renewal gets through.
-    pub(super) deadline: AtomicMoment,
-    /// Until when the store may have the grant, whatever it answered. Counted from when a request was sent, so it is
-    /// later than the deadline.
-    pub(super) store_until: AtomicMoment,
     /// The runtime whose renewer watches it, as long as that runtime is there.
     pub(super) runtime: Id,
     /// The length that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
-    /// When the last request was sent that the store has answered with yes.
-    pub(super) confirmed: AtomicMoment,
+    /// The number of hand-offs of the grant before it: each holder has a fencing token of its own.
+    pub(super) handoffs: u64,
     /// The fencing token: the first that was made.
-    pub(super) fence: Mutex<Option<FenceSequence>>,
-    /// The sequence of the holders before this one, who had the same grant.
-    pub(super) earlier: Option<FenceSequence>,
+    pub(super) fence: OnceLock<FenceSequence>,
     pub(super) changed: Notify,
     /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
@@ -67,7 +58,7 @@ impl Lease {
     /// A lease for a grant of the store.
     pub(crate) fn new(
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
+        schedule: &Schedule<Lease>,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
@@ -80,31 +71,32 @@ impl Lease {
     pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
+        schedule: &Schedule<Lease>,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
         span: tracing::Span,
     ) -> Arc<Self> {
         let (ttl, Granted { grant, arrived }) = (claim.ttl, granted);
-        let bounds = Bounds::of_grant(&engine, &options, ttl, granted);
+        let bounds = bounds::of_grant(&engine, &options, ttl, granted);
         // The time of arrival is later than that at which the store made the token. So the numbers that are counted on
         // from it stay below the time of the store.
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
-        let start = Start { since, ttl, bounds, fence, earlier: None };
-        Self::start(engine, schedule, claim, options, start, span)
+        let start = Start { since, ttl, handoffs: claim.handoffs, fence };
+        let grant = HeldGrant::new(Arc::clone(&engine.cleanup), claim, bounds);
+        Self::start(engine, schedule, Arc::new(grant), options, start, span)
     }
 
     /// Made in its place on the heap, because every grant passes here.
     pub(super) fn start(
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
-        claim: Claim,
+        schedule: &Schedule<Lease>,
+        grant: Arc<HeldGrant>,
         options: LeaseOptions,
         start: Start,
         span: tracing::Span,
     ) -> Arc<Self> {
-        let Start { since, ttl, bounds, fence, earlier } = start;
+        let Start { since, ttl, handoffs, fence } = start;
         Arc::new(Self {
             options,
             since,
@@ -112,19 +104,26 @@ impl Lease {
             recorder: HoldRecorder::default(),
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
-            deadline: AtomicMoment::new(bounds.deadline),
-            store_until: AtomicMoment::new(bounds.store_until),
-            confirmed: AtomicMoment::new(bounds.confirmed),
+            handoffs,
             runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
-            fence: Mutex::new(fence),
-            earlier,
+            fence: fence.map_or_else(OnceLock::new, OnceLock::from),
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),
             engine,
-            claim,
+            grant,
         })
+    }
+
+    /// Returns the claim that the store has granted. Successive holders of one grant share it.
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.grant.claim
+    }
+
+    /// Returns a copy of the claim that tells this holder of the grant from those before and after it.
+    pub(crate) fn own_claim(&self) -> Claim {
+        Claim { handoffs: self.handoffs, ..self.claim().clone() }
     }
 
     pub(crate) fn now(&self) -> Moment {

@@ -64,7 +64,7 @@ impl Lease {
         if lost.is_ok() {
             self.changed.notify_waiters();
             // The waiters of this process waited for this guard, and must ask the store now.
-            self.claim.keys().for_each(|key| self.engine.local_queue.freed(key, self.claim.owner));
+            self.claim().keys().for_each(|key| self.engine.local_queue.freed(key, self.claim().owner));
             // The session keeps the grant for as long as this process is connected, even if nobody drops the guard.
             // When the session has ended, there is nothing left to release.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
@@ -84,7 +84,7 @@ impl Lease {
 
     /// Fails where the grant is lost.
     pub(crate) fn check_loss(&self) -> Result<()> {
-        self.loss().map_or(Ok(()), |reason| Err(LockError::lost(&self.claim.key, reason)))
+        self.loss().map_or(Ok(()), |reason| Err(LockError::lost(&self.claim().key, reason)))
     }
 
     /// Fails where the grant was released.
@@ -92,7 +92,7 @@ impl Lease {
         if !self.has_ended() {
             return Ok(());
         }
-        Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim.key))
+        Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim().key))
     }
 
     /// Completes when the grant is lost; never for one that was released.

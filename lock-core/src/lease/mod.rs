@@ -5,7 +5,7 @@
 //! | `lease` | [`Lease`], and the guards that share it |
 //! | `state` | its states: held, endangered, released, lost |
 //! | `bounds` | until when it is held at first |
-//! | `deadline`, `atomic_moment` | until when it is certainly held |
+//! | `deadline` | until when it is certainly held |
 //! | `loss` | whether it is lost, and who is notified |
 //! | `fencing` | its fencing token |
 //! | `fork` | what is refused in a forked child |
@@ -31,7 +31,6 @@
 //! clock there, and without that margin a waiter could run before the old body is dropped. Releases of dropped guards
 //! and of cancelled acquires also run where the renewer runs (`pending/cleanup.rs`).
 
-mod atomic_moment;
 mod bounds;
 mod deadline;
 mod fencing;

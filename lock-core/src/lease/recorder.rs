@@ -159,17 +159,17 @@ impl Lease {
 
     /// Returns the key as the log may show it.
     pub(crate) fn redacted_key(&self) -> RedactedKey<'_> {
-        self.engine.observer.redact_key(&self.claim.key, self.template())
+        self.engine.observer.redact_key(&self.claim().key, self.template())
     }
 
     fn admit(&self, warning: Warning) -> Option<LeftOut> {
-        let group = Observer::group(self.template(), self.claim.record.label());
+        let group = Observer::group(self.template(), self.claim().record.label());
         self.engine.observer.admit(group, warning)
     }
 
     fn event_name(&self) -> LockName {
         let template = self.recorder.subject().and_then(|subject| subject.template.clone());
-        LockName::of_claim(&self.claim, self.options.kind, template)
+        LockName::of_claim(self.claim(), self.options.kind, template)
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
         let granted = Granted { grant, arrived: lease.since };
         let schedule = Schedule::new(Handle::current().id());
-        Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &granted, span)
+        Lease::new(engine, &schedule, lease.claim().clone(), lease.options, &granted, span)
     }
 
     /// A log that wants only this.

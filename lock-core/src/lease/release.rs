@@ -16,18 +16,18 @@ impl Lease {
         };
         let (keep_until, until) = (self.keep_until(), self.store_until());
         let cleanup = &self.engine.cleanup;
-        cleanup.release_as(&self.claim, keep_until, Certainty::Granted, until, under_way, context);
+        cleanup.release_as(self.claim(), keep_until, Certainty::Granted, until, under_way, context);
     }
 
     /// Notes that the release begins at `now`, so that the next acquisition of the keys stays behind it.
     pub(crate) fn release_under_way(&self, now: Moment) -> ReleaseUnderWay {
-        self.engine.cleanup.under_way.add(&self.claim, now)
+        self.engine.cleanup.under_way.add(self.claim(), now)
     }
 
     /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a
     /// lease of its own. For a grant in a session, which forgets none.
     pub(super) fn release_when_forgotten(&self) {
         let (keep_until, context) = (self.keep_until(), self.recorder.release_context());
-        self.engine.cleanup.release_later(&self.claim, keep_until, self.store_until(), context);
+        self.engine.cleanup.release_later(self.claim(), keep_until, self.store_until(), context);
     }
 }

@@ -30,16 +30,18 @@ impl Lease {
     /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that
     /// it brought.
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
+        // What is asked counts for the grant, whoever has it by now.
+        self.check_ended()?;
         // Before the await: a future that is dropped there leaves a request that may yet extend the lease.
         self.asked(ttl);
         // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here: its next
         // holder knows nothing of the longer lease. One that is handed off from now on passes on what was just asked.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
-        let named = Form::of(&self.claim);
-        let mut answer = self.engine.store.renew_one(&self.claim, ttl).await;
-        if matches!(answer, Renewal::NotOwned) && named.is_former(&self.claim) {
-            answer = self.engine.store.renew_one(&self.claim, ttl).await;
+        let named = Form::of(self.claim());
+        let mut answer = self.engine.store.renew_one(self.claim(), ttl).await;
+        if matches!(answer, Renewal::NotOwned) && named.is_former(self.claim()) {
+            answer = self.engine.store.renew_one(self.claim(), ttl).await;
         }
         self.take_answer(answer, ttl)
     }
@@ -50,7 +52,7 @@ impl Lease {
         leases.iter().for_each(|lease| lease.asked(ttl));
         atomic::fence(Ordering::SeqCst);
         let live: Vec<&Self> = leases.iter().copied().filter(|lease| lease.check_ended().is_ok()).collect();
-        let batch: Vec<_> = live.iter().map(|lease| Renew { claim: &lease.claim, ttl }).collect();
+        let batch: Vec<_> = live.iter().map(|lease| Renew { claim: lease.claim(), ttl }).collect();
         let answers = first.engine.store.renew(&batch).await;
         let renewed =
             live.iter().zip(answers).filter_map(|(lease, answer)| lease.take_answer(answer, ttl).ok());
@@ -80,7 +82,7 @@ impl Lease {
             Renewal::NotOwned => {
                 self.lose(LossReason::Taken);
                 self.check()?;
-                Err(LockError::lost(&self.claim.key, LossReason::Taken))
+                Err(LockError::lost(&self.claim().key, LossReason::Taken))
             }
             Renewal::Unknown(error) => Err(error),
         }

@@ -114,7 +114,7 @@ impl Renewer {
 
     fn look_at(self: &Arc<Self>, due: Vec<Arc<Lease>>) {
         let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
-        let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(&lease.claim), lease)).collect();
+        let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(lease.claim()), lease)).collect();
         batch.sort_unstable_by_key(|(shard, lease)| (*shard, lease.ttl()));
         // A batch waits as long as its shortest lease allows, so leases of very different lengths go apart. And a shard
         // of the store that hangs must not cost the leases of another shard their renewal.
@@ -160,8 +160,8 @@ impl Renewer {
         asked.retain(|(lease, _)| !lease.has_ended());
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
-            leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: &lease.claim, ttl: *ttl }).collect();
-        let named: Vec<_> = leases.iter().map(|lease| Form::of(&lease.claim)).collect();
+            leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
+        let named: Vec<_> = leases.iter().map(|lease| Form::of(lease.claim())).collect();
         // Before the first await: the backend may panic, and the task may be dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
@@ -174,7 +174,7 @@ impl Renewer {
         for (((lease, renew), named), answer) in leases.iter().zip(&batch).zip(named).zip(answers) {
             open.answered += 1;
             match answer {
-                Renewal::NotOwned if named.is_former(&lease.claim) => self.try_again(lease, renew.ttl),
+                Renewal::NotOwned if named.is_former(lease.claim()) => self.try_again(lease, renew.ttl),
                 answer => drop(survives(|| self.answered(lease, renew.ttl, answer))),
             }
         }
@@ -196,7 +196,7 @@ impl Renewer {
         if lease.has_ended() || lease.loss().is_some() {
             if matches!(answer, Renewal::NotOwned) {
                 // The grant may have been handed off meanwhile, or linger.
-                lease.engine.grant_is_gone(&lease.claim);
+                lease.engine.grant_is_gone(lease.claim());
             }
             return;
         }
@@ -205,7 +205,7 @@ impl Renewer {
             Renewal::Renewed { sent, lease: length, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     // The store's notification may have been lost.
-                    lease.engine.local_queue.contended(&lease.claim.key);
+                    lease.engine.local_queue.contended(&lease.claim().key);
                 }
                 lease.renewed(sent, length);
                 self.schedule.watch_renewed(lease, sent, length);

@@ -54,12 +54,12 @@ async fn a_lease_that_was_handed_off_is_not_extended() {
     let guard = request().acquire().await.expect("it is free");
     let lease = Arc::clone(guard.lease());
     let next = tokio::spawn(request().strategy(crate::strategy::wait()).acquire());
-    while lease.engine.local_queue.waiters(&lease.claim.key) == 0 {
+    while lease.engine.local_queue.waiters(&lease.claim().key) == 0 {
         tokio::task::yield_now().await;
     }
     guard.release().await.expect("an answer");
     let next = next.await.expect("no panic").expect("its turn");
-    assert_eq!(next.lease().claim.owner, lease.claim.owner, "handed off");
+    assert_eq!(next.lease().claim().owner, lease.claim().owner, "handed off");
     assert!(lease.renew_now(Duration::from_secs(600)).await.expect_err("it has ended").is_lost());
     let info = locks.inspect("k").await.expect("an answer").expect("it is held");
     let left = info.holders[0].remaining.expect("a lease");
@@ -135,7 +135,7 @@ async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that
     for key in ["a", "b", "c"] {
         guards.push(locks.lock(key).acquire().await.expect("it is free"));
     }
-    let owners: Vec<_> = guards.iter().map(|guard| guard.lease().claim.owner).collect();
+    let owners: Vec<_> = guards.iter().map(|guard| guard.lease().claim().owner).collect();
     tracing::subscriber::with_default(Panics, || Listener::session_ended(&**locks.hub(), &owners));
     assert!(guards.iter().all(|guard| guard.lease().loss() == Some(LossReason::SessionEnded)), "{guards:?}");
 }
@@ -223,4 +223,86 @@ async fn a_machine_that_was_suspended_for_longer_than_the_lease_finds_its_locks_
     let body = tokio::time::timeout(Duration::from_secs(5), body).await.expect("it is dropped");
     assert_eq!(body.expect("no panic").expect_err("lost").loss_reason(), Some(LossReason::Expired));
     assert!(guard.release().await.expect_err("lost").is_lost());
+}
+
+/// A store that is slow to make a fencing token, and looks at the claim again when it has one.
+#[derive(Debug, Default)]
+struct SlowFence {
+    memory: Memory,
+    /// The hand-offs of the claim before and behind the pause of each request.
+    seen: Arc<crate::sync::Mutex<Vec<(u64, u64)>>>,
+    /// Whether the store has a token of what was released.
+    released: Arc<crate::sync::Mutex<Vec<bool>>>,
+    go: Arc<tokio::sync::Notify>,
+}
+
+impl Backend for SlowFence {
+    fn capability(&self) -> Capability {
+        self.memory.capability()
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        match self.memory.acquire(claim, ask).await? {
+            Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { fence: None, ..grant })),
+            held @ Attempt::Held(_) => Ok(held),
+        }
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.memory.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.released.lock().push(claim.is_fenced());
+        self.memory.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        claim.mark_fenced();
+        let before = claim.handoffs;
+        self.go.notified().await;
+        self.seen.lock().push((before, claim.handoffs));
+        self.memory.fence(claim).await
+    }
+}
+
+/// The holders share the claim, and each has a token of its own.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_a_token_stays_that_of_its_holder_after_a_hand_off() {
+    let store = SlowFence::default();
+    let (seen, released, go) = (Arc::clone(&store.seen), Arc::clone(&store.released), Arc::clone(&store.go));
+    let locks = LockManager::builder(store).build().expect("a manager");
+    let request = || locks.lock("k").strategy(crate::strategy::wait());
+    let mut guard = request().acquire().await.expect("it is free");
+    let mut asked = Vec::new();
+    let ask = |guard: &LockGuard| {
+        let handle = guard.handle();
+        tokio::spawn(async move { handle.fencing_token().await })
+    };
+    for handoffs in 0..3 {
+        if handoffs > 0 {
+            // Under way while the grant is handed off.
+            asked.push(ask(&guard));
+        }
+        let next = tokio::spawn(request().acquire());
+        let lease = Arc::clone(guard.lease());
+        while lease.engine.local_queue.waiters(&lease.claim().key) == 0 {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await.expect("an answer");
+        guard = next.await.expect("no panic").expect("its turn");
+        assert_eq!(guard.lease().claim().owner, lease.claim().owner, "handed off");
+    }
+    let last = ask(&guard);
+    tokio::task::yield_now().await;
+    go.notify_waiters();
+    for asked in asked {
+        let token = asked.await.expect("no panic");
+        assert!(token.is_err_and(|error| error.is_lost()), "it was given back");
+    }
+    last.await.expect("no panic").expect("a token");
+    assert_eq!(*seen.lock(), [(1, 1), (2, 2), (3, 3)]);
+    assert!(guard.lease().claim().is_fenced(), "what was recorded of a copy counts for the claim");
+    guard.release().await.expect("an answer");
+    assert_eq!(*released.lock(), [true]);
 }

@@ -18,16 +18,34 @@ use crate::owner::Owner;
 use crate::pending::LeftEntry;
 
 impl LocalQueue {
+    /// Looks at the groups of `key`, if there are any.
+    fn in_groups<T>(&self, key: &Key, look: impl FnOnce(&mut Groups) -> T) -> Option<T> {
+        if self.grouped.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.grouped.shards[key.shard(SHARDS)].lock().get_mut(key).map(look)
+    }
+
     /// Changes the groups of `key`, if there are any, and carries out what that leaves to be done.
     fn with_groups<T>(
         &self,
         key: &Key,
         change: impl FnOnce(&mut Groups, Moment, &mut Effects) -> T,
     ) -> Option<T> {
+        self.with_groups_at(key, || self.clock.now(), change)
+    }
+
+    /// The same, where `now` reads the clock.
+    fn with_groups_at<T>(
+        &self,
+        key: &Key,
+        now: impl FnOnce() -> Moment,
+        change: impl FnOnce(&mut Groups, Moment, &mut Effects) -> T,
+    ) -> Option<T> {
         if self.grouped.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let (now, mut effects) = (self.clock.now(), Effects::default());
+        let (now, mut effects) = (now(), Effects::default());
         let mut shard = self.grouped.shards[key.shard(SHARDS)].lock();
         let groups = shard.get_mut(key)?;
         let answer = change(groups, now, &mut effects);
@@ -71,16 +89,16 @@ impl LocalQueue {
 
     /// Returns how many tasks of this process wait for `key` in groups.
     pub(super) fn waiters_in_groups(&self, key: &Key) -> usize {
-        self.with_groups(key, |groups, _, _| groups.waiting).unwrap_or(0)
+        self.in_groups(key, |groups| groups.waiting).unwrap_or(0)
     }
 
     pub(super) fn is_head_of_group(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        self.with_groups(key, |groups, _, _| groups.is_head(node)).unwrap_or(false)
+        self.in_groups(key, |groups| groups.is_head(node)).unwrap_or(false)
     }
 
     /// Has the head of a group give way to a hand-off, if others wait for that grant elsewhere. Returns whether it does.
     pub(super) fn group_gives_way(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        self.with_groups(key, |groups, _, _| groups.gives_way(node)).unwrap_or(false)
+        self.in_groups(key, |groups| groups.gives_way(node)).unwrap_or(false)
     }
 
     /// Returns whether the head of a group, which has given way, asks now.
@@ -92,7 +110,7 @@ impl LocalQueue {
 
     /// Notes that the head of a group sends a request.
     pub(super) fn close_group(&self, key: &Key, node: &Arc<WaiterNode>) {
-        self.with_groups(key, |groups, _, _| groups.close(node));
+        self.in_groups(key, |groups| groups.close(node));
     }
 
     /// Notes the answer. Returns `false` where the group must ask again, for a place of its own.
@@ -105,12 +123,12 @@ impl LocalQueue {
     /// Notes what the store has said to the group of a waiter.
     pub(super) fn group_heard(&self, key: &Key, node: &Arc<WaiterNode>, held: Held) {
         // What it replaces is dropped out of the lock.
-        drop(self.with_groups(key, |groups, _, _| groups.heard(node, held)));
+        drop(self.in_groups(key, |groups| groups.heard(node, held)));
     }
 
     /// Returns what the store has said last to the group of a waiter.
     pub(super) fn last_heard_by_group(&self, key: &Key, node: &Arc<WaiterNode>) -> Option<Held> {
-        self.with_groups(key, |groups, _, _| groups.last_heard(node)).flatten()
+        self.in_groups(key, |groups| groups.last_heard(node)).flatten()
     }
 
     pub(super) fn group_granted(&self, key: &Key, node: &Arc<WaiterNode>, owner: Owner, contended: bool) {
@@ -148,13 +166,14 @@ impl LocalQueue {
         &self,
         key: &Key,
         owner: Owner,
-        handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
+        now: impl FnOnce() -> Moment,
+        handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
         succession: impl FnOnce() -> Option<LeftEntry>,
     ) -> bool {
         let pass = |groups: &mut Groups, now, effects: &mut Effects| {
-            groups.pass(owner, handoff, succession, now, effects)
+            groups.pass(owner, |ttl| handoff(ttl, now), succession, now, effects)
         };
-        let passed = self.with_groups(key, pass);
+        let passed = self.with_groups_at(key, now, pass);
         match passed.unwrap_or(Passed::No) {
             Passed::On(node) => {
                 node.notify();
@@ -171,7 +190,7 @@ impl LocalQueue {
 
     #[cfg(test)]
     pub(super) fn check_groups(&self, key: &Key) {
-        self.with_groups(key, |groups, _, _| groups.check());
+        self.in_groups(key, |groups| groups.check());
     }
 
     /// Notes that `owner` released `key` to the store, or lost it.

@@ -20,12 +20,12 @@ async fn those_who_share_a_verified_grant_have_the_place_of_its_successor() {
         let fourth = join();
         assert!(asks(&local_queue, &fourth));
         let release = || {
-            let handoff = |ttl| lease.as_handoff(ttl, lease.now());
-            local_queue.hand_off_in_group(&key(), owner, handoff, || lease.succession())
+            let handoff = |ttl, now| lease.as_handoff(ttl, now);
+            local_queue.hand_off_in_group(&key(), owner, || lease.now(), handoff, || lease.succession())
         };
         lease.note_verified();
         assert!(!release(), "it goes to the store");
-        let next = lease.claim.successor().expect("its release names one");
+        let next = lease.claim().successor().expect("its release names one");
         let entry = second.take_left().0.expect("the head has its entry");
         assert_eq!(entry.claim.owner, next);
         assert!(entry.is_queued() && !second.is_head(), "nobody asks after it before the answer");
@@ -69,8 +69,9 @@ async fn no_successor_is_named_for_nobody() {
         if verified {
             lease.note_verified();
         }
-        let stays = local_queue.hand_off_in_group(&key(), owner, |_| None, || lease.succession());
-        assert!(!stays && lease.claim.successor().is_none());
+        let stays =
+            local_queue.hand_off_in_group(&key(), owner, || lease.now(), |_, _| None, || lease.succession());
+        assert!(!stays && lease.claim().successor().is_none());
         local_queue.freed(&key(), owner);
         drop((first, second));
         assert!(local_queue.is_empty());

@@ -148,8 +148,8 @@ impl<'a> Work<'a> {
     fn released(&mut self, hands_on: bool, answered: bool) {
         let Some(owner) = self.held.pop() else { return };
         let (lease, hands_on) = (self.guard.lease(), hands_on && self.on_its_way.is_none());
-        let handoff = |ttl| if hands_on { lease.as_handoff(ttl, lease.now()) } else { None };
-        let stays = self.local_queue.hand_off_in_group(&key(), owner, handoff, || None);
+        let handoff = |ttl, now| if hands_on { lease.as_handoff(ttl, now) } else { None };
+        let stays = self.local_queue.hand_off_in_group(&key(), owner, || lease.now(), handoff, || None);
         if stays {
             self.on_its_way = Some(owner);
             self.known.push(owner);

@@ -108,7 +108,13 @@ async fn a_newcomer_asks_behind_those_whose_grant_goes_back_to_the_store() {
     assert!(asks(&local_queue, &first));
     first.granted(owner(1), false);
     // The lease is nearly over, for example.
-    assert!(!local_queue.hand_off_in_group(&key(), owner(1), |_| None, || None));
+    assert!(!local_queue.hand_off_in_group(
+        &key(),
+        owner(1),
+        || local_queue.clock.now(),
+        |_, _| None,
+        || None
+    ));
     let third = wait_in_group(&local_queue, 2 * TTL);
     assert!(!asks(&local_queue, &third) && !asks(&local_queue, &second), "the release is under way");
     local_queue.freed(&key(), owner(1));
@@ -192,7 +198,13 @@ async fn a_release_that_nobody_finishes_is_waited_for_as_long_as_an_answer() {
         let (mut first, second) = (join(), join());
         assert!(asks(&local_queue, &first));
         first.granted(owner(1), false);
-        assert!(!local_queue.hand_off_in_group(&key(), owner(1), |_| None, || None));
+        assert!(!local_queue.hand_off_in_group(
+            &key(),
+            owner(1),
+            || local_queue.clock.now(),
+            |_, _| None,
+            || None
+        ));
         let newcomer = wait_in_group(&local_queue, 2 * TTL);
         let mut pair = [second, newcomer];
         let look = |pair: &mut [Waiter<'_>; 2]| {
@@ -256,7 +268,8 @@ async fn a_grant_that_runs_out_while_it_is_kept_costs_nobody_the_turn() {
         let kept = local_queue.hand_off_in_group(
             &key(),
             owner,
-            |ttl| guard.lease().as_handoff(ttl, guard.lease().now()),
+            || local_queue.clock.now(),
+            |ttl, now| guard.lease().as_handoff(ttl, now),
             || None,
         );
         assert!(kept, "for the answer that is under way");
@@ -285,15 +298,24 @@ async fn who_gives_way_asks_with_those_who_come_again() {
         let (mut first, mut second) = (join(), join());
         assert!(asks(&local_queue, &first));
         first.granted(owner, contended);
-        let handoff = |ttl| guard.lease().as_handoff(ttl, guard.lease().now());
-        assert!(local_queue.hand_off_in_group(&key(), owner, handoff, || None));
+        let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
+        assert!(local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None));
         let again = join();
         assert!(again.take_ask());
         assert_eq!(again.gives_way(), contended, "nobody else waits, or the second has not taken it");
         let taken = second.check_in(None).expect("the grant of the first");
         drop(second);
         if is_quick {
-            assert!(!local_queue.hand_off_in_group(&key(), owner, |_| None, || None), "to the store");
+            assert!(
+                !local_queue.hand_off_in_group(
+                    &key(),
+                    owner,
+                    || local_queue.clock.now(),
+                    |_, _| None,
+                    || None
+                ),
+                "to the store"
+            );
         }
         assert_eq!(again.asks_or_steps_back(), !(contended && is_quick));
         let asks_first = again.is_head();
@@ -316,8 +338,8 @@ fn gives_way_to_the_last<'a>(local_queue: &'a LocalQueue, guard: &LockGuard, own
     let (mut first, mut second) = (wait_in_group(local_queue, TTL), wait_in_group(local_queue, TTL));
     assert!(asks(local_queue, &first));
     first.granted(owner, true);
-    let handoff = |ttl| guard.lease().as_handoff(ttl, guard.lease().now());
-    assert!(local_queue.hand_off_in_group(&key(), owner, handoff, || None));
+    let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
+    assert!(local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None));
     let again = wait_in_group(local_queue, TTL);
     // As where it is told to ask while it looks.
     assert!(again.gives_way());
@@ -325,7 +347,7 @@ fn gives_way_to_the_last<'a>(local_queue: &'a LocalQueue, guard: &LockGuard, own
     drop(second);
     local_queue.reclaim(PATIENCE);
     assert!(!local_queue.needs_reclaim(), "it was taken");
-    assert!(!local_queue.hand_off_in_group(&key(), owner, |_| None, || None));
+    assert!(!local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), |_, _| None, || None));
     again
 }
 
@@ -387,8 +409,8 @@ async fn who_gives_way_steps_back_behind_those_who_came_before() {
     first.granted(owner, true);
     let [earlier, earliest] = [join(2 * TTL), join(2 * TTL)];
     assert!(asks(&local_queue, &earlier) && earlier.answered(Placed::Queued(lost)));
-    let handoff = |ttl| guard.lease().as_handoff(ttl, guard.lease().now());
-    assert!(local_queue.hand_off_in_group(&key(), owner, handoff, || None));
+    let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
+    assert!(local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None));
     let again = join(TTL);
     assert!(again.take_ask() && again.gives_way());
     // Its entry goes to nobody, so the rest of its group asks anew.

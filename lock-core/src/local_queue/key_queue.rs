@@ -173,7 +173,7 @@ impl KeyQueue {
     /// Gives the grant to a waiter that is out of the queue.
     fn give(&mut self, node: &Arc<WaiterNode>, handoff: Handoff, now: Moment) {
         self.quantum.count_handoff();
-        self.held = Some(handoff.lease().claim.owner);
+        self.held = Some(handoff.claim().owner);
         node.state().handoff = Some(handoff);
         self.handed = Some((Arc::downgrade(node), now));
     }
@@ -303,7 +303,7 @@ impl KeyQueue {
     }
 
     fn linger(&mut self, handoff: Handoff, linger: Duration, now: Moment) -> Passed {
-        let until = now.plus(linger).earlier(handoff.lease().deadline, now);
+        let until = now.plus(linger).earlier(handoff.grant().deadline(), now);
         self.lingering = Some(Lingering { handoff, until });
         let until = instant(until);
         let list = self.listed.is_none_or(|listed| until < listed);

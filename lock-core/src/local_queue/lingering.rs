@@ -32,7 +32,7 @@ impl LocalQueue {
         self.with(key, |queue| {
             let taken = queue.take_lingering()?;
             self.lingering.ended();
-            queue.hold(taken.lease().claim.owner);
+            queue.hold(taken.claim().owner);
             Some(taken)
         })
         .flatten()

@@ -74,6 +74,6 @@ pub(super) fn instant(moment: Moment) -> i64 {
 
 impl Lingering {
     pub(super) fn owner(&self) -> Owner {
-        self.handoff.lease().claim.owner
+        self.handoff.claim().owner
     }
 }

@@ -223,12 +223,12 @@ impl LocalQueue {
             // Dropped here, and so released. A manager that ends waits for releases, and not for another holder.
             return;
         }
-        let Claim { key, queue, owner, .. } = &handoff.lease().claim;
+        let Claim { key, queue, owner, .. } = &handoff.claim();
         let (key, fifo, owner) = (key.clone(), *queue == Queue::Fifo, *owner);
         let mut handoff = Some(handoff);
         // What nobody takes is dropped here, and so goes back to the store.
         if fifo {
-            self.hand_off_in_group(&key, owner, |_| handoff.take(), || None);
+            self.hand_off_in_group(&key, owner, || self.clock.now(), |_, _| handoff.take(), || None);
         } else {
             self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), |_| false);
         }

@@ -219,7 +219,7 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
 async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("k").ttl(TTL).linger(Duration::from_secs(1)).acquire().await.expect("it is free");
-    let (engine, key) = (Arc::clone(&guard.lease().engine), guard.lease().claim.key.clone());
+    let (engine, key) = (Arc::clone(&guard.lease().engine), guard.lease().claim().key.clone());
     let begun = || engine.cleanup.under_way.of(std::iter::once(&key)).len();
     guard.release().await.expect("it lingers");
     assert!(engine.local_queue.lingers(&key) && begun() == 0);
@@ -228,4 +228,94 @@ async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step
     drop(ended);
     assert_eq!(begun(), 0, "memory has answered");
     assert!(locks.lock("k").ttl(TTL).acquire().await.is_ok());
+}
+
+mod notified {
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use super::*;
+    use crate::local_queue::waiter_node::WaiterNode;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Counts(AtomicUsize);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Counts {
+        fn woken(&self) -> usize {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    fn poll(future: Pin<&mut impl Future<Output = ()>>, by: &Arc<Counts>) -> Poll<()> {
+        future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(by))))
+    }
+
+    fn node() -> WaiterNode {
+        WaiterNode::new(TTL, local_queue().clock.now())
+    }
+
+    #[test]
+    fn what_came_between_two_waits_is_not_missed_and_counts_once() {
+        let (node, task) = (node(), Arc::default());
+        node.notify();
+        node.notify();
+        assert!(poll(pin!(node.notified()), &task).is_ready());
+        let mut next = pin!(node.notified());
+        assert!(poll(next.as_mut(), &task).is_pending());
+        node.notify();
+        assert_eq!(task.woken(), 1);
+        assert!(poll(next, &task).is_ready());
+        assert!(poll(pin!(node.notified()), &task).is_pending());
+    }
+
+    #[test]
+    fn one_that_was_notified_and_dropped_leaves_it_to_the_next() {
+        let (node, task) = (node(), Arc::default());
+        {
+            let mut dropped = pin!(node.notified());
+            assert!(poll(dropped.as_mut(), &task).is_pending());
+            node.notify();
+        }
+        assert!(poll(pin!(node.notified()), &task).is_ready());
+    }
+
+    #[test]
+    fn the_task_that_polled_last_is_woken() {
+        let (node, first, second) = (node(), Arc::default(), Arc::default());
+        let mut notified = pin!(node.notified());
+        for task in [&first, &first, &second] {
+            assert!(poll(notified.as_mut(), task).is_pending());
+        }
+        node.notify();
+        assert_eq!((first.woken(), second.woken()), (0, 1));
+        assert!(poll(notified, &first).is_ready());
+    }
+
+    /// A waker that is kept would be dropped with the node, under the lock of the queue.
+    #[test]
+    fn no_waker_stays_in_the_node() {
+        let (node, first, second) = (node(), Arc::<Counts>::default(), Arc::<Counts>::default());
+        {
+            let mut dropped = pin!(node.notified());
+            assert!(poll(dropped.as_mut(), &first).is_pending());
+            assert_eq!(Arc::strong_count(&first), 2);
+            assert!(poll(dropped.as_mut(), &second).is_pending());
+            assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
+        }
+        assert_eq!(Arc::strong_count(&second), 1, "dropped with its future");
+        let mut notified = pin!(node.notified());
+        assert!(poll(notified.as_mut(), &first).is_pending());
+        node.notify();
+        assert_eq!(Arc::strong_count(&first), 1, "taken by whoever notifies");
+        drop(poll(notified, &first));
+        assert_eq!(Arc::strong_count(&first), 1);
+    }
 }

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::futures::Notified;
-
 use super::handoff::Handoff;
 use super::places::Placed;
 use super::queues::LocalQueue;
-use super::waiter_node::{ANSWER, WaiterNode};
+use super::waiter_node::{ANSWER, Notified, WaiterNode};
 use crate::backend::Held;
 use crate::clock::Moment;
 use crate::key::Key;

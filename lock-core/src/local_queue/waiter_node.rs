@@ -1,11 +1,10 @@
 //! A waiter's part of a queue: what the others have given it, and whether it is polled.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::MutexGuard;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
 use crate::clock::Moment;
@@ -19,8 +18,6 @@ pub(super) struct WaiterNode {
     /// It waits for a fair lock, in a group.
     grouped: bool,
     state: Mutex<NodeState>,
-    /// Keeps one permit, so that nothing is missed between two waits.
-    changed: Notify,
 }
 
 /// The time within which a store usually answers.
@@ -31,6 +28,10 @@ const STALLED: Duration = Duration::from_secs(1);
 
 /// What has happened since the waiter last looked.
 pub(super) struct NodeState {
+    /// There is something to look at. Stays until its waiter knows, so nothing is missed between two waits.
+    notified: bool,
+    /// Whom to wake then.
+    waker: Option<Waker>,
     /// It is the head, and the store may have the key free.
     pub(super) must_ask: bool,
     /// The grant of the holder before it.
@@ -78,6 +79,8 @@ impl WaiterNode {
 
     fn with(ttl: Duration, grouped: bool, now: Moment) -> Self {
         let state = NodeState {
+            notified: false,
+            waker: None,
             must_ask: false,
             handoff: None,
             entry: None,
@@ -87,7 +90,7 @@ impl WaiterNode {
             gone: false,
             group: None,
         };
-        Self { ttl, grouped, state: Mutex::new(state), changed: Notify::new() }
+        Self { ttl, grouped, state: Mutex::new(state) }
     }
 
     pub(super) fn is_grouped(&self) -> bool {
@@ -103,12 +106,72 @@ impl WaiterNode {
         self.state.lock()
     }
 
+    /// Notifies its waiter. Not for callers that have a lock: a waker may run code of the application.
     pub(super) fn notify(&self) {
-        self.changed.notify_one();
+        let waker = {
+            let mut state = self.state();
+            state.notified = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
+    /// Completes when its waiter is notified. Cancel safe. For one task at a time.
     pub(super) fn notified(&self) -> Notified<'_> {
-        self.changed.notified()
+        Notified { node: self, is_registered: false }
+    }
+
+    /// Returns whether its waiter was notified. If not, `waker` is woken when it is.
+    fn is_notified_or_wakes(&self, waker: Waker) -> bool {
+        let mut state = self.state();
+        let is_notified = std::mem::take(&mut state.notified);
+        let unused = if is_notified { Some(waker) } else { state.waker.replace(waker) };
+        // In this order: the drop of a waker may run code of the application, which may come back here.
+        drop(state);
+        drop(unused);
+        is_notified
+    }
+}
+
+/// The future of [`WaiterNode::notified`].
+pub(crate) struct Notified<'a> {
+    node: &'a WaiterNode,
+    /// The node has a waker of this future.
+    is_registered: bool,
+}
+
+impl Future for Notified<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let node = self.node;
+        if self.is_registered {
+            let mut state = node.state();
+            if std::mem::take(&mut state.notified) {
+                // Whoever notified it has taken the waker.
+                self.is_registered = false;
+                return Poll::Ready(());
+            }
+            if state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                return Poll::Pending;
+            }
+        }
+        // Out of the lock, like the drop.
+        let waker = context.waker().clone();
+        self.is_registered = !node.is_notified_or_wakes(waker);
+        if self.is_registered { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl Drop for Notified<'_> {
+    fn drop(&mut self) {
+        if self.is_registered {
+            // Not left in the node: that may be dropped under the lock of its queue.
+            let waker = self.node.state().waker.take();
+            drop(waker);
+        }
     }
 }
 

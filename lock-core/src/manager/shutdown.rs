@@ -53,7 +53,7 @@ impl LockManager {
         let before = report.revoked.len();
         for lease in self.hub().leases() {
             if lease.lose(LossReason::ShutDown) {
-                report.revoked.extend(lease.claim.keys().map(|key| key.as_str().to_owned()));
+                report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
                 lease.release_in_background(None);
             }
         }

@@ -145,7 +145,7 @@ impl TestLocks {
         let key = self.full(&named(key));
         let lost = self.leases_of(&key).filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
             // After the loss: a real store would also not grant the key to anybody else before the lease has ended.
-            let _ = self.store.memory.release_now(&lease.claim, None, lease.now());
+            let _ = self.store.memory.release_now(lease.claim(), None, lease.now());
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
     }
@@ -266,7 +266,7 @@ impl TestLocks {
     pub fn held_keys(&self) -> Vec<String> {
         let leases = self.manager.hub().leases();
         let held = leases.iter().filter(|lease| lease.is_held());
-        let mut keys: Vec<_> = held.flat_map(|lease| lease.claim.keys().map(ToString::to_string)).collect();
+        let mut keys: Vec<_> = held.flat_map(|lease| lease.claim().keys().map(ToString::to_string)).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -309,7 +309,7 @@ impl TestLocks {
     /// Returns the leases of the code under test on `key`, including lost ones.
     fn leases_of<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Lease>> + use<'a> {
         let leases = self.manager.hub().leases().into_iter();
-        leases.filter(move |lease| lease.claim.keys().any(|held| held == key))
+        leases.filter(move |lease| lease.claim().keys().any(|held| held == key))
     }
 
     /// Returns how many requests of the code under test wait, in the local queue or in the store's.

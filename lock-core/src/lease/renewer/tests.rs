@@ -213,13 +213,13 @@ async fn a_grant_that_is_gone_neither_lingers_nor_goes_on() {
     let lease = Arc::clone(guard.lease());
     guard.release().await.expect("an answer");
     let local_queue = Arc::clone(&lease.engine.local_queue);
-    assert!(local_queue.lingers(&lease.claim.key));
+    assert!(local_queue.lingers(&lease.claim().key));
     renewer.answered(&lease, secs(3), yes(lease.engine.clock.now()));
-    assert!(local_queue.lingers(&lease.claim.key), "a late yes says nothing new");
+    assert!(local_queue.lingers(&lease.claim().key), "a late yes says nothing new");
     renewer.answered(&lease, secs(3), Renewal::NotOwned);
-    assert!(!local_queue.lingers(&lease.claim.key));
+    assert!(!local_queue.lingers(&lease.claim().key));
     assert_eq!(
-        lease.engine.reported_lost(lease.claim.owner),
+        lease.engine.reported_lost(lease.claim().owner),
         Some(LossReason::Taken),
         "on its way to another"
     );

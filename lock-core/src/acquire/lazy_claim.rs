@@ -1,0 +1,92 @@
+//! The claim of an acquisition, made when it is first needed.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
+use super::plan::Plan;
+use crate::engine::Engine;
+use crate::owner::{Owner, OwnerSource};
+use crate::pending::{LeftEntry, PendingClaim};
+
+/// A claim that is made before the store is first asked for it. Whoever is handed the grant of another never needs one.
+pub(super) struct LazyClaim<'a> {
+    plan: &'a Plan,
+    /// The owner that it gets, unless that of the plan.
+    owner: Option<fn(&OwnerSource) -> Owner>,
+    made: OnceLock<PendingClaim>,
+}
+
+impl<'a> LazyClaim<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Self {
+        Self { plan, owner: None, made: OnceLock::new() }
+    }
+
+    /// A claim that is there already.
+    pub(super) fn made(plan: &'a Plan, claim: PendingClaim) -> Self {
+        Self { plan, owner: None, made: OnceLock::from(claim) }
+    }
+
+    fn make(&self) -> PendingClaim {
+        let engine = self.plan.engine();
+        let mut claim = PendingClaim::new(&engine.cleanup, self.plan.claim(engine.clock.now()));
+        if let Some(owner) = self.owner {
+            claim.unless_sent(|| owner(&engine.owners));
+        }
+        claim
+    }
+
+    /// As [`PendingClaim::unless_sent`].
+    pub(super) fn unless_sent(&mut self, owner: fn(&OwnerSource) -> Owner) {
+        match self.made.get_mut() {
+            Some(claim) => claim.unless_sent(|| owner(&self.plan.engine().owners)),
+            None => self.owner = Some(owner),
+        }
+    }
+
+    /// As [`PendingClaim::is_queued`].
+    pub(super) fn is_queued(&self) -> bool {
+        self.made.get().is_some_and(PendingClaim::is_queued)
+    }
+
+    /// As [`PendingClaim::notified`].
+    pub(super) async fn notified(&self) -> usize {
+        match self.made.get() {
+            Some(claim) => claim.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// As [`PendingClaim::take_notification`].
+    pub(super) fn take_notification(&self) -> Option<usize> {
+        self.made.get()?.take_notification()
+    }
+
+    /// As [`PendingClaim::leave`].
+    pub(super) async fn leave(&mut self, engine: &Engine) {
+        if let Some(claim) = self.made.get_mut() {
+            claim.leave(engine).await;
+        }
+    }
+
+    /// As [`PendingClaim::take_entry`].
+    pub(super) fn take_entry(&mut self) -> Option<LeftEntry> {
+        self.made.get_mut()?.take_entry()
+    }
+}
+
+impl Deref for LazyClaim<'_> {
+    type Target = PendingClaim;
+
+    fn deref(&self) -> &PendingClaim {
+        self.made.get_or_init(|| self.make())
+    }
+}
+
+impl DerefMut for LazyClaim<'_> {
+    fn deref_mut(&mut self) -> &mut PendingClaim {
+        if self.made.get().is_none() {
+            self.made = OnceLock::from(self.make());
+        }
+        self.made.get_mut().expect("BUG: it was just made")
+    }
+}

@@ -1,0 +1,108 @@
+//! What the successive holders of one grant share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fence_sequence::FenceSequence;
+use crate::atomic_moment::AtomicMoment;
+use crate::backend::Claim;
+use crate::clock::Moment;
+use crate::pending::Cleanup;
+use crate::sync::Mutex;
+
+/// A grant of the store that this process has: the same value for each of its holders, so that a hand-off copies
+/// nothing.
+#[derive(Debug)]
+pub(crate) struct HeldGrant {
+    pub(super) cleanup: Arc<Cleanup>,
+    pub(crate) claim: Claim,
+    deadline: AtomicMoment,
+    store_until: AtomicMoment,
+    confirmed: AtomicMoment,
+    /// How often it was handed off.
+    handoffs: AtomicU64,
+    /// The fencing tokens of the holders before the present one.
+    earlier: Mutex<Option<FenceSequence>>,
+}
+
+/// Until when a grant is held, and how that is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Until when it is certainly held, unless a renewal gets through.
+    pub(crate) deadline: Moment,
+    /// Until when the store may have it, whatever it answered. Counted from when a request was sent, so it is later than
+    /// the deadline.
+    pub(crate) store_until: Moment,
+    /// When the last request was sent that the store has answered with yes.
+    pub(crate) confirmed: Moment,
+}
+
+impl HeldGrant {
+    pub(crate) fn new(cleanup: Arc<Cleanup>, claim: Claim, bounds: Bounds) -> Self {
+        Self {
+            cleanup,
+            deadline: AtomicMoment::new(bounds.deadline),
+            store_until: AtomicMoment::new(bounds.store_until),
+            confirmed: AtomicMoment::new(bounds.confirmed),
+            handoffs: AtomicU64::new(claim.handoffs),
+            earlier: Mutex::default(),
+            claim,
+        }
+    }
+
+    /// Returns a copy for the next holder and those after it, who do not share what is known of the grant from now on.
+    /// `renews` and `bounds` are those of its lease.
+    pub(crate) fn apart(&self, renews: bool, bounds: Bounds) -> Self {
+        let claim = Claim { renews, handoffs: self.handoffs(), ..self.claim.clone() };
+        let apart = Self::new(Arc::clone(&self.cleanup), claim, bounds);
+        *apart.earlier.lock() = self.earlier();
+        apart
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { deadline: self.deadline(), store_until: self.store_until(), confirmed: self.confirmed() }
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        self.deadline.get()
+    }
+
+    pub(crate) fn store_until(&self) -> Moment {
+        self.store_until.get()
+    }
+
+    pub(crate) fn confirmed(&self) -> Moment {
+        self.confirmed.get()
+    }
+
+    /// Notes that the store may have the grant until `until`.
+    pub(crate) fn may_last(&self, until: Moment) {
+        self.store_until.raise(until);
+    }
+
+    /// Notes that the store has answered with yes to a request that was sent at `sent`: the grant is certainly held until
+    /// `deadline`.
+    pub(crate) fn lasts(&self, sent: Moment, deadline: Moment) {
+        self.deadline.raise(deadline);
+        self.confirmed.raise(sent);
+    }
+
+    pub(crate) fn handoffs(&self) -> u64 {
+        self.handoffs.load(Ordering::Acquire)
+    }
+
+    /// Counts a hand-off. The store makes one token for each number of hand-offs: with the old number, the next holder
+    /// would get the token of the one before it.
+    pub(crate) fn count_handoff(&self) {
+        self.handoffs.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the fencing tokens of the holders before the present one, with which its own goes on.
+    pub(crate) fn earlier(&self) -> Option<FenceSequence> {
+        *self.earlier.lock()
+    }
+
+    pub(crate) fn set_earlier(&self, earlier: Option<FenceSequence>) {
+        *self.earlier.lock() = earlier;
+    }
+}
