@@ -116,9 +116,19 @@ impl Engine {
         self.own_process.is_here(now)
     }
 
-    /// Makes the record of a request of this process. `now` is a clock that was just read.
-    pub(crate) fn record(&self, label: Option<Cow<'static, str>>, now: Moment) -> OwnerRecord {
-        OwnerRecord::since(self.wall.at(now), self.identity, label)
+    /// Makes the record of a request of this process that began at `started`. `now` is a clock that was just read.
+    pub(crate) fn record(
+        &self,
+        label: Option<Cow<'static, str>>,
+        started: Moment,
+        now: Moment,
+    ) -> OwnerRecord {
+        // The wall clock knows only the time of a clock that was just read.
+        let mut since = self.wall.at(now);
+        if started != now {
+            since = since.saturating_sub(now.since(started));
+        }
+        OwnerRecord::since(since, self.identity, label)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 
 use super::plan::Plan;
+use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::owner::{Owner, OwnerSource};
 use crate::pending::{LeftEntry, PendingClaim};
@@ -11,24 +12,33 @@ use crate::pending::{LeftEntry, PendingClaim};
 /// A claim that is made before the store is first asked for it. Whoever is handed the grant of another never needs one.
 pub(super) struct LazyClaim<'a> {
     plan: &'a Plan,
+    /// When the request began.
+    started: Moment,
     /// The owner that it gets, unless that of the plan.
     owner: Option<fn(&OwnerSource) -> Owner>,
     made: OnceLock<PendingClaim>,
 }
 
 impl<'a> LazyClaim<'a> {
-    pub(super) fn new(plan: &'a Plan) -> Self {
-        Self { plan, owner: None, made: OnceLock::new() }
+    /// A claim for a request that began at `started`.
+    pub(super) fn new(plan: &'a Plan, started: Moment) -> Self {
+        Self { plan, started, owner: None, made: OnceLock::new() }
     }
 
     /// A claim that is there already.
-    pub(super) fn made(plan: &'a Plan, claim: PendingClaim) -> Self {
-        Self { plan, owner: None, made: OnceLock::from(claim) }
+    pub(super) fn made(plan: &'a Plan, started: Moment, claim: PendingClaim) -> Self {
+        Self { plan, started, owner: None, made: OnceLock::from(claim) }
+    }
+
+    /// Goes on with another claim. This one rolls back.
+    pub(super) fn replace(&mut self, claim: PendingClaim) {
+        self.made = OnceLock::from(claim);
     }
 
     fn make(&self) -> PendingClaim {
         let engine = self.plan.engine();
-        let mut claim = PendingClaim::new(&engine.cleanup, self.plan.claim(engine.clock.now()));
+        let mut claim =
+            PendingClaim::new(&engine.cleanup, self.plan.claim_since(self.started, engine.clock.now()));
         if let Some(owner) = self.owner {
             claim.unless_sent(|| owner(&engine.owners));
         }

@@ -84,7 +84,7 @@ impl Acquire<'_> {
             self.partial_grants.clear();
             // A new owner in each round: the single grants of the last one are released in the background, and such a
             // release could free what this round has acquired.
-            self.claim = LazyClaim::new(self.plan);
+            self.claim = LazyClaim::new(self.plan, self.engine.clock.now());
             if self.gathered().await? {
                 self.claim.has_grants();
                 return Ok(Wake::Ask(Ask::Try));
@@ -102,7 +102,8 @@ impl Acquire<'_> {
             let claim = Claim { owner, ..part.claim(self.engine.clock.now()) };
             let claim = PendingClaim::new(&self.engine.cleanup, claim);
             // `started` is that of the whole: all keys share one time limit.
-            let mut acquire = Acquire::new(&part, self.started, None, LazyClaim::made(&part, claim));
+            let mut acquire =
+                Acquire::new(&part, self.started, None, LazyClaim::made(&part, self.started, claim));
             acquire.attempts = self.attempts;
             acquire.has_awaited = true;
             let hold = tokio::select! {

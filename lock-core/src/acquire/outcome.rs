@@ -85,7 +85,7 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
 
 /// Returns a future that runs within `span`, if there is anybody to be told of that.
 fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
-    if span.is_disabled() { future } else { Box::pin(future.instrument(span.clone())) }
+    if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }
 
 // Boxed, because every future between these and the task would hold their state, and would be moved with it. In functions
@@ -105,7 +105,7 @@ fn looping<'a>(
 ) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
         // Boxed on its own: an allocator serves two small ones faster than a large one.
-        let mut acquire = Box::new(Acquire::new(plan, started, Some(span), LazyClaim::new(plan)));
+        let mut acquire = Box::new(Acquire::new(plan, started, Some(span), LazyClaim::new(plan, started)));
         acquire.first_pause = first_pause;
         acquire.run(None).await
     })

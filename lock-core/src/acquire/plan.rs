@@ -93,12 +93,17 @@ impl Plan {
 
     /// Makes a claim with an owner of its own. `now` is a clock that was just read.
     pub(super) fn claim(&self, now: Moment) -> Claim {
+        self.claim_since(now, now)
+    }
+
+    /// The same for a request that began at `started`.
+    pub(super) fn claim_since(&self, started: Moment, now: Moment) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
         // A store sees by the two owners whether the holder may hand off to a waiter, and the memory store does not
         // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
-        let record = self.engine().record(self.label.clone(), now);
+        let record = self.engine().record(self.label.clone(), started, now);
         let record = match &self.owner {
             Some(name) => record.with_owner_name(name),
             None => record,

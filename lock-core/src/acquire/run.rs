@@ -133,7 +133,8 @@ impl<'a> Acquire<'a> {
         answered: Answered<'a>,
     ) -> (Box<Self>, FirstAnswer) {
         let Answered { claim, ask, asked_in, answer, earlier, .. } = answered;
-        let mut acquire = Box::new(Self::new(plan, started, Some(span), LazyClaim::made(plan, claim)));
+        let mut acquire =
+            Box::new(Self::new(plan, started, Some(span), LazyClaim::made(plan, started, claim)));
         (acquire.attempts, acquire.asked_in, acquire.has_awaited) = (1, asked_in, true);
         acquire.question = LastQuestion::Fresh;
         (acquire, Some(Box::new((ask, answer, earlier))))

@@ -1,5 +1,6 @@
 //! The release by the last guard: to the store, or to the next waiter of this process.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(super) struct Releasing {
     /// The store was asked to free the key.
     asked: bool,
     answered: bool,
+    /// The grant was given to the next holder, or to what releases it, and is not this value's any more.
+    gave: Cell<bool>,
     /// What keeps the next acquisition of the keys behind a release that nobody waits for.
     under_way: Option<ReleaseUnderWay>,
     /// Counts a release that nobody waits for, in place of the guard.
@@ -43,7 +46,8 @@ impl Releasing {
     }
 
     fn reported(lease: Arc<Lease>, asked: bool) -> Self {
-        let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
+        let releasing =
+            Self { lease, asked, answered: false, gave: Cell::new(false), under_way: None, counted: None };
         // After there is a value that releases the grant when it is dropped: a log may panic.
         releasing.lease.record_released();
         releasing
@@ -64,7 +68,8 @@ impl Releasing {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
         let now = || now.unwrap_or_else(|| lease.now());
-        let handoff = |ttl, now| lease.as_handoff(ttl, now);
+        // Noted before anybody is woken: a waker may panic.
+        let handoff = |ttl, now| lease.as_handoff(ttl, now).inspect(|_| self.gave.set(true));
         let stays = match lease.options.kind {
             kind if !kind.hands_off() => false,
             kind if kind.queue() == Queue::Fifo => {
@@ -198,7 +203,7 @@ impl Drop for Releasing {
         let engine = &lease.engine;
         // Never handed off once the store was asked: it may have granted the key to another process, and both would
         // hold it.
-        if !self.answered && (self.asked || !self.handed_off(None)) {
+        if !self.answered && (self.asked || !self.gave.get() && !self.handed_off(None)) {
             let under_way = self.under_way.take().inspect(ReleaseUnderWay::starts_over);
             lease.release_in_background(under_way);
         }
@@ -228,6 +233,42 @@ mod tests {
 
     /// The store in this process keeps the key from the time that it is told. What is left of `min_hold` must be of the
     /// same time, or the key is free too early or too late.
+    /// Its wakers panic.
+    struct Panics;
+
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a broken executor");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_is_given_once_where_a_waker_panics() {
+        let ways: [fn(LockGuard); 2] = [drop, |guard| {
+            let _ = pin!(guard.release()).poll(&mut Context::from_waker(Waker::noop()));
+        }];
+        for way in ways {
+            let locks = LockManager::in_memory();
+            let guard = locks.lock("k").acquire().await.expect("it is free");
+            let request = || locks.lock("k").strategy(crate::strategy::wait()).acquire();
+            let (mut next, mut last) = (pin!(request()), pin!(request()));
+            let panics = Waker::from(Arc::new(Panics));
+            assert!(next.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+            let poll_last =
+                |last: std::pin::Pin<&mut _>| Future::poll(last, &mut Context::from_waker(Waker::noop()));
+            assert!(poll_last(last.as_mut()).is_pending());
+            let released = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| way(guard)));
+            assert!(released.is_err(), "the waker was woken");
+            assert!(poll_last(last.as_mut()).is_pending(), "it is not its turn");
+            let next = match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(next) => next.expect("its turn"),
+                Poll::Pending => panic!("the grant was given to it"),
+            };
+            next.release().await.expect("an answer");
+            assert!(matches!(poll_last(last), Poll::Ready(Ok(_))), "its turn");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_end_of_min_hold_does_not_move_with_the_time_of_the_release() {
         const PART: Duration = Duration::from_millis(500);

@@ -5,14 +5,14 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::bounds::ends_by_itself;
-use super::lease::{Lease, Start};
+use super::lease::{Lease, LeaseGrant, Start};
 use super::schedule::Schedule;
 use super::state;
 use crate::backend::{Mode, Queue};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::expiry;
-use crate::local_queue::{Handoff, HeldGrant};
+use crate::local_queue::{Handoff, SharedGrant};
 use crate::notifications::Notifications;
 use crate::options::LeaseOptions;
 use crate::pending::{LeftEntry, PendingClaim, QueueEntry};
@@ -21,17 +21,17 @@ impl Lease {
     /// A lease from `now` on for a grant that was handed off, which asks for `ttl` from its next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
-        schedule: &Schedule<Lease>,
-        handed: Arc<HeldGrant>,
+        schedule: &Schedule<Self>,
+        handed: Arc<SharedGrant>,
         ttl: Duration,
         options: LeaseOptions,
         span: tracing::Span,
         now: Moment,
     ) -> Arc<Self> {
-        let mut grant = handed;
+        let handoffs = handed.handoffs();
         let ends_by_itself = ends_by_itself(&engine, &options);
-        if ends_by_itself || grant.claim.renews != options.renew {
-            let mut bounds = grant.bounds();
+        let grant = if ends_by_itself || handed.claim.renews != options.renew {
+            let mut bounds = handed.bounds();
             if ends_by_itself {
                 // The holder before it may have counted the whole lease of the session.
                 let until = expiry::held_until(engine.capability.placement, bounds.confirmed, ttl);
@@ -39,9 +39,11 @@ impl Lease {
                 bounds.store_until =
                     bounds.store_until.earlier(expiry::forgotten(bounds.confirmed, ttl), now);
             }
-            grant = Arc::new(grant.apart(options.renew, bounds));
-        }
-        let start = Start { since: now, ttl, handoffs: grant.handoffs(), fence: None };
+            LeaseGrant::Own(handed.copy(options.renew, bounds))
+        } else {
+            LeaseGrant::Shared(handed)
+        };
+        let start = Start { since: now, ttl, handoffs, fence: None };
         Self::start(engine, schedule, grant, options, start, span)
     }
 
@@ -52,6 +54,10 @@ impl Lease {
     /// The caller checks the lease behind this. Either the check sees that the lease has ended, or `as_handoff` sees
     /// the note.
     pub(crate) fn note_verified(&self) {
+        // The claim is that of the next holder by now. The check fails.
+        if self.has_ended() {
+            return;
+        }
         self.claim().mark_verified();
         atomic::fence(Ordering::SeqCst);
     }
@@ -80,12 +86,19 @@ impl Lease {
         if self.claim().is_verified() {
             return None;
         }
+        let next = match &self.grant {
+            LeaseGrant::Own(own) => {
+                let copy = own.copy(own.claim.renews, own.bounds());
+                Arc::new(SharedGrant::new(&self.engine.cleanup, copy))
+            }
+            LeaseGrant::Shared(shared) => Arc::clone(shared),
+        };
         if let Some(made) = self.fence.get() {
             // Where the store's token is ahead of this process, the next holder asks the store.
-            self.grant.set_earlier(Some(*made).filter(|_| !self.claim().is_fence_ahead()));
+            next.set_earlier(Some(*made).filter(|_| !self.claim().is_fence_ahead()));
         }
-        self.grant.count_handoff();
-        Some(Handoff::new(Arc::clone(&self.grant)))
+        next.count_handoff();
+        Some(Handoff::new(next))
     }
 
     /// Returns whether another waiter of this process may have the key next, by this grant.

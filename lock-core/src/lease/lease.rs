@@ -1,9 +1,11 @@
 //! A grant in use, and how many guards share it.
 
+use std::ops::Deref;
 use std::sync::atomic::{self, AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use once_cell::sync::OnceCell;
 use tokio::runtime::Id;
 use tokio::sync::Notify;
 
@@ -13,12 +15,13 @@ use super::state;
 use crate::backend::Claim;
 use crate::clock::{self, Moment};
 use crate::engine::Engine;
-use crate::local_queue::{FenceSequence, HeldGrant};
+use crate::local_queue::{FenceSequence, HeldGrant, SharedGrant};
 use crate::observe::HoldRecorder;
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
 /// What a lease begins with.
+#[derive(Clone, Copy)]
 pub(super) struct Start {
     pub(super) since: Moment,
     pub(super) ttl: Duration,
@@ -27,12 +30,36 @@ pub(super) struct Start {
     pub(super) fence: Option<FenceSequence>,
 }
 
+/// The grant of a lease.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "in the lease, so that one which is handed to nobody is made in one piece"
+)]
+pub(super) enum LeaseGrant {
+    /// From the store.
+    Own(HeldGrant),
+    /// Handed off, and shared with the holders before it since then.
+    Shared(Arc<SharedGrant>),
+}
+
+impl Deref for LeaseGrant {
+    type Target = HeldGrant;
+
+    fn deref(&self) -> &HeldGrant {
+        match self {
+            Self::Own(grant) => grant,
+            Self::Shared(grant) => grant,
+        }
+    }
+}
+
 /// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease that nobody holds is
 /// neither renewed nor watched.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
-    pub(super) grant: Arc<HeldGrant>,
+    pub(super) grant: LeaseGrant,
     pub(crate) options: LeaseOptions,
     pub(crate) since: Moment,
     pub(crate) span: tracing::Span,
@@ -47,7 +74,7 @@ pub(crate) struct Lease {
     /// The number of hand-offs of the grant before it: each holder has a fencing token of its own.
     pub(super) handoffs: u64,
     /// The fencing token: the first that was made.
-    pub(super) fence: OnceLock<FenceSequence>,
+    pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
     /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
@@ -58,7 +85,7 @@ impl Lease {
     /// A lease for a grant of the store.
     pub(crate) fn new(
         engine: Arc<Engine>,
-        schedule: &Schedule<Lease>,
+        schedule: &Schedule<Self>,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
@@ -71,7 +98,7 @@ impl Lease {
     pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
-        schedule: &Schedule<Lease>,
+        schedule: &Schedule<Self>,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
@@ -83,15 +110,16 @@ impl Lease {
         // from it stay below the time of the store.
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
         let start = Start { since, ttl, handoffs: claim.handoffs, fence };
-        let grant = HeldGrant::new(Arc::clone(&engine.cleanup), claim, bounds);
-        Self::start(engine, schedule, Arc::new(grant), options, start, span)
+        let grant = LeaseGrant::Own(HeldGrant::new(claim, bounds));
+        Self::start(engine, schedule, grant, options, start, span)
     }
 
     /// Made in its place on the heap, because every grant passes here.
+    #[inline]
     pub(super) fn start(
         engine: Arc<Engine>,
-        schedule: &Schedule<Lease>,
-        grant: Arc<HeldGrant>,
+        schedule: &Schedule<Self>,
+        grant: LeaseGrant,
         options: LeaseOptions,
         start: Start,
         span: tracing::Span,
@@ -107,7 +135,8 @@ impl Lease {
             handoffs,
             runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
-            fence: fence.map_or_else(OnceLock::new, OnceLock::from),
+            // Not `OnceLock`, which makes one with a value as if threads raced for it.
+            fence: fence.map_or_else(OnceCell::new, OnceCell::with_value),
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),

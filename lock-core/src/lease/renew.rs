@@ -49,7 +49,8 @@ impl Lease {
     /// Renews leases of one manager with one request, as [`renew_now`](Self::renew_now). Returns whether all were renewed.
     pub(crate) async fn renew_together(leases: &[&Self], ttl: Duration) -> bool {
         let Some(first) = leases.first() else { return true };
-        leases.iter().for_each(|lease| lease.asked(ttl));
+        let live = leases.iter().filter(|lease| lease.check_ended().is_ok());
+        live.for_each(|lease| lease.asked(ttl));
         atomic::fence(Ordering::SeqCst);
         let live: Vec<&Self> = leases.iter().copied().filter(|lease| lease.check_ended().is_ok()).collect();
         let batch: Vec<_> = live.iter().map(|lease| Renew { claim: lease.claim(), ttl }).collect();

@@ -148,7 +148,9 @@ impl Renewer {
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
         // Before the request: the release of each lease must outlast what this renewal may bring without an answer.
-        let asked = leases.into_iter().map(|lease| {
+        // What is asked counts for the grant, whoever has it by now.
+        let leases = leases.into_iter().filter(|lease| !lease.has_ended());
+        let asked = leases.map(|lease| {
             let ttl = lease.ttl();
             lease.asked(ttl);
             (lease, ttl)

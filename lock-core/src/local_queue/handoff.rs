@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::held_grant::HeldGrant;
+use super::held_grant::SharedGrant;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
@@ -14,13 +14,13 @@ use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 /// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
 /// waiter that left, or in the future of one that was cancelled.
 pub(crate) struct Handoff {
-    grant: Option<Arc<HeldGrant>>,
+    grant: Option<Arc<SharedGrant>>,
     /// What keeps the next acquisition of the key waiting, once the grant is certain to be released.
     under_way: Option<ReleaseUnderWay>,
 }
 
 impl Handoff {
-    pub(crate) fn new(grant: Arc<HeldGrant>) -> Self {
+    pub(crate) fn new(grant: Arc<SharedGrant>) -> Self {
         Self { grant: Some(grant), under_way: None }
     }
 
@@ -41,7 +41,7 @@ impl Handoff {
         grant.lasts(sent, expiry::held_until(grant.cleanup.capability.placement, sent, length));
     }
 
-    pub(crate) fn grant(&self) -> &HeldGrant {
+    pub(crate) fn grant(&self) -> &SharedGrant {
         self.grant.as_ref().expect("BUG: only what consumes the hand-off takes the grant")
     }
 
@@ -50,7 +50,7 @@ impl Handoff {
     }
 
     /// Takes the grant out. From now on the caller releases it.
-    pub(crate) fn accept(mut self) -> Arc<HeldGrant> {
+    pub(crate) fn accept(mut self) -> Arc<SharedGrant> {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
 

@@ -1,5 +1,6 @@
 //! What the successive holders of one grant share.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,11 +11,9 @@ use crate::clock::Moment;
 use crate::pending::Cleanup;
 use crate::sync::Mutex;
 
-/// A grant of the store that this process has: the same value for each of its holders, so that a hand-off copies
-/// nothing.
+/// A grant of the store that this process has, as its holder knows it.
 #[derive(Debug)]
 pub(crate) struct HeldGrant {
-    pub(super) cleanup: Arc<Cleanup>,
     pub(crate) claim: Claim,
     deadline: AtomicMoment,
     store_until: AtomicMoment,
@@ -23,6 +22,27 @@ pub(crate) struct HeldGrant {
     handoffs: AtomicU64,
     /// The fencing tokens of the holders before the present one.
     earlier: Mutex<Option<FenceSequence>>,
+}
+
+/// A grant that was handed off: the same value for each of its holders from then on, so that a hand-off copies nothing.
+#[derive(Debug)]
+pub(crate) struct SharedGrant {
+    pub(super) cleanup: Arc<Cleanup>,
+    grant: HeldGrant,
+}
+
+impl SharedGrant {
+    pub(crate) fn new(cleanup: &Arc<Cleanup>, grant: HeldGrant) -> Self {
+        Self { cleanup: Arc::clone(cleanup), grant }
+    }
+}
+
+impl Deref for SharedGrant {
+    type Target = HeldGrant;
+
+    fn deref(&self) -> &HeldGrant {
+        &self.grant
+    }
 }
 
 /// Until when a grant is held, and how that is known.
@@ -38,9 +58,9 @@ pub(crate) struct Bounds {
 }
 
 impl HeldGrant {
-    pub(crate) fn new(cleanup: Arc<Cleanup>, claim: Claim, bounds: Bounds) -> Self {
+    #[inline]
+    pub(crate) fn new(claim: Claim, bounds: Bounds) -> Self {
         Self {
-            cleanup,
             deadline: AtomicMoment::new(bounds.deadline),
             store_until: AtomicMoment::new(bounds.store_until),
             confirmed: AtomicMoment::new(bounds.confirmed),
@@ -50,13 +70,13 @@ impl HeldGrant {
         }
     }
 
-    /// Returns a copy for the next holder and those after it, who do not share what is known of the grant from now on.
-    /// `renews` and `bounds` are those of its lease.
-    pub(crate) fn apart(&self, renews: bool, bounds: Bounds) -> Self {
+    /// Returns a copy for the next holder and those after it, with the `bounds` of its lease. `renews` is whether that is
+    /// [renewed](Claim::renews).
+    pub(crate) fn copy(&self, renews: bool, bounds: Bounds) -> Self {
         let claim = Claim { renews, handoffs: self.handoffs(), ..self.claim.clone() };
-        let apart = Self::new(Arc::clone(&self.cleanup), claim, bounds);
-        *apart.earlier.lock() = self.earlier();
-        apart
+        let copy = Self::new(claim, bounds);
+        copy.set_earlier(self.earlier());
+        copy
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

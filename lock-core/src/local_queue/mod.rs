@@ -40,7 +40,7 @@
 //! | `group_steps`, `group_ends`, `places` | what happens to the groups of one lock; their places in the store |
 //! | `waiter_node` | a waiter's part of a queue |
 //! | `waiter` | [`Waiter`]: the waiter's side of it |
-//! | `held_grant` | [`HeldGrant`]: what the successive holders of one grant share |
+//! | `held_grant` | [`HeldGrant`]: what a holder knows of its grant; [`SharedGrant`]: what successive holders share |
 //! | `handoff` | [`Handoff`]: a grant on its way from holder to holder |
 //! | `lingering_keys`, `lingering` | grants that stay at hand after their release; what is done to them |
 //! | `fence_sequence` | the fencing tokens of the holders of one grant |
@@ -80,7 +80,7 @@ mod waiter_node;
 
 pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use handoff::Handoff;
-pub(crate) use held_grant::{Bounds, HeldGrant};
+pub(crate) use held_grant::{Bounds, HeldGrant, SharedGrant};
 pub(crate) use lingering::Expected;
 pub(crate) use places::Placed;
 pub(crate) use quantum::QUESTION_TIMEOUT;

@@ -299,6 +299,43 @@ mod notified {
         assert!(poll(notified, &first).is_ready());
     }
 
+    /// Notifies the node when it is dropped, as the drop of a task may: it drops what the task has.
+    struct Notifies(Arc<WaiterNode>);
+
+    impl Wake for Notifies {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Notifies {
+        fn drop(&mut self) {
+            self.0.notify();
+        }
+    }
+
+    #[test]
+    fn no_waker_is_dropped_under_the_lock() {
+        let (node, last) = (Arc::new(node()), Arc::<Counts>::default());
+        let poll_once = |notified: Pin<&mut _>| {
+            let waker = Waker::from(Arc::new(Notifies(Arc::clone(&node))));
+            Future::poll(notified, &mut Context::from_waker(&waker))
+        };
+        {
+            let mut notified = pin!(node.notified());
+            assert!(poll_once(notified.as_mut()).is_pending());
+            // Replaces the waker, whose drop notifies.
+            assert!(poll(notified.as_mut(), &last).is_pending());
+            assert_eq!(last.woken(), 1);
+            assert!(poll(notified, &last).is_ready());
+        }
+        {
+            let mut dropped = pin!(node.notified());
+            assert!(poll_once(dropped.as_mut()).is_pending());
+        }
+        // By the drop of the last one, and again by that of the waker which is not needed.
+        assert!(poll_once(pin!(node.notified())).is_ready());
+        assert!(poll(pin!(node.notified()), &last).is_ready());
+    }
+
     /// A waker that is kept would be dropped with the node, under the lock of the queue.
     #[test]
     fn no_waker_stays_in_the_node() {
@@ -315,7 +352,7 @@ mod notified {
         assert!(poll(notified.as_mut(), &first).is_pending());
         node.notify();
         assert_eq!(Arc::strong_count(&first), 1, "taken by whoever notifies");
-        drop(poll(notified, &first));
+        assert!(poll(notified, &first).is_ready());
         assert_eq!(Arc::strong_count(&first), 1);
     }
 }

@@ -118,7 +118,7 @@ impl WaiterNode {
         }
     }
 
-    /// Completes when its waiter is notified. Cancel safe. For one task at a time.
+    /// Completes when its waiter is notified. Cancel safe. There may be one such future at a time.
     pub(super) fn notified(&self) -> Notified<'_> {
         Notified { node: self, is_registered: false }
     }
