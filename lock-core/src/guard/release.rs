@@ -1,6 +1,5 @@
 //! The release by the last guard: to the store, or to the next waiter of this process.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,8 +25,6 @@ pub(super) struct Releasing {
     /// The store was asked to free the key.
     asked: bool,
     answered: bool,
-    /// The grant was given to the next holder, or to what releases it, and is not this value's any more.
-    gave: Cell<bool>,
     /// What keeps the next acquisition of the keys behind a release that nobody waits for.
     under_way: Option<ReleaseUnderWay>,
     /// Counts a release that nobody waits for, in place of the guard.
@@ -46,8 +43,7 @@ impl Releasing {
     }
 
     fn reported(lease: Arc<Lease>, asked: bool) -> Self {
-        let releasing =
-            Self { lease, asked, answered: false, gave: Cell::new(false), under_way: None, counted: None };
+        let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
         // After there is a value that releases the grant when it is dropped: a log may panic.
         releasing.lease.record_released();
         releasing
@@ -68,8 +64,7 @@ impl Releasing {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
         let now = || now.unwrap_or_else(|| lease.now());
-        // Noted before anybody is woken: a waker may panic.
-        let handoff = |ttl, now| lease.as_handoff(ttl, now).inspect(|_| self.gave.set(true));
+        let handoff = |ttl, now| lease.as_handoff(ttl, now);
         let stays = match lease.options.kind {
             kind if !kind.hands_off() => false,
             kind if kind.queue() == Queue::Fifo => {
@@ -203,7 +198,7 @@ impl Drop for Releasing {
         let engine = &lease.engine;
         // Never handed off once the store was asked: it may have granted the key to another process, and both would
         // hold it.
-        if !self.answered && (self.asked || !self.gave.get() && !self.handed_off(None)) {
+        if !self.answered && (self.asked || !self.handed_off(None)) {
             let under_way = self.under_way.take().inspect(ReleaseUnderWay::starts_over);
             lease.release_in_background(under_way);
         }
@@ -217,6 +212,7 @@ impl Drop for Releasing {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::time::Duration;
 
     use super::*;
@@ -231,9 +227,7 @@ mod tests {
         lease
     }
 
-    /// The store in this process keeps the key from the time that it is told. What is left of `min_hold` must be of the
-    /// same time, or the key is free too early or too late.
-    /// Its wakers panic.
+    /// A waker that panics.
     struct Panics;
 
     impl std::task::Wake for Panics {
@@ -242,33 +236,38 @@ mod tests {
         }
     }
 
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn poll_with_panics<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(&Waker::from(Arc::new(Panics))))
+    }
+
+    const WAYS: [fn(LockGuard); 2] = [drop, |guard| assert!(poll(pin!(guard.release())).is_ready())];
+
     #[tokio::test(start_paused = true)]
     async fn a_grant_is_given_once_where_a_waker_panics() {
-        let ways: [fn(LockGuard); 2] = [drop, |guard| {
-            let _ = pin!(guard.release()).poll(&mut Context::from_waker(Waker::noop()));
-        }];
-        for way in ways {
+        for way in WAYS {
             let locks = LockManager::in_memory();
             let guard = locks.lock("k").acquire().await.expect("it is free");
             let request = || locks.lock("k").strategy(crate::strategy::wait()).acquire();
             let (mut next, mut last) = (pin!(request()), pin!(request()));
-            let panics = Waker::from(Arc::new(Panics));
-            assert!(next.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
-            let poll_last =
-                |last: std::pin::Pin<&mut _>| Future::poll(last, &mut Context::from_waker(Waker::noop()));
-            assert!(poll_last(last.as_mut()).is_pending());
-            let released = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| way(guard)));
-            assert!(released.is_err(), "the waker was woken");
-            assert!(poll_last(last.as_mut()).is_pending(), "it is not its turn");
-            let next = match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(next) => next.expect("its turn"),
-                Poll::Pending => panic!("the grant was given to it"),
-            };
-            next.release().await.expect("an answer");
-            assert!(matches!(poll_last(last), Poll::Ready(Ok(_))), "its turn");
+            assert!(poll_with_panics(next.as_mut()).is_pending() && poll(last.as_mut()).is_pending());
+            way(guard);
+            assert!(poll(last.as_mut()).is_pending(), "it is not its turn");
+            let Poll::Ready(Ok(next)) = poll(next) else { panic!("its turn") };
+            assert_eq!(locks.held(), 1);
+            way(next);
+            let Poll::Ready(Ok(last)) = poll(last) else { panic!("its turn") };
+            way(last);
+            assert_eq!(locks.held(), 0);
+            assert!(!locks.is_locked("k").await.expect("memory answers"));
         }
     }
 
+    /// The store in this process keeps the key from the time that it is told. What is left of `min_hold` must be of the
+    /// same time, or the key is free too early or too late.
     #[tokio::test(start_paused = true)]
     async fn the_end_of_min_hold_does_not_move_with_the_time_of_the_release() {
         const PART: Duration = Duration::from_millis(500);

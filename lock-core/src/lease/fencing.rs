@@ -53,7 +53,7 @@ impl Lease {
         if self.handoffs == self.claim().handoffs {
             return store.fence(self.claim()).await;
         }
-        // The holders of a grant share its claim, and each has a token of its own. A store may look at the number of
+        // The holders of a grant may share its claim, and each has a token of its own. A store may look at the number of
         // hand-offs again when it has answered, so that must stay this holder's.
         let copy = CopyOfClaim { of: self.claim(), copy: self.own_claim() };
         store.fence(&copy.copy).await

@@ -54,7 +54,7 @@ impl Lease {
     /// The caller checks the lease behind this. Either the check sees that the lease has ended, or `as_handoff` sees
     /// the note.
     pub(crate) fn note_verified(&self) {
-        // The claim is that of the next holder by now. The check fails.
+        // The claim may be that of the next holder by now. The check fails.
         if self.has_ended() {
             return;
         }

@@ -37,7 +37,7 @@ pub(super) struct Start {
     reason = "in the lease, so that one which is handed to nobody is made in one piece"
 )]
 pub(super) enum LeaseGrant {
-    /// From the store.
+    /// Of this lease alone: from the store, or a copy of what was handed off.
     Own(HeldGrant),
     /// Handed off, and shared with the holders before it since then.
     Shared(Arc<SharedGrant>),
@@ -145,7 +145,7 @@ impl Lease {
         })
     }
 
-    /// Returns the claim that the store has granted. Successive holders of one grant share it.
+    /// Returns the claim that the store has granted. As a rule, successive holders of one grant share it.
     pub(crate) fn claim(&self) -> &Claim {
         &self.grant.claim
     }

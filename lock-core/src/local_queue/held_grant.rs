@@ -24,7 +24,8 @@ pub(crate) struct HeldGrant {
     earlier: Mutex<Option<FenceSequence>>,
 }
 
-/// A grant that was handed off: the same value for each of its holders from then on, so that a hand-off copies nothing.
+/// A grant that was handed off: as a rule the same value for each of its holders from then on, so that a hand-off copies
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct SharedGrant {
     pub(super) cleanup: Arc<Cleanup>,

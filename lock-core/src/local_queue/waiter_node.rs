@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::handoff::Handoff;
 use crate::clock::Moment;
 use crate::pending::LeftEntry;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, survives};
 
 /// A waiter's part of a queue, shared between the queue and the waiter.
 pub(super) struct WaiterNode {
@@ -106,7 +106,8 @@ impl WaiterNode {
         self.state.lock()
     }
 
-    /// Notifies its waiter. Not for callers that have a lock: a waker may run code of the application.
+    /// Notifies its waiter. Not for callers that have a lock: a waker may run code of the application. If it panics,
+    /// whoever hands a grant off goes on: what it has given is not to be given again.
     pub(super) fn notify(&self) {
         let waker = {
             let mut state = self.state();
@@ -114,7 +115,7 @@ impl WaiterNode {
             state.waker.take()
         };
         if let Some(waker) = waker {
-            waker.wake();
+            survives(|| waker.wake());
         }
     }
 
