@@ -60,7 +60,7 @@ impl Burst {
 
 pub(crate) fn store(locks: &LockManager) -> String {
     match locks.store() {
-        "memory" => "memory (this process only; set LOCK_URL for a store that machines share)".to_owned(),
+        "memory" => "memory (this process only; for a store that machines share: LOCK_URL=redis://.. and --features redis)".to_owned(),
         other => other.to_owned(),
     }
 }

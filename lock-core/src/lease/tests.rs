@@ -231,8 +231,8 @@ struct SlowFence {
     memory: Memory,
     /// The hand-offs of the claim before and behind the pause of each request.
     seen: Arc<crate::sync::Mutex<Vec<(u64, u64)>>>,
-    /// Whether the store has a token of what was released.
-    released: Arc<crate::sync::Mutex<Vec<bool>>>,
+    /// Of what was released: whether the store has a token of it, and whether its holder renews it.
+    released: Arc<crate::sync::Mutex<Vec<(bool, bool)>>>,
     go: Arc<tokio::sync::Notify>,
 }
 
@@ -253,7 +253,7 @@ impl Backend for SlowFence {
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        self.released.lock().push(claim.is_fenced());
+        self.released.lock().push((claim.is_fenced(), claim.renews));
         self.memory.release(claim, keep_for).await
     }
 
@@ -311,5 +311,27 @@ async fn tokens_are_asked_for(first: u64) {
     assert_eq!(*seen.lock(), (first..=3).map(|of| (of, of)).collect::<Vec<_>>());
     assert!(guard.lease().claim().is_fenced(), "what was recorded of a copy counts for the claim");
     guard.release().await.expect("an answer");
-    assert_eq!(*released.lock(), [true]);
+    assert_eq!(*released.lock(), [(true, true)]);
+}
+
+/// A store may look at that when it renews and when it releases.
+#[tokio::test(start_paused = true)]
+async fn a_claim_says_whether_its_present_holder_renews() {
+    for renews in [true, false] {
+        let store = SlowFence::default();
+        let released = Arc::clone(&store.released);
+        let locks = LockManager::builder(store).build().expect("a manager");
+        let request = |renews| locks.lock("k").renew(renews).strategy(crate::strategy::wait());
+        let guard = request(!renews).acquire().await.expect("it is free");
+        let lease = Arc::clone(guard.lease());
+        let next = tokio::spawn(request(renews).acquire());
+        while lease.engine.local_queue.waiters(&lease.claim().key) == 0 {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await.expect("an answer");
+        let guard = next.await.expect("no panic").expect("its turn");
+        assert_eq!(guard.lease().claim().owner, lease.claim().owner, "handed off");
+        guard.release().await.expect("an answer");
+        assert_eq!(*released.lock(), [(false, renews)]);
+    }
 }

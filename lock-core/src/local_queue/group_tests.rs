@@ -23,6 +23,18 @@ pub(super) fn asks(local_queue: &LocalQueue, waiter: &Waiter<'_>) -> bool {
     asks
 }
 
+/// Releases a grant, which this process may hand on. Returns whether it stays here.
+fn hands_on(local_queue: &LocalQueue, guard: &LockGuard, owner: Owner) -> bool {
+    let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
+    local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None)
+}
+
+/// Releases a grant that this process may not hand on, as where the lease is nearly over. Returns whether the store has
+/// it.
+fn goes_to_the_store(local_queue: &LocalQueue, owner: Owner) -> bool {
+    !local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), |_, _| None, || None)
+}
+
 /// Polls a waiter after `pause`, and lets it skip those before it that are not polled.
 pub(super) fn looks(local_queue: &LocalQueue, waiter: &mut Waiter<'_>, queued: Option<Owner>) {
     assert!(waiter.check_in(queued).is_none());
@@ -108,13 +120,7 @@ async fn a_newcomer_asks_behind_those_whose_grant_goes_back_to_the_store() {
     assert!(asks(&local_queue, &first));
     first.granted(owner(1), false);
     // The lease is nearly over, for example.
-    assert!(!local_queue.hand_off_in_group(
-        &key(),
-        owner(1),
-        || local_queue.clock.now(),
-        |_, _| None,
-        || None
-    ));
+    assert!(goes_to_the_store(&local_queue, owner(1)));
     let third = wait_in_group(&local_queue, 2 * TTL);
     assert!(!asks(&local_queue, &third) && !asks(&local_queue, &second), "the release is under way");
     local_queue.freed(&key(), owner(1));
@@ -198,13 +204,7 @@ async fn a_release_that_nobody_finishes_is_waited_for_as_long_as_an_answer() {
         let (mut first, second) = (join(), join());
         assert!(asks(&local_queue, &first));
         first.granted(owner(1), false);
-        assert!(!local_queue.hand_off_in_group(
-            &key(),
-            owner(1),
-            || local_queue.clock.now(),
-            |_, _| None,
-            || None
-        ));
+        assert!(goes_to_the_store(&local_queue, owner(1)));
         let newcomer = wait_in_group(&local_queue, 2 * TTL);
         let mut pair = [second, newcomer];
         let look = |pair: &mut [Waiter<'_>; 2]| {
@@ -265,13 +265,7 @@ async fn a_grant_that_runs_out_while_it_is_kept_costs_nobody_the_turn() {
         first.granted(owner, false);
         let (mut second, third) = (join(), join());
         assert!(asks(&local_queue, &second));
-        let kept = local_queue.hand_off_in_group(
-            &key(),
-            owner,
-            || local_queue.clock.now(),
-            |ttl, now| guard.lease().as_handoff(ttl, now),
-            || None,
-        );
+        let kept = hands_on(&local_queue, &guard, owner);
         assert!(kept, "for the answer that is under way");
         tokio::time::advance(Duration::from_millis(350)).await;
         if reclaimed {
@@ -298,24 +292,14 @@ async fn who_gives_way_asks_with_those_who_come_again() {
         let (mut first, mut second) = (join(), join());
         assert!(asks(&local_queue, &first));
         first.granted(owner, contended);
-        let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
-        assert!(local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None));
+        assert!(hands_on(&local_queue, &guard, owner));
         let again = join();
         assert!(again.take_ask());
         assert_eq!(again.gives_way(), contended, "nobody else waits, or the second has not taken it");
         let taken = second.check_in(None).expect("the grant of the first");
         drop(second);
         if is_quick {
-            assert!(
-                !local_queue.hand_off_in_group(
-                    &key(),
-                    owner,
-                    || local_queue.clock.now(),
-                    |_, _| None,
-                    || None
-                ),
-                "to the store"
-            );
+            assert!(goes_to_the_store(&local_queue, owner));
         }
         assert_eq!(again.asks_or_steps_back(), !(contended && is_quick));
         let asks_first = again.is_head();
@@ -338,8 +322,7 @@ fn gives_way_to_the_last<'a>(local_queue: &'a LocalQueue, guard: &LockGuard, own
     let (mut first, mut second) = (wait_in_group(local_queue, TTL), wait_in_group(local_queue, TTL));
     assert!(asks(local_queue, &first));
     first.granted(owner, true);
-    let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
-    assert!(local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None));
+    assert!(hands_on(local_queue, guard, owner));
     let again = wait_in_group(local_queue, TTL);
     // As where it is told to ask while it looks.
     assert!(again.gives_way());
@@ -347,7 +330,7 @@ fn gives_way_to_the_last<'a>(local_queue: &'a LocalQueue, guard: &LockGuard, own
     drop(second);
     local_queue.reclaim(PATIENCE);
     assert!(!local_queue.needs_reclaim(), "it was taken");
-    assert!(!local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), |_, _| None, || None));
+    assert!(goes_to_the_store(local_queue, owner));
     again
 }
 
@@ -409,8 +392,7 @@ async fn who_gives_way_steps_back_behind_those_who_came_before() {
     first.granted(owner, true);
     let [earlier, earliest] = [join(2 * TTL), join(2 * TTL)];
     assert!(asks(&local_queue, &earlier) && earlier.answered(Placed::Queued(lost)));
-    let handoff = |ttl, now| guard.lease().as_handoff(ttl, now);
-    assert!(local_queue.hand_off_in_group(&key(), owner, || local_queue.clock.now(), handoff, || None));
+    assert!(hands_on(&local_queue, &guard, owner));
     let again = join(TTL);
     assert!(again.take_ask() && again.gives_way());
     // Its entry goes to nobody, so the rest of its group asks anew.

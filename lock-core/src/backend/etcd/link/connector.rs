@@ -26,7 +26,7 @@ const MISSED: u32 = 2;
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
 /// Half of the longest time that one may take. Long enough for a disk that is slow, and for the election of a leader.
-const HALF_OF_READ: Duration = Duration::from_secs(1);
+const HALF_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Connector for Members {
     type Connection = Connection;
@@ -69,7 +69,7 @@ impl Connector for Members {
             _ = &mut driver.0 => "the server closed the connection",
             _ = watching => "the server closed the connection",
             why = self.beats(connection, pauses) => why,
-            why = stops_reading(connection) => why,
+            why = stops_answering(connection) => why,
         };
         Failure::new(LockErrorKind::Unavailable, why)
     }
@@ -111,13 +111,13 @@ impl Members {
 }
 
 /// Returns once the member answers no linearizable read any more, with the reason.
-async fn stops_reading(connection: &Connection) -> &'static str {
+async fn stops_answering(connection: &Connection) -> &'static str {
     loop {
         sleep(BETWEEN_READS).await;
         let mut answer = std::pin::pin!(linearizable_read(connection));
         // In two halves: the first alone may be over because this process stood still.
-        if timeout(HALF_OF_READ, answer.as_mut()).await.is_err()
-            && timeout(HALF_OF_READ, answer).await.is_err()
+        if timeout(HALF_TIMEOUT, answer.as_mut()).await.is_err()
+            && timeout(HALF_TIMEOUT, answer).await.is_err()
         {
             break;
         }
