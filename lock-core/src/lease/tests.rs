@@ -335,3 +335,16 @@ async fn a_claim_says_whether_its_present_holder_renews() {
         assert_eq!(*released.lock(), [(false, renews)]);
     }
 }
+
+/// Whoever is handed a grant may be dropped before the answer, and the release must outlast what was asked for.
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
+    let guard = guard().await;
+    let (lease, longer) = (guard.lease(), Duration::from_secs(600));
+    let now = lease.now();
+    let handoff = lease.as_handoff(None, now).expect("nothing speaks against it");
+    assert!(handoff.grant().store_until().is_past(now.plus(longer)));
+    handoff.asked(longer);
+    assert!(!handoff.grant().store_until().is_past(now.plus(longer)));
+    assert!(handoff.grant().deadline().is_past(now.plus(longer)), "nothing was promised");
+}
