@@ -348,3 +348,30 @@ async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
     assert!(!handoff.grant().store_until().is_past(now.plus(longer)));
     assert!(handoff.grant().deadline().is_past(now.plus(longer)), "nothing was promised");
 }
+
+/// What an earlier holder does with its handle is nothing to the present one, whose grant is the same value.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_ended_changes_nothing_of_the_shared_grant() {
+    let locks = LockManager::in_memory();
+    let request = || locks.lock("k").strategy(crate::strategy::wait());
+    let mut guard = request().acquire().await.expect("it is free");
+    let mut earlier = Arc::clone(guard.lease());
+    for _ in 0..2 {
+        earlier = Arc::clone(guard.lease());
+        let next = tokio::spawn(request().acquire());
+        while earlier.engine.local_queue.waiters(&earlier.claim().key) == 0 {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await.expect("an answer");
+        guard = next.await.expect("no panic").expect("its turn");
+    }
+    let lease = guard.lease();
+    assert!(std::ptr::eq(lease.claim(), earlier.claim()), "they share it");
+    let until = lease.store_until();
+    earlier.note_verified();
+    assert!(!lease.claim().is_verified());
+    let longer = Duration::from_secs(600);
+    assert!(earlier.renew_now(longer).await.expect_err("it has ended").is_lost());
+    assert!(!super::lease::Lease::renew_together(&[&earlier], longer).await);
+    assert_eq!(lease.store_until(), until);
+}
