@@ -100,3 +100,37 @@ impl DerefMut for LazyClaim<'_> {
         self.made.get_mut().expect("BUG: it was just made")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::manager::LockManager;
+
+    /// Whoever becomes the head of the local queue late has waited all the same.
+    #[tokio::test(start_paused = true)]
+    async fn the_record_says_when_the_request_began() {
+        const WAITED: Duration = Duration::from_secs(30);
+        let locks = LockManager::in_memory();
+        let plan = locks.lock("k").plan().expect("it is a good request");
+        let started = plan.engine().clock.now();
+        let (early, late) = (LazyClaim::new(&plan, started), LazyClaim::new(&plan, started));
+        let early = early.claim.record.since_epoch();
+        tokio::time::advance(WAITED).await;
+        let late = late.claim.record.since_epoch();
+        // Whatever the wall clock says by now, which is not paused.
+        assert!(late + WAITED / 2 < early, "{early:?}, {late:?}");
+    }
+
+    #[test]
+    fn nothing_is_made_for_whoever_asks_nothing() {
+        let locks = LockManager::in_memory();
+        let plan = locks.lock("k").plan().expect("it is a good request");
+        let mut claim = LazyClaim::new(&plan, plan.engine().clock.now());
+        claim.unless_sent(OwnerSource::mint_grouped);
+        assert!(!claim.is_queued() && claim.take_notification().is_none() && claim.take_entry().is_none());
+        assert!(claim.made.get().is_none());
+        assert!(claim.claim.owner.is_grouped(), "the owner that it was to have");
+    }
+}

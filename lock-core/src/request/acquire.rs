@@ -157,7 +157,7 @@ impl LockRequest {
     }
 
     /// Fills in what is not set, and checks everything that can be checked without the store.
-    pub(super) fn plan(mut self) -> Result<Plan> {
+    pub(crate) fn plan(mut self) -> Result<Plan> {
         let own = self.resolve()?;
         let plan = Plan {
             own,
