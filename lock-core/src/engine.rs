@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
     reconnects: AtomicU64,
     lost: LostOwners,
-    own_process: OwnProcess,
+    pub(crate) own_process: OwnProcess,
     wall: WallClock,
 }
 
@@ -83,7 +83,8 @@ impl Engine {
         let local_queue = Arc::new(LocalQueue::new(&capability));
         // The clean-up has a weak reference to it, which lives for as long as the engine keeps `local_queue`.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
-        let cleanup = Cleanup::new(store.clone(), identity, background, Arc::downgrade(&waiters));
+        let own_process = OwnProcess::new(identity);
+        let cleanup = Cleanup::new(store.clone(), own_process.clone(), background, Arc::downgrade(&waiters));
         Ok(Arc::new(Self {
             observer,
             capability,
@@ -103,17 +104,11 @@ impl Engine {
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
             lost: LostOwners::default(),
-            own_process: OwnProcess::new(identity),
+            own_process,
             wall: WallClock::new(),
             identity,
             store,
         }))
-    }
-
-    /// Returns whether this is the process that made the manager. A forked child has its memory, but not its threads
-    /// and not its locks. `now` is a clock that was just read.
-    pub(crate) fn is_own_process(&self, now: Moment) -> bool {
-        self.own_process.is_here(now)
     }
 
     /// Makes the record of a request of this process that began at `started`. `now` is a clock that was just read.
@@ -139,8 +134,8 @@ impl Engine {
     }
 
     /// Refuses to work in a forked child, which has to make its own manager.
-    pub(crate) fn check_process(&self, now: Moment) -> Result<()> {
-        if !self.is_own_process(now) {
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if !self.own_process.is_here() {
             let what =
                 "this process was forked from the one that made the manager: make a manager after the fork";
             return Err(LockError::new(LockErrorKind::InvalidRequest, what));

@@ -119,6 +119,7 @@ async fn a_forked_child_can_do_nothing_with_the_locks_of_its_parent() {
         assert!(outcome.starts_with("InvalidRequest ") && outcome.contains("fork"), "{operation}: {outcome}");
     }
     assert_eq!(worker.expect("CHILD drop").await, "Ok");
+    assert_eq!(worker.expect("CHILD acquire anew").await, "Ok");
     worker.expect("FORKED").await;
     let sent: Vec<_> = recorder.take().into_iter().filter(|sent| sent.name != "TIME").collect();
     assert!(sent.is_empty(), "{sent:?}");

@@ -43,7 +43,7 @@ impl PartialGrants {
             };
             tokio::time::sleep(wait.max(pause)).await;
             let now = engine.clock.now();
-            if engine.check_process(now).is_err() {
+            if engine.check_process().is_err() {
                 // The copy in a forked child has the connection of its parent. The next question to the store says so.
                 return std::future::pending().await;
             }

@@ -75,7 +75,7 @@ impl Acquire<'_> {
         let length = match &won {
             Won::Store(granted) | Won::Queued(granted) => {
                 // The copy of a waiting future in a forked child must not take the grant of its parent.
-                self.engine.check_process(granted.arrived)?;
+                self.engine.check_process()?;
                 Some(granted.grant.lease)
             }
             Won::Handoff(_) => None,

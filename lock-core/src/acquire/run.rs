@@ -252,9 +252,7 @@ impl<'a> Acquire<'a> {
         }
         self.engine.check_open()?;
         // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
-        if self.has_awaited {
-            self.engine.check_process(self.engine.clock.now())?;
-        }
+        self.engine.check_process()?;
         self.has_awaited = true;
         self.attempts = self.attempts.saturating_add(1);
         self.question = LastQuestion::Fresh;

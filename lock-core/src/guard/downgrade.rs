@@ -55,7 +55,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let refused = |detail: &'static str| {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim().key))
     };
-    lease.check_own_process()?;
+    lease.check_process()?;
     lease.check()?;
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");

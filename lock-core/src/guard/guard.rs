@@ -28,7 +28,8 @@ use crate::options::Release;
 ///   end of a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay
 ///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
 /// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and
-///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
+///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). A child that a
+///   bare `clone` system call made, not `fork` of the C library, is not told from its parent.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
 ///   manager lives, and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
@@ -90,7 +91,7 @@ impl LockGuard {
     /// [`Lost`](LockErrorKind::Lost), with the reason.
     #[doc(hidden)]
     pub fn check_loss(&self) -> Result<()> {
-        self.lease().check_own_process()?;
+        self.lease().check_process()?;
         self.lease().check_loss()
     }
 
@@ -100,7 +101,7 @@ impl LockGuard {
     /// [`Lost`](LockErrorKind::Lost), with the reason; [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked
     /// child.
     pub fn check(&self) -> Result<()> {
-        self.lease().check_own_process()?;
+        self.lease().check_process()?;
         self.lease().check()
     }
 
@@ -127,7 +128,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
-        self.lease().check_own_process()?;
+        self.lease().check_process()?;
         self.lease().fence().await
     }
 
@@ -169,7 +170,7 @@ impl LockGuard {
         // Taken before the check: in a forked child, the drop of this guard must not count as that of the last one.
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
         let now = lease.now();
-        lease.check_process(now)?;
+        lease.check_process()?;
         // Before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
         if !lease.leave() {
@@ -227,7 +228,7 @@ impl LockGuard {
         let Some(lease) = hold.take() else { return };
         let now = lease.now();
         // In a forked child nothing is released.
-        if lease.check_process(now).is_err() {
+        if lease.check_process().is_err() {
             return;
         }
         let is_lost = lease.loss_at(now).is_some();

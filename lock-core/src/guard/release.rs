@@ -72,7 +72,7 @@ impl Releasing {
             }
             _ => {
                 let handed_off =
-                    engine.local_queue.hand_off(key, owner, linger, now, handoff, |now| self.may_ask(now));
+                    engine.local_queue.hand_off(key, owner, linger, now, handoff, || self.may_ask());
                 if handed_off == HandedOff::Asks {
                     self.ask_for_others(lease.now());
                 }
@@ -88,8 +88,8 @@ impl Releasing {
 
     /// Returns whether the background can ask the store. A forked child has none, and its locks are its parent's.
     #[cold]
-    fn may_ask(&self, now: Moment) -> bool {
-        self.lease.engine.is_own_process(now) && self.lease.engine.cleanup.runtime().is_some()
+    fn may_ask(&self) -> bool {
+        self.lease.engine.own_process.is_here() && self.lease.engine.cleanup.runtime().is_some()
     }
 
     /// Has the background ask the store whether others wait for the grant, which this process has handed off meanwhile.

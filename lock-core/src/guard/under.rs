@@ -83,7 +83,7 @@ impl LockHandle {
     pub async fn release_early(&self) -> Result<Released> {
         let lease = self.lease();
         let now = lease.now();
-        lease.check_process(now)?;
+        lease.check_process()?;
         if let Some(reason) = lease.loss_at(now) {
             return Err(LockError::lost(&lease.claim().key, reason));
         }
@@ -131,7 +131,7 @@ impl LockHandle {
     /// ```
     pub fn to_guard(&self) -> Result<LockGuard> {
         let lease = self.lease();
-        lease.check_own_process()?;
+        lease.check_process()?;
         lease.check()?;
         if !lease.enter() {
             // It has ended since.
@@ -144,7 +144,7 @@ impl LockHandle {
 
 /// Sets the lease to `ttl`, and renews it at once.
 pub(super) async fn extend(lease: &Arc<Lease>, hub: &Hub, ttl: Duration) -> Result<()> {
-    lease.check_own_process()?;
+    lease.check_process()?;
     lease.check()?;
     lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim().key))?;
     let renewed = lease.renew_now(ttl).await;

@@ -361,11 +361,8 @@ impl KeyQueue {
 
     /// Returns whether the store is to be asked for others who wait, because the quantum is over and somebody waits here.
     /// `may_ask` is whether anybody can ask.
-    pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce(Moment) -> bool, now: Moment) -> bool {
-        !self.nodes.is_empty()
-            && self.quantum.is_open_question(now)
-            && may_ask(now)
-            && self.questions.is_due()
+    pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce() -> bool, now: Moment) -> bool {
+        !self.nodes.is_empty() && self.quantum.is_open_question(now) && may_ask() && self.questions.is_due()
     }
 
     /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The question took so long.

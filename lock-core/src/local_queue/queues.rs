@@ -172,7 +172,7 @@ impl LocalQueue {
         linger: Option<Duration>,
         now: impl FnOnce() -> Moment,
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
-        may_ask: impl FnOnce(Moment) -> bool,
+        may_ask: impl FnOnce() -> bool,
     ) -> HandedOff {
         // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
         // holder.
@@ -230,7 +230,7 @@ impl LocalQueue {
         if fifo {
             self.hand_off_in_group(&key, owner, || self.clock.now(), |_, _| handoff.take(), || None);
         } else {
-            self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), |_| false);
+            self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), || false);
         }
     }
 

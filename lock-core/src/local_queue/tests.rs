@@ -122,7 +122,7 @@ async fn the_late_guard_of_a_lost_grant_changes_nothing_for_the_holder() {
             None
         };
         let now = || local_queue.clock.now();
-        let stays = local_queue.hand_off(&key(), owner, None, now, handoff, |_| false) != HandedOff::No;
+        let stays = local_queue.hand_off(&key(), owner, None, now, handoff, || false) != HandedOff::No;
         (stays, wanted)
     };
     assert_eq!(hand_off(owner(1)), (false, false), "its grant is no longer the one that is waited for");
@@ -157,7 +157,7 @@ async fn a_notification_after_a_release_counts_for_the_next_grant() {
     holder.granted(owner(1), true);
     drop(holder);
     assert!(
-        local_queue.hand_off(&key(), owner(1), None, || local_queue.clock.now(), |_, _| None, |_| false)
+        local_queue.hand_off(&key(), owner(1), None, || local_queue.clock.now(), |_, _| None, || false)
             == HandedOff::No,
         "it goes to the store"
     );

@@ -15,7 +15,8 @@ use crate::error::{LockError, LockErrorKind};
 use crate::expiry;
 use crate::key::Key;
 use crate::observe::ReleaseContext;
-use crate::owner::{Identity, Owner};
+use crate::owner::Owner;
+use crate::process::OwnProcess;
 use crate::store::Store;
 
 /// What is known of the claim that is released.
@@ -43,7 +44,7 @@ pub(crate) struct Cleanup {
     pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
-    identity: &'static Identity,
+    own_process: OwnProcess,
     background: Arc<Background>,
     /// The waiters of this process. Weak, because they keep claims and grants that come back here.
     waiters: Weak<dyn FreedKeys>,
@@ -82,7 +83,7 @@ impl std::fmt::Debug for Cleanup {
 impl Cleanup {
     pub(crate) fn new(
         store: Store,
-        identity: &'static Identity,
+        own_process: OwnProcess,
         background: Arc<Background>,
         waiters: Weak<dyn FreedKeys>,
     ) -> Arc<Self> {
@@ -91,7 +92,7 @@ impl Cleanup {
             store,
             capability,
             clock: capability.placement.clock(),
-            identity,
+            own_process,
             background,
             waiters,
             under_way: Arc::default(),
@@ -136,7 +137,7 @@ impl Cleanup {
         context: impl FnOnce() -> ReleaseContext,
     ) {
         // A forked child has a copy of the grant, which is its parent's.
-        if !self.identity.is_this_process() {
+        if !self.own_process.is_here() {
             return;
         }
         let now = self.clock.now();
@@ -165,7 +166,7 @@ impl Cleanup {
         not_before: Moment,
         context: ReleaseContext,
     ) {
-        if !self.identity.is_this_process() {
+        if !self.own_process.is_here() {
             return;
         }
         self.spawn(PendingRelease {

@@ -1,7 +1,7 @@
 //! A process that forks while it holds locks, and what its child can do with its copies of the guards.
 //!
-//! Every operation of the child is polled once, without a runtime: an operation that is ready at once has not asked the
-//! store.
+//! Every operation on what the child has from its parent is polled once, without a runtime: an operation that is ready
+//! at once has not asked the store.
 
 use std::io::Write;
 use std::pin::pin;
@@ -71,6 +71,9 @@ fn try_all(locks: &LockManager, guards: Vec<LockGuard>) {
     tell("locks", once(locks.locks()));
     drop(dropped);
     println!("CHILD drop Ok");
+    // A manager and a runtime of its own work there.
+    let anew = runtime().block_on(async { LockManager::in_memory().lock("another").acquire().await });
+    tell("acquire anew", Poll::Ready(anew));
 }
 
 /// Returns the result of `operation` if it is known without waiting.
