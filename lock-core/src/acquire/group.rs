@@ -46,7 +46,7 @@ impl Acquire<'_> {
     pub(super) fn leave_group(&mut self) {
         let Some(waiter) = self.waiter.take_if(|waiter| waiter.is_grouped()) else { return };
         if let Some(unshared) = waiter.leave_with(self.claim.take_entry()) {
-            self.claim.replace(*unshared);
+            self.claim.replace(unshared);
         }
     }
 

@@ -7,7 +7,7 @@ use super::event::{Taken, Won};
 use super::run::Acquire;
 use super::spans::hold_span;
 use super::state::{Holder, LastQuestion};
-use crate::backend::{Queue, Renewal};
+use crate::backend::{BoxFuture, Queue, Renewal};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Hold;
@@ -69,7 +69,17 @@ impl Acquire<'_> {
     }
 
     /// Makes the hold of a grant. Returns `None` where the grant turned out to be worth nothing, and the wait goes on.
-    pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
+    ///
+    /// Boxed, because the future of every waiter would have room for this one.
+    pub(super) fn take<'s>(
+        &'s mut self,
+        won: Won,
+        schedule: &'s Schedule<Lease>,
+    ) -> BoxFuture<'s, Result<Option<Hold>>> {
+        Box::pin(self.taking(won, schedule))
+    }
+
+    async fn taking(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
         self.engine.check_open()?;
         let length = match &won {
@@ -107,8 +117,7 @@ impl Acquire<'_> {
                 hold.release_to_store();
             }
             if !error.is_lost() {
-                // Boxed: the future of every waiter has room for this one.
-                Box::pin(self.store_failed(error)).await?;
+                self.store_failed(error).await?;
             }
             return Ok(None);
         }

@@ -181,7 +181,7 @@ impl<'a> Acquire<'a> {
             }
             // That was the last try, after the strategy had enough.
             if let Some(decision) = last {
-                return Err(self.end(decision).await);
+                return Err(Box::pin(self.end(decision)).await);
             }
             wake = match self.next().await? {
                 Next::Go(wake) => wake,
@@ -190,7 +190,7 @@ impl<'a> Acquire<'a> {
                         last = Some(decision);
                         wake
                     }
-                    None => return Err(self.end(decision).await),
+                    None => return Err(Box::pin(self.end(decision)).await),
                 },
             };
         }
@@ -335,7 +335,7 @@ impl<'a> Acquire<'a> {
         // Heartbeats keep an entry alive, so `pause` sends them. Without them there is nothing to do until the store
         // notifies.
         if self.is_notified() && !self.engine.capability.waiting.by_heartbeats() {
-            return self.stay(pause).await;
+            return Box::pin(self.stay(pause)).await;
         }
         let wake = self.pause(pause, now).await?;
         if matches!(wake, Wake::Again) {

@@ -126,11 +126,16 @@ impl Acquire<'_> {
         waiting != Waiting::BehindHead && self.asked_in != self.engine.reconnects()
     }
 
+    /// Returns whether it is to watch the store.
+    fn watches(&self, waiting: Waiting) -> bool {
+        self.engine.capability.waiting.watches() && waiting != Waiting::BehindHead
+    }
+
     /// Takes the pending notification of the store, or makes a new one. `None` where nothing is watched.
     fn take_watch(&mut self, waiting: Waiting) -> Option<Watch> {
         // Taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not ask.
         let kept = self.watch.take();
-        if !self.engine.capability.waiting.watches() || waiting == Waiting::BehindHead {
+        if !self.watches(waiting) {
             return None;
         }
         let now = self.engine.clock.now();
@@ -250,11 +255,26 @@ impl Acquire<'_> {
 
     /// Completes with the first event, and after `sleep` at the latest. A head that must ask is notified.
     async fn event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
+        if self.waiter.is_none() || self.watches(waiting) || self.claim.is_queued() {
+            // Boxed, because the future of every waiter would have room for this one.
+            return Box::pin(self.any_event(waiting, sleep)).await;
+        }
+        // As a rule: only the local queue has news for it.
+        self.watch = None;
+        self.engine.check_open()?;
+        if self.has_missed(waiting) {
+            return Ok(Event::Changed);
+        }
+        Ok(self.event_in_queue(sleep).await)
+    }
+
+    /// As [`event`](Self::event), whoever may have news.
+    async fn any_event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
         // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that
         // all keys share.
-        let is_told = self.waiter.as_ref().is_some_and(|waiter| !waiter.is_grouped());
-        let mut changed = std::pin::pin!((!is_told).then(|| engine.changed.notified()));
+        let is_outside = self.waiter.is_none();
+        let mut changed = std::pin::pin!(is_outside.then(|| engine.changed.notified()));
         // Registered before the two checks, as in `stay`.
         if let Some(changed) = changed.as_mut().as_pin_mut() {
             changed.enable();
@@ -264,33 +284,20 @@ impl Acquire<'_> {
             return Ok(Event::Changed);
         }
         self.watch = self.take_watch(waiting);
-        if is_told && self.watch.is_none() && !self.claim.is_queued() {
-            // As a rule: only the local queue has news for it.
-            return Ok(self.event_in_queue(sleep).await);
-        }
         let (waiter, claim, watch) = (&self.waiter, &self.claim, &mut self.watch);
-        let left = async {
-            match waiter {
-                Some(waiter) => waiter.notified().await,
-                None => std::future::pending().await,
-            }
-        };
-        let changed = async {
-            match changed.as_pin_mut() {
-                Some(changed) => changed.await,
-                None => std::future::pending().await,
+        let news = async {
+            match (waiter, changed.as_pin_mut()) {
+                (Some(waiter), _) => waiter.notified().await,
+                (None, Some(changed)) => changed.await,
+                (None, None) => std::future::pending().await,
             }
         };
         let event = tokio::select! {
             // `biased` keeps the simulation deterministic.
             biased;
-            () = left => Event::News,
+            () = news => Event::News,
             waiters = claim.notified() => Event::Served(waiters),
             () = notified(watch) => Event::Changed,
-            () = changed => {
-                engine.check_open()?;
-                Event::News
-            }
             () = tokio::time::sleep(sleep) => Event::Time,
         };
         if matches!(event, Event::Changed) {

@@ -68,7 +68,6 @@ impl Group {
         self.members.iter().position(|other| Arc::ptr_eq(other, node))
     }
 
-    #[cfg(test)]
     pub(super) fn members(&self) -> impl Iterator<Item = &Arc<WaiterNode>> {
         self.members.iter()
     }

@@ -52,6 +52,10 @@ impl Groups {
         self.groups.is_empty()
     }
 
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Arc<WaiterNode>> {
+        self.groups.values().flat_map(Group::members).cloned()
+    }
+
     /// Returns whether this waiter asks the store for its group.
     pub(super) fn is_head(&self, node: &Arc<WaiterNode>) -> bool {
         let group = self.group_of(node).and_then(|number| self.groups.get(&number));

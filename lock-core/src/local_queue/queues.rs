@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::futures::Notified;
 
 use super::grouped_keys::GroupedKeys;
+use super::groups::Groups;
 use super::handoff::Handoff;
 use super::key_queue::{Effects, KeyQueue, Passed, Reclaimed};
 use super::lingering_keys::LingeringKeys;
@@ -261,13 +262,13 @@ impl LocalQueue {
         drop(lingering);
     }
 
-    /// Wakes every waiter that is not in a group. Those who were skipped have been notified, and look when they are
-    /// polled.
+    /// Wakes every waiter. Those who were skipped have been notified, and look when they are polled.
     pub(crate) fn wake_all(&self) {
         // Each lock is taken, whatever the number of queues says: who joins after that sees why all are woken.
-        for shard in &self.shards {
-            let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
-            // Outside of the lock: a waker may run code of the application.
+        for (shard, grouped) in self.shards.iter().zip(&self.grouped.shards) {
+            let mut waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
+            waiting.extend(grouped.lock().values().flat_map(Groups::nodes));
+            // Outside of the locks: a waker may run code of the application.
             waiting.into_iter().for_each(|node| node.notify());
         }
     }

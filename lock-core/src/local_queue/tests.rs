@@ -51,6 +51,28 @@ fn a_full_queue_is_not_joined() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_waiter_is_woken_in_a_group_or_not() {
+    let local_queue = local_queue();
+    let other = Key::new("order:2").expect("a key");
+    let group = || Waiter::join_group(&local_queue, &other, TTL);
+    let (first, second) = (group(), group());
+    assert!(first.take_ask());
+    // Whoever comes while the first group asks is in another one.
+    first.set_asking(true, local_queue.clock.now());
+    let waiting = [join(&local_queue), join(&local_queue), first, second, group()];
+    let woken = async || {
+        let mut woken = 0;
+        for waiter in &waiting {
+            woken += usize::from(tokio::time::timeout(Duration::ZERO, waiter.notified()).await.is_ok());
+        }
+        woken
+    };
+    assert_eq!(woken().await, 0);
+    local_queue.wake_all();
+    assert_eq!(woken().await, waiting.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_head_asks_the_store_and_is_notified_of_a_release() {
     let local_queue = local_queue();
     let (first, second) = (join(&local_queue), join(&local_queue));

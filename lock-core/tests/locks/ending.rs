@@ -357,23 +357,28 @@ fn outside_a_runtime_is_an_error_over_a_remote_store_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("k").acquire().await.unwrap();
-    let hour = Duration::from_secs(3_600);
-    let waiting = [(); 2].map(|()| tokio::spawn(locks.lock("k").strategy(Every(hour, hour)).acquire()));
-    tokio::time::sleep(millis(10)).await;
-    let start = Instant::now();
-    let ended = async {
-        for waiter in waiting {
-            assert_eq!(waiter.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
-        }
-        assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
-        tokio::time::sleep(millis(100)).await;
-        drop(guard);
-    };
-    let (report, ()) = tokio::join!(locks.shutdown(hour), ended);
-    assert_eq!(report, lock_core::ShutdownReport::default());
-    assert!(start.elapsed() < millis(200), "{:?}", start.elapsed());
+    let requests: [fn(&LockManager, &'static str) -> lock_core::LockRequest; 2] =
+        [|locks, key| locks.lock(key), |locks, key| locks.fair(key)];
+    for request in requests {
+        let locks = LockManager::in_memory();
+        let guard = request(&locks, "k").acquire().await.unwrap();
+        let hour = Duration::from_secs(3_600);
+        let wait = || request(&locks, "k").strategy(strategy::wait()).acquire();
+        let waiting = [(); 3].map(|()| tokio::spawn(wait()));
+        tokio::time::sleep(millis(10)).await;
+        let start = Instant::now();
+        let ended = async {
+            for waiter in waiting {
+                assert_eq!(waiter.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+            }
+            assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
+            tokio::time::sleep(millis(100)).await;
+            drop(guard);
+        };
+        let (report, ()) = tokio::join!(locks.shutdown(hour), ended);
+        assert_eq!(report, lock_core::ShutdownReport::default());
+        assert!(start.elapsed() < millis(200), "{:?}", start.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
