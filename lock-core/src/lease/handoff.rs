@@ -30,7 +30,8 @@ impl Lease {
     ) -> Arc<Self> {
         let handoffs = handed.handoffs();
         let ends_by_itself = ends_by_itself(&engine, &options);
-        let grant = if ends_by_itself || handed.claim.renews != options.renew {
+        let start = Start { since: now, ttl, handoffs, fence: None };
+        if ends_by_itself || handed.claim.renews != options.renew {
             let mut bounds = handed.bounds();
             if ends_by_itself {
                 // The holder before it may have counted the whole lease of the session.
@@ -39,12 +40,10 @@ impl Lease {
                 bounds.store_until =
                     bounds.store_until.earlier(expiry::forgotten(bounds.confirmed, ttl), now);
             }
-            LeaseGrant::Own(handed.copy(options.renew, bounds))
-        } else {
-            LeaseGrant::Shared(handed)
-        };
-        let start = Start { since: now, ttl, handoffs, fence: None };
-        Self::start(engine, schedule, grant, options, start, span)
+            let grant = LeaseGrant::Own(handed.copy(options.renew, bounds));
+            return Self::start(engine, schedule, grant, options, start, span);
+        }
+        Self::start(engine, schedule, LeaseGrant::Shared(handed), options, start, span)
     }
 
     /// Notes that a transaction of the application is about to verify the lease. From then on the grant goes back to

@@ -115,7 +115,7 @@ impl Lease {
     }
 
     /// Made in its place on the heap, because every grant passes here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
