@@ -238,6 +238,8 @@ impl Engine {
         if let Some(answer) = self.release_now(claim, keep_for, now) {
             return Ok(answer);
         }
+        // The copy of a waiting future, polled in a forked child, leaves the queue of the store to its parent.
+        self.check_process()?;
         let answer = self.store.release(claim, keep_for).await;
         // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue. But
         // an owner that the release names has no place before it is executed, which the background sees to.

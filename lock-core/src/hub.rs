@@ -158,7 +158,7 @@ mod tests {
     use crate::owner::OwnerRecord;
     use crate::request::LockRequest;
 
-    /// A hub of another process, as a forked child has it.
+    /// A hub of another process, by its process id.
     fn inherited(store: Memory) -> Arc<Hub> {
         let value = format!("{} host=a pid=0 service= since=0", "0".repeat(48));
         let parent = OwnerRecord::from_value(&value).expect("a record").identity().clone();

@@ -119,7 +119,9 @@ async fn a_forked_child_can_do_nothing_with_the_locks_of_its_parent() {
         assert!(outcome.starts_with("InvalidRequest ") && outcome.contains("fork"), "{operation}: {outcome}");
     }
     assert_eq!(worker.expect("CHILD drop").await, "Ok");
-    assert_eq!(worker.expect("CHILD acquire anew").await, "Ok");
+    assert_eq!(worker.expect("CHILD own manager ").await, "Ok");
+    assert!(worker.expect("CHILD own child ").await.contains("fork"));
+    assert_eq!(worker.expect("CHILD own manager again ").await, "Ok");
     worker.expect("FORKED").await;
     let sent: Vec<_> = recorder.take().into_iter().filter(|sent| sent.name != "TIME").collect();
     assert!(sent.is_empty(), "{sent:?}");
@@ -128,4 +130,23 @@ async fn a_forked_child_can_do_nothing_with_the_locks_of_its_parent() {
     worker.expect("RELEASED").await;
     assert!(server.keys().iter().all(|key| key.ends_with("}:f")), "{:?}", server.keys());
     worker.finish().await;
+}
+
+#[tokio::test]
+async fn the_copy_of_a_waiting_request_in_a_forked_child_gets_no_grant() {
+    let mut worker = Worker::start(WORKER, &["fork-waiting"]);
+    for key in ["plain", "fenced"] {
+        assert_eq!(worker.expect(&format!("CHILD waits {key} ")).await, "Pending");
+    }
+    for key in ["plain", "fenced"] {
+        // The drop of the copy of the guard handed nothing off.
+        assert_eq!(worker.expect(&format!("CHILD dropped {key} ")).await, "Pending");
+    }
+    for key in ["plain", "fenced"] {
+        let outcome = worker.expect(&format!("CHILD handed {key} ")).await;
+        assert!(outcome.contains("fork"), "{key}: {outcome}");
+    }
+    for key in ["plain", "fenced"] {
+        assert_eq!(worker.expect(&format!("CHILD parent {key} ")).await, "Ok");
+    }
 }

@@ -53,6 +53,8 @@ impl Acquire<'_> {
     /// Asks the store. Meanwhile the local queue does not take its head for stalled.
     pub(super) async fn answer(&mut self, ask: Ask) -> Result<Answer> {
         loop {
+            // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
+            self.engine.check_process()?;
             self.set_asking(true);
             let answer = self.claim.ask(self.engine, ask).await;
             let has_place = self.has_place(&answer);

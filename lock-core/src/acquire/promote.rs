@@ -41,6 +41,8 @@ impl Acquire<'_> {
     pub(super) fn take_now(&mut self, handoff: Handoff, schedule: &Schedule<Lease>) -> Result<Taken> {
         // Dropping the hand-off releases it.
         self.engine.check_open()?;
+        // The copy of a waiting future in a forked child must not take the grant of its parent.
+        self.engine.check_process()?;
         let now = self.engine.clock.now();
         if self.lacks_something(handoff.grant(), now) {
             return Ok(Taken::Lacks(handoff));
@@ -82,12 +84,10 @@ impl Acquire<'_> {
     async fn taking(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
         self.engine.check_open()?;
+        // As in `take_now`.
+        self.engine.check_process()?;
         let length = match &won {
-            Won::Store(granted) | Won::Queued(granted) => {
-                // The copy of a waiting future in a forked child must not take the grant of its parent.
-                self.engine.check_process()?;
-                Some(granted.grant.lease)
-            }
+            Won::Store(granted) | Won::Queued(granted) => Some(granted.grant.lease),
             Won::Handoff(_) => None,
         };
         let Some(lease) = self.lease(won, schedule).await? else { return Ok(None) };

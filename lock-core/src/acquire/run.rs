@@ -52,7 +52,7 @@ pub(super) struct Acquire<'a> {
     pub(super) claim: LazyClaim<'a>,
     pub(super) started: Moment,
     pub(super) attempts: u32,
-    /// Whether it may have been suspended since the process was checked.
+    /// Whether it may have been suspended since `started`, so that the clock is to be read again.
     pub(super) has_awaited: bool,
     /// The strategy's first pause, where the key was held or waited for in this process when it began.
     pub(super) first_pause: Option<Duration>,
@@ -251,8 +251,6 @@ impl<'a> Acquire<'a> {
             return self.hears(ask, answer);
         }
         self.engine.check_open()?;
-        // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
-        self.engine.check_process()?;
         self.has_awaited = true;
         self.attempts = self.attempts.saturating_add(1);
         self.question = LastQuestion::Fresh;

@@ -28,8 +28,9 @@ use crate::options::Release;
 ///   end of a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay
 ///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
 /// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and
-///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). A child that a
-///   bare `clone` system call made, not `fork` of the C library, is not told from its parent.
+///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). A child that
+///   was not made by `fork` of the C library, but by `_Fork`, `vfork` or a direct system call, counts as its parent, and
+///   must not use the guard.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
 ///   manager lives, and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
@@ -169,8 +170,8 @@ impl LockGuard {
         let Self { hold, hub: _hub } = self;
         // Taken before the check: in a forked child, the drop of this guard must not count as that of the last one.
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
-        let now = lease.now();
         lease.check_process()?;
+        let now = lease.now();
         // Before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
         if !lease.leave() {
@@ -226,11 +227,11 @@ impl LockGuard {
     fn begin_release(self) {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return };
-        let now = lease.now();
         // In a forked child nothing is released.
         if lease.check_process().is_err() {
             return;
         }
+        let now = lease.now();
         let is_lost = lease.loss_at(now).is_some();
         if !lease.leave() {
             return;

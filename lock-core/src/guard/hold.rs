@@ -46,8 +46,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // In a forked child, a hand-off reaches nobody, and nothing is released.
-        if let Some(lease) = self.lease.take().filter(|lease| lease.leave()) {
+        let Some(lease) = self.lease.take() else { return };
+        // In a forked child nothing is handed off or released: the grant is its parent's.
+        if lease.engine.own_process.is_here() && lease.leave() {
             drop(Releasing::new(lease));
         }
     }

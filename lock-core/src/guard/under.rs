@@ -82,8 +82,8 @@ impl LockHandle {
     /// ```
     pub async fn release_early(&self) -> Result<Released> {
         let lease = self.lease();
-        let now = lease.now();
         lease.check_process()?;
+        let now = lease.now();
         if let Some(reason) = lease.loss_at(now) {
             return Err(LockError::lost(&lease.claim().key, reason));
         }

@@ -21,15 +21,7 @@ pub(crate) fn fork_while_held(options: &Options) {
     let (locks, guards) = runtime.block_on(take(options.text("--url")));
     println!("HELD");
     wait_for_line();
-    let child = match fork().expect("a second process") {
-        Fork::Child => {
-            try_all(&locks, guards);
-            let _ = std::io::stdout().flush();
-            std::process::exit(0);
-        }
-        Fork::Parent(child) => child,
-    };
-    waitpid(child).expect("the child ends");
+    let guards = in_child(guards, |guards| try_all(&locks, guards));
     println!("FORKED");
     wait_for_line();
     runtime.block_on(async {
@@ -71,9 +63,60 @@ fn try_all(locks: &LockManager, guards: Vec<LockGuard>) {
     tell("locks", once(locks.locks()));
     drop(dropped);
     println!("CHILD drop Ok");
-    // A manager and a runtime of its own work there.
-    let anew = runtime().block_on(async { LockManager::in_memory().lock("another").acquire().await });
-    tell("acquire anew", Poll::Ready(anew));
+    // A manager and a runtime of its own work there, and are refused to a child in turn.
+    let runtime = runtime();
+    let own = LockManager::in_memory();
+    let acquire = || runtime.block_on(async { own.lock("another").try_acquire().await });
+    tell("own manager", Poll::Ready(acquire()));
+    in_child((), |()| tell("own child", Poll::Ready(acquire())));
+    tell("own manager again", Poll::Ready(acquire()));
+}
+
+/// Forks while two requests wait for locks, and once more when they were handed the grants. The child of each time polls
+/// its copies, and then the parent does.
+pub(crate) fn fork_while_waiting() {
+    let runtime = runtime();
+    let _context = runtime.enter();
+    let locks = LockManager::in_memory();
+    let keys = ["plain", "fenced"];
+    let request = |key: &'static str| {
+        let request = locks.lock(key).ttl(TTL).strategy(lock_core::strategy::wait()).fencing(key == "fenced");
+        Box::pin(request.acquire())
+    };
+    let mut waiting = keys.map(request);
+    let guards = keys.map(|key| {
+        runtime.block_on(async { locks.lock(key).ttl(TTL).acquire().await.expect("the key is free") })
+    });
+    let mut poll_all = |who: &str| {
+        for (key, waiting) in keys.iter().zip(&mut waiting) {
+            let outcome = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            tell(&format!("{who} {key}"), outcome.map_ok(drop));
+        }
+    };
+    poll_all("waits");
+    let guards = in_child(guards, |guards| {
+        drop(guards);
+        poll_all("dropped");
+    });
+    drop(guards);
+    in_child((), |()| poll_all("handed"));
+    poll_all("parent");
+}
+
+/// Runs `try_in` in a forked child, with its copy of `value`, and returns that of the parent.
+fn in_child<T>(value: T, try_in: impl FnOnce(T)) -> T {
+    let _ = std::io::stdout().flush();
+    match fork().expect("a second process") {
+        Fork::Child => {
+            try_in(value);
+            let _ = std::io::stdout().flush();
+            std::process::exit(0);
+        }
+        Fork::Parent(child) => {
+            waitpid(child).expect("the child ends");
+            value
+        }
+    }
 }
 
 /// Returns the result of `operation` if it is known without waiting.
