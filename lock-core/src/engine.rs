@@ -22,6 +22,7 @@ use crate::pending::{Certainty, Cleanup, FreedKeys};
 use crate::process::OwnProcess;
 use crate::rates::Rates;
 use crate::store::Store;
+use crate::sync::survives;
 
 /// The shared state of one manager.
 pub(crate) struct Engine {
@@ -175,7 +176,8 @@ impl Engine {
 
     /// Wakes every waiter, so that it looks whether it may go on.
     fn wake_waiters(&self) {
-        self.changed.notify_waiters();
+        // A waker of the application that panics must not keep the others.
+        survives(|| self.changed.notify_waiters());
         self.local_queue.wake_all();
     }
 

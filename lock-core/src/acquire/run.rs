@@ -181,6 +181,7 @@ impl<'a> Acquire<'a> {
             }
             // That was the last try, after the strategy had enough.
             if let Some(decision) = last {
+                // Boxed, here and below: few waits end so, and the future of each would have room for it.
                 return Err(Box::pin(self.end(decision)).await);
             }
             wake = match self.next().await? {

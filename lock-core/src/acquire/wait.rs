@@ -255,29 +255,29 @@ impl Acquire<'_> {
 
     /// Completes with the first event, and after `sleep` at the latest. A head that must ask is notified.
     async fn event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
-        if self.waiter.is_none() || self.watches(waiting) || self.claim.is_queued() {
+        match &self.waiter {
+            // As a rule: only the local queue has news for it.
+            Some(waiter) if !self.watches(waiting) && !self.claim.is_queued() => {
+                self.watch = None;
+                self.engine.check_open()?;
+                if self.has_missed(waiting) {
+                    return Ok(Event::Changed);
+                }
+                Ok(event_in_queue(waiter, sleep).await)
+            }
             // Boxed, because the future of every waiter would have room for this one.
-            return Box::pin(self.any_event(waiting, sleep)).await;
+            _ => Box::pin(self.any_event(waiting, sleep)).await,
         }
-        // As a rule: only the local queue has news for it.
-        self.watch = None;
-        self.engine.check_open()?;
-        if self.has_missed(waiting) {
-            return Ok(Event::Changed);
-        }
-        Ok(self.event_in_queue(sleep).await)
     }
 
-    /// As [`event`](Self::event), whoever may have news.
+    /// The same where the store, or a change outside of the local queue, may have news too.
     async fn any_event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
+        let mut changed = std::pin::pin!(engine.changed.notified());
         // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that
-        // all keys share.
-        let is_outside = self.waiter.is_none();
-        let mut changed = std::pin::pin!(is_outside.then(|| engine.changed.notified()));
-        // Registered before the two checks, as in `stay`.
-        if let Some(changed) = changed.as_mut().as_pin_mut() {
-            changed.enable();
+        // all keys share. Others register before the two checks, as in `stay`.
+        if self.waiter.is_none() {
+            changed.as_mut().enable();
         }
         engine.check_open()?;
         if self.has_missed(waiting) {
@@ -286,10 +286,9 @@ impl Acquire<'_> {
         self.watch = self.take_watch(waiting);
         let (waiter, claim, watch) = (&self.waiter, &self.claim, &mut self.watch);
         let news = async {
-            match (waiter, changed.as_pin_mut()) {
-                (Some(waiter), _) => waiter.notified().await,
-                (None, Some(changed)) => changed.await,
-                (None, None) => std::future::pending().await,
+            match waiter {
+                Some(waiter) => waiter.notified().await,
+                None => changed.await,
             }
         };
         let event = tokio::select! {
@@ -308,16 +307,13 @@ impl Acquire<'_> {
     }
 }
 
-impl Acquire<'_> {
-    /// Completes when its local queue has news, and after `sleep` at the latest.
-    async fn event_in_queue(&self, sleep: Duration) -> Event {
-        let Some(waiter) = &self.waiter else { return Event::News };
-        tokio::select! {
-            // `biased` keeps the simulation deterministic.
-            biased;
-            () = waiter.notified() => Event::News,
-            () = tokio::time::sleep(sleep) => Event::Time,
-        }
+/// Completes when the local queue has news for `waiter`, and after `sleep` at the latest.
+async fn event_in_queue(waiter: &Waiter<'_>, sleep: Duration) -> Event {
+    tokio::select! {
+        // `biased` keeps the simulation deterministic.
+        biased;
+        () = waiter.notified() => Event::News,
+        () = tokio::time::sleep(sleep) => Event::Time,
     }
 }
 

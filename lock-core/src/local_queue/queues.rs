@@ -262,7 +262,7 @@ impl LocalQueue {
         drop(lingering);
     }
 
-    /// Wakes every waiter. Those who were skipped have been notified, and look when they are polled.
+    /// Wakes every waiter. Those who were skipped, or handed a grant, have been notified, and look when they are polled.
     pub(crate) fn wake_all(&self) {
         // Each lock is taken, whatever the number of queues says: who joins after that sees why all are woken.
         for (shard, grouped) in self.shards.iter().zip(&self.grouped.shards) {

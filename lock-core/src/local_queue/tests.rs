@@ -59,7 +59,9 @@ async fn every_waiter_is_woken_in_a_group_or_not() {
     assert!(first.take_ask());
     // Whoever comes while the first group asks is in another one.
     first.set_asking(true, local_queue.clock.now());
-    let waiting = [join(&local_queue), join(&local_queue), first, second, group()];
+    let third = group();
+    assert!(!third.take_ask());
+    let waiting = [join(&local_queue), join(&local_queue), first, second, third];
     let woken = async || {
         let mut woken = 0;
         for waiter in &waiting {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::{Order, Waiting, memory::Memory};
-use lock_core::{LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
+use lock_core::{Kind, LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
 use tokio::time::Instant;
 
 use crate::millis;
@@ -357,15 +357,17 @@ fn outside_a_runtime_is_an_error_over_a_remote_store_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
-    let requests: [fn(&LockManager, &'static str) -> lock_core::LockRequest; 2] =
-        [|locks, key| locks.lock(key), |locks, key| locks.fair(key)];
-    for request in requests {
-        let locks = LockManager::in_memory();
-        let guard = request(&locks, "k").acquire().await.unwrap();
+    // In the local queue; in two groups of a fair lock, the second with a member behind its head; outside of both.
+    let ways = [(Kind::Reentrant, false, None), (Kind::Fair, true, Some(3)), (Kind::Fair, false, Some(4))];
+    for (kind, shares_places, tries) in ways {
+        let (locks, store) = Scripted::manager(|store| store.shares_places = shares_places);
+        let guard = locks.request("k", kind).acquire().await.unwrap();
+        store.script().acquire_takes = millis(1);
         let hour = Duration::from_secs(3_600);
-        let wait = || request(&locks, "k").strategy(strategy::wait()).acquire();
+        let wait = || locks.request("k", kind).strategy(strategy::wait()).acquire();
         let waiting = [(); 3].map(|()| tokio::spawn(wait()));
         tokio::time::sleep(millis(10)).await;
+        assert!(tries.is_none_or(|tries| store.tries().len() == tries), "{kind}");
         let start = Instant::now();
         let ended = async {
             for waiter in waiting {
