@@ -176,7 +176,8 @@ impl Engine {
 
     /// Wakes every waiter, so that it looks whether it may go on.
     fn wake_waiters(&self) {
-        // A waker of the application that panics must not keep the others.
+        // Where a waker of the application panics, those behind it in this list look when their time comes, and those in
+        // the local queue are woken all the same.
         survives(|| self.changed.notify_waiters());
         self.local_queue.wake_all();
     }
@@ -237,11 +238,11 @@ impl Engine {
         keep_for: Option<Duration>,
         now: Moment,
     ) -> Result<Released> {
+        // The copy of a waiting future, polled in a forked child, leaves the queue of the store to its parent.
+        self.check_process()?;
         if let Some(answer) = self.release_now(claim, keep_for, now) {
             return Ok(answer);
         }
-        // The copy of a waiting future, polled in a forked child, leaves the queue of the store to its parent.
-        self.check_process()?;
         let answer = self.store.release(claim, keep_for).await;
         // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue. But
         // an owner that the release names has no place before it is executed, which the background sees to.

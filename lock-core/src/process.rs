@@ -9,7 +9,7 @@ use crate::owner::Identity;
 ///
 /// Every step of a lock asks, and a system call for the process id would be a seventh of the time that a hand-off takes
 /// on an idle core. So a handler counts the forks, in the child, before `fork` returns there (`pthread_atfork`, POSIX).
-/// No handler runs for `_Fork`, `vfork` and direct system calls: their children count as the process itself.
+/// No handler runs for `_Fork`, `vfork`, `clone` and system calls: their children count as the process itself.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnProcess {
     identity: &'static Identity,

@@ -44,7 +44,7 @@ impl Acquire<'_> {
         let is_refused = match &answer {
             Ok(Answer::Held(held)) => held.queued_at.is_none() && held.behind.is_none(),
             // The grant that is being released may be of another kind.
-            Err(error) => error.kind() == LockErrorKind::InvalidRequest,
+            Err(error) => error.kind() == LockErrorKind::InvalidRequest && self.engine.own_process.is_here(),
             Ok(_) => false,
         };
         if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(earlier)).await? {

@@ -53,7 +53,7 @@ impl Acquire<'_> {
     /// Asks the store. Meanwhile the local queue does not take its head for stalled.
     pub(super) async fn answer(&mut self, ask: Ask) -> Result<Answer> {
         loop {
-            // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
+            // Once more: it may have waited for the end of a release.
             self.engine.check_process()?;
             self.set_asking(true);
             let answer = self.claim.ask(self.engine, ask).await;

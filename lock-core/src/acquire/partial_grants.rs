@@ -43,7 +43,8 @@ impl PartialGrants {
             };
             tokio::time::sleep(wait.max(pause)).await;
             if engine.check_process().is_err() {
-                // The copy in a forked child has the connection of its parent. The next question to the store says so.
+                // The copy in a forked child has the connection of its parent. The next question to the store fails with
+                // the reason.
                 return std::future::pending().await;
             }
             let now = engine.clock.now();

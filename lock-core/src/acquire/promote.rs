@@ -123,6 +123,8 @@ impl Acquire<'_> {
         }
         if is_incomplete {
             self.engine.check_open()?;
+            // In a forked child the answer was for its parent.
+            self.engine.check_process()?;
             keep(hold.lease());
         }
         Ok(Some(hold))
@@ -150,8 +152,9 @@ impl Acquire<'_> {
             self.engine.reported_lost(handoff.claim().owner).is_none().then_some((handoff, now))
         } else {
             let handoff = self.extended(handoff).await;
-            // Once more: a shutdown may have begun while the renewal was under way.
+            // Once more: a shutdown may have begun while the renewal was under way, or the process may have forked.
             self.engine.check_open()?;
+            self.engine.check_process()?;
             handoff
         };
         Ok(handoff.map(|(handoff, now)| self.handed_off(handoff, schedule, now)))
@@ -161,6 +164,7 @@ impl Acquire<'_> {
     async fn complete(&self, hold: &Hold, needs_renewal: bool) -> Result<()> {
         if needs_renewal {
             hold.lease().renew_now(self.plan.ttl).await?;
+            self.engine.check_process()?;
         }
         if self.plan.fencing {
             hold.lease().fence().await?;

@@ -99,6 +99,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     // Before the first request: from then on a release of the exclusive claim must look for a shared grant too.
     lease.claim().mark_shared();
     loop {
+        // In a forked child, a request would be that of its parent.
+        lease.check_process()?;
         let claim = Claim { ttl: lease.ttl(), ..lease.own_claim() };
         lease.asked(claim.ttl);
         let error = match lease.accept(lease.engine.store.downgrade(&claim).await) {

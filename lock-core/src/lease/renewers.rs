@@ -1,6 +1,7 @@
 //! The renewers of one manager: one for each runtime of the background.
 
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Handle, Id};
@@ -13,7 +14,7 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::local_queue::LocalQueue;
 use crate::store::Store;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, survives};
 
 /// The renewers of one manager.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Renewers {
     own: Option<Arc<Schedule<Lease>>>,
     /// That of the first runtime that took a lock: as a rule the only one. It stays here when that runtime is gone.
     first: OnceLock<Arc<Schedule<Lease>>>,
-    /// Those of the other runtimes that take locks.
+    /// Those of the other runtimes that take locks, and of ended ones with live leases.
     others: Mutex<Vec<Arc<Schedule<Lease>>>>,
 }
 
@@ -77,7 +78,8 @@ impl Renewers {
         if let Some(schedule) = others.iter().find(|schedule| is_of(schedule, runtime.id())) {
             return Ok(Renewing::Other(Arc::clone(schedule)));
         }
-        others.retain(|schedule| !schedule.is_closing());
+        // One that is in use may yet have something filed.
+        others.retain(|schedule| !schedule.is_over() || Arc::strong_count(schedule) > 1);
         let schedule = self.start(&runtime);
         others.push(Arc::clone(&schedule));
         Ok(Renewing::Other(schedule))
@@ -91,7 +93,14 @@ impl Renewers {
             return Ok(Renewing::Known(schedule));
         }
         let other = self.others.lock().iter().find(watches).map(Arc::clone);
-        other.map_or_else(|| self.here(), |schedule| Ok(Renewing::Other(schedule)))
+        other.map_or_else(
+            || {
+                // A renewal that was under way there is answered by nobody.
+                lease.renewal_in_flight.store(false, Ordering::Release);
+                self.here()
+            },
+            |schedule| Ok(Renewing::Other(schedule)),
+        )
     }
 
     /// Starts a renewer on `runtime`.
@@ -110,16 +119,19 @@ impl Renewers {
         schedule
     }
 
-    /// Returns every live lease.
+    /// Returns every live lease, also those that were taken on a runtime that has ended.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
-        self.all().iter().flat_map(|schedule| schedule.items()).collect()
+        let mut leases: Vec<_> = self.all().iter().flat_map(|schedule| schedule.items()).collect();
+        // One that was extended elsewhere may be filed in two of them.
+        leases.sort_unstable_by_key(Arc::as_ptr);
+        leases.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        leases
     }
 
-    /// Returns the schedules whose loops are there.
+    /// Returns all schedules.
     fn all(&self) -> Vec<Arc<Schedule<Lease>>> {
         let others = self.others.lock();
-        let all = self.own.iter().chain(self.first.get()).chain(others.iter());
-        all.filter(|schedule| !schedule.is_closing()).map(Arc::clone).collect()
+        self.own.iter().chain(self.first.get()).chain(others.iter()).map(Arc::clone).collect()
     }
 }
 
@@ -137,7 +149,8 @@ struct Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.schedule.end();
+        // The log of the application may panic when the last reference to a lease goes.
+        survives(|| self.schedule.end());
         // Nobody else may be there to end the grants that linger in time.
         self.local_queue.end_all_lingering();
     }
@@ -171,15 +184,16 @@ mod tests {
         let (first, second) = (here(&one), here(&two));
         assert!(first == here(&one) && second == here(&two));
         assert_ne!(first, second);
-        assert_eq!(renewers.all().len(), 2);
+        let alive = || renewers.all().iter().filter(|schedule| !schedule.is_closing()).count();
+        assert_eq!(alive(), 2);
         drop(two);
-        assert_eq!(renewers.all().len(), 1);
+        assert_eq!(alive(), 1);
         let three = runtime();
         here(&three);
         assert_eq!(renewers.others.lock().len(), 1, "the dead one is forgotten");
         drop(one);
         assert_ne!(first, here(&three), "the first one is dead");
-        assert_eq!(renewers.all().len(), 1);
+        assert_eq!(alive(), 1);
         assert!(renewers.here().is_err(), "outside a runtime");
     }
 }

@@ -133,7 +133,12 @@ impl<T: Scheduled> Schedule<T> {
 
     /// Returns every item that is filed and alive.
     pub(crate) fn items(&self) -> Vec<Arc<T>> {
-        self.queue().items()
+        let mut queue = self.queue();
+        if self.is_closing() {
+            // Nobody else sweeps it.
+            queue.sweep();
+        }
+        queue.items()
     }
 
     /// Returns when the next look is due; `None` when nothing is filed.
@@ -166,10 +171,17 @@ impl<T: Scheduled> Schedule<T> {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Notes that there is no loop any more: nobody looks at what is filed here.
+    /// Notes that there is no loop any more: nobody looks at what is filed here. What is alive stays listed.
     pub(super) fn end(&self) {
         self.close();
-        self.queue().heap.clear();
+        self.queue().sweep();
+    }
+
+    /// Returns whether there is no loop any more, and nothing alive was left by it.
+    pub(super) fn is_over(&self) -> bool {
+        let mut queue = self.queue();
+        queue.sweep();
+        self.is_closing() && queue.heap.is_empty()
     }
 }
 
@@ -215,9 +227,13 @@ impl<T: Scheduled> DueQueue<T> {
         item.next_look().store(due.late, Ordering::Release);
         self.heap.push(Reverse(Entry { due, item: Arc::downgrade(item) }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
-            self.heap.retain(|Reverse(entry)| is_current(entry).is_some());
-            self.sweep_at = self.heap.len() * 2;
+            self.sweep();
         }
+    }
+
+    fn sweep(&mut self) {
+        self.heap.retain(|Reverse(entry)| is_current(entry).is_some());
+        self.sweep_at = self.heap.len() * 2;
     }
 
     fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {

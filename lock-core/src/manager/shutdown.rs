@@ -56,7 +56,8 @@ impl LockManager {
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
         let before = report.revoked.len();
         for lease in self.hub().leases() {
-            if lease.lose(LossReason::ShutDown) {
+            // One that ran out on a runtime that has ended is lost, and nobody has noted that.
+            if lease.loss().is_none() && lease.lose(LossReason::ShutDown) {
                 report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
                 lease.release_in_background(None);
             }

@@ -383,6 +383,57 @@ async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
     }
 }
 
+/// Nobody renews them any more, and they are held until their leases are over.
+#[test]
+fn a_shutdown_takes_what_was_locked_on_a_runtime_that_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = Memory::new();
+    let manager = || LockManager::builder(store.clone()).build().unwrap();
+    let locks = manager();
+    let guards = ["first", "later"].map(|key| runtime().block_on(locks.lock(key).acquire()).unwrap());
+    let last = runtime();
+    // A renewer that starts must not remove a schedule that still has leases.
+    drop(last.block_on(locks.lock("k").acquire()).unwrap());
+    let mut report = last.block_on(locks.shutdown(Duration::ZERO));
+    report.revoked.sort();
+    assert_eq!((report.revoked, report.unanswered), (vec!["first".to_owned(), "later".to_owned()], 0));
+    for guard in guards {
+        assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::ShutDown));
+        assert!(
+            last.block_on(manager().lock(guard.key()).try_acquire()).unwrap().is_some(),
+            "{}",
+            guard.key()
+        );
+    }
+}
+
+/// Its loss was noted by nobody, because the renewer ended with the runtime.
+#[test]
+fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let locks = LockManager::in_memory();
+    let guard = runtime().block_on(locks.lock("k").ttl(millis(50)).acquire()).unwrap();
+    let report = runtime().block_on(async {
+        while guard.is_held() {
+            tokio::time::sleep(millis(5)).await;
+        }
+        locks.shutdown(Duration::ZERO).await
+    });
+    assert_eq!(report.revoked, Vec::<String>::new());
+    assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::Expired));
+}
+
+/// Nobody renews it any more, and it is held until its lease is over.
+#[test]
+fn what_the_store_says_reaches_a_lock_of_a_runtime_that_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (locks, store) = Scripted::manager(|_| {});
+    let guard = runtime().block_on(locks.lock("k").acquire()).unwrap();
+    let owners = [store.claims()[0].owner];
+    store.listener().session_ended(&owners);
+    assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::SessionEnded));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_manager_of_a_scope_is_current_inside_its_locks_too() {
     let tenant = LockManager::builder(Memory::new()).namespace("tenant").build().unwrap();
