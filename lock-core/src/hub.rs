@@ -78,7 +78,7 @@ impl Hub {
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
             // A log that panics at one of them must not keep the others from being told.
-            let is_news = survives(|| lease.loss().is_none() && lease.lose(reason)).unwrap_or(true);
+            let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
                 cleanup.release(lease.claim(), None, Certainty::Granted, lease.store_until());

@@ -110,7 +110,9 @@ fn is_unlocked(verdict: &Result<(), Violation>) -> bool {
 /// server is right, however slow it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_locks_no_row_is_found_out() {
-    load_on(SLOW).await.unwrap_or_else(|violation| panic!("{violation}"));
+    for way in [SLOW, &format!("{SLOW} {LONG_WAY}")] {
+        load_on(way).await.unwrap_or_else(|violation| panic!("{violation}"));
+    }
     let unlocked = "CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys \
                     LANGUAGE plpgsql AS $$ DECLARE k lock_core.keys; BEGIN INSERT INTO lock_core.keys (key) VALUES (p_key) \
                     ON CONFLICT DO NOTHING; SELECT * INTO k FROM lock_core.keys WHERE key = p_key; RETURN k; END $$";

@@ -1,7 +1,6 @@
 //! The renewers of one manager: one for each runtime of the background.
 
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Handle, Id};
@@ -93,14 +92,7 @@ impl Renewers {
             return Ok(Renewing::Known(schedule));
         }
         let other = self.others.lock().iter().find(watches).map(Arc::clone);
-        other.map_or_else(
-            || {
-                // A renewal that was under way there is answered by nobody.
-                lease.renewal_in_flight.store(false, Ordering::Release);
-                self.here()
-            },
-            |schedule| Ok(Renewing::Other(schedule)),
-        )
+        other.map_or_else(|| self.here(), |schedule| Ok(Renewing::Other(schedule)))
     }
 
     /// Starts a renewer on `runtime`.

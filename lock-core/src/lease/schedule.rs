@@ -179,9 +179,12 @@ impl<T: Scheduled> Schedule<T> {
 
     /// Returns whether there is no loop any more, and nothing alive was left by it.
     pub(super) fn is_over(&self) -> bool {
+        if !self.is_closing() {
+            return false;
+        }
         let mut queue = self.queue();
         queue.sweep();
-        self.is_closing() && queue.heap.is_empty()
+        queue.heap.is_empty()
     }
 }
 

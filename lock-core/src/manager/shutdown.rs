@@ -52,17 +52,26 @@ impl LockManager {
 }
 
 impl LockManager {
-    /// Takes away and releases what is still held. Returns whether that was anything.
+    /// Takes away and releases what is still held, and reports it. Returns whether that was anything.
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
-        let before = report.revoked.len();
-        for lease in self.hub().leases() {
-            // One that ran out on a runtime that has ended is lost, and nobody has noted that.
-            if lease.loss().is_none() && lease.lose(LossReason::ShutDown) {
-                report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
+        let leases = self.hub().leases();
+        if !leases.is_empty() {
+            // The runtimes that took them may have ended, and the releases need one. An error says that there is none.
+            let _ = self.hub().renewers.here();
+        }
+        let mut any = false;
+        for lease in leases {
+            // It may have run out on a runtime that has ended, where nobody has noted that.
+            let ran_out = lease.deadline().is_past(lease.now());
+            if lease.lose(if ran_out { LossReason::Expired } else { LossReason::ShutDown }) {
+                if !ran_out {
+                    report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
+                }
                 lease.release_in_background(None);
+                any = true;
             }
         }
-        report.revoked.len() > before
+        any
     }
 }
 

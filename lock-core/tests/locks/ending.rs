@@ -407,6 +407,18 @@ fn a_shutdown_takes_what_was_locked_on_a_runtime_that_has_ended() {
     }
 }
 
+/// The shutdown may be the first that the manager sees of its runtime.
+#[test]
+fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (locks, store) = Scripted::manager(|_| {});
+    let guard = runtime().block_on(locks.lock("k").acquire()).unwrap();
+    let report = runtime().block_on(locks.shutdown(Duration::ZERO));
+    assert_eq!((report.revoked, report.unanswered), (vec!["k".to_owned()], 0));
+    assert_eq!(store.releases().len(), 1);
+    drop(guard);
+}
+
 /// Its loss was noted by nobody, because the renewer ended with the runtime.
 #[test]
 fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown() {
