@@ -119,6 +119,7 @@ async fn a_forked_child_can_do_nothing_with_the_locks_of_its_parent() {
         assert!(outcome.starts_with("InvalidRequest ") && outcome.contains("fork"), "{operation}: {outcome}");
     }
     assert_eq!(worker.expect("CHILD drop").await, "Ok");
+    assert_eq!(worker.expect("CHILD shutdown ").await, "Ok");
     assert_eq!(worker.expect("CHILD own manager ").await, "Ok");
     assert!(worker.expect("CHILD own child ").await.contains("fork"));
     assert_eq!(worker.expect("CHILD own manager again ").await, "Ok");

@@ -275,8 +275,7 @@ impl Acquire<'_> {
         let engine = self.engine;
         let mut changed = std::pin::pin!(engine.changed.notified());
         // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that
-        // all keys share. A waiter outside the queue registers before the two
-        // checks, as in `stay`.
+        // all keys share. A waiter outside the queue registers before the two checks, as in `stay`.
         if self.waiter.is_none() {
             changed.as_mut().enable();
         }

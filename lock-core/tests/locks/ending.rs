@@ -437,13 +437,20 @@ fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown
 
 /// Nobody renews it any more, and it is held until its lease is over.
 #[test]
-fn what_the_store_says_reaches_a_lock_of_a_runtime_that_has_ended() {
+fn what_ends_a_lock_from_outside_reaches_one_of_a_runtime_that_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let locks = LockManager::in_memory();
+    let forced = runtime().block_on(locks.lock("k").acquire()).unwrap();
+    let done = runtime().block_on(async {
+        let found = locks.inspect("k").await.unwrap().expect("it is held");
+        locks.force_release("k", &found.holders[0].id, "a test").await.unwrap()
+    });
+    assert!(done);
+    assert_eq!(forced.check().unwrap_err().loss_reason(), Some(LossReason::Forced));
     let (locks, store) = Scripted::manager(|_| {});
-    let guard = runtime().block_on(locks.lock("k").acquire()).unwrap();
-    let owners = [store.claims()[0].owner];
-    store.listener().session_ended(&owners);
-    assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::SessionEnded));
+    let ended = runtime().block_on(locks.lock("k").acquire()).unwrap();
+    store.listener().session_ended(&[store.claims()[0].owner]);
+    assert_eq!(ended.check().unwrap_err().loss_reason(), Some(LossReason::SessionEnded));
 }
 
 #[tokio::test(start_paused = true)]

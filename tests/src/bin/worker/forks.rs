@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fork::{Fork, fork, waitpid};
-use lock_core::{LockError, LockGuard, LockManager, Result};
+use lock_core::{LockError, LockGuard, LockManager, Result, ShutdownReport};
 
 use crate::{Options, runtime, wait_for_line};
 
@@ -63,6 +63,8 @@ fn try_all(locks: &LockManager, guards: Vec<LockGuard>) {
     tell("locks", once(locks.locks()));
     drop(dropped);
     println!("CHILD drop Ok");
+    let shutdown = async { Ok(locks.shutdown(TTL).await) };
+    tell("shutdown", once(shutdown).map_ok(|report| assert_eq!(report, ShutdownReport::default())));
     // A manager and a runtime of its own work there, and are refused to a child in turn.
     let runtime = runtime();
     let own = LockManager::in_memory();
