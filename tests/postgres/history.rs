@@ -102,7 +102,7 @@ const LONG_WAY: &str = "CREATE OR REPLACE FUNCTION lock_core.take_free(p_key tex
 
 /// Returns whether two had a key at a time, or were numbered in another order than that in which they had it: both come of two
 /// who look at a row at a time.
-fn is_unlocked(verdict: &Result<(), Violation>) -> bool {
+fn shows_a_race(verdict: &Result<(), Violation>) -> bool {
     matches!(verdict, Err(Violation::Overlap { .. } | Violation::TokenOrder { .. }))
 }
 
@@ -117,7 +117,7 @@ async fn a_server_that_locks_no_row_is_found_out() {
                     LANGUAGE plpgsql AS $$ DECLARE k lock_core.keys; BEGIN INSERT INTO lock_core.keys (key) VALUES (p_key) \
                     ON CONFLICT DO NOTHING; SELECT * INTO k FROM lock_core.keys WHERE key = p_key; RETURN k; END $$";
     let verdict = violation_on(&format!("{SLOW} {LONG_WAY} {unlocked}")).await;
-    assert!(is_unlocked(&verdict), "{verdict:?}");
+    assert!(shows_a_race(&verdict), "{verdict:?}");
 }
 
 /// The same on the short way alone, which has a lock of its own.
@@ -126,7 +126,7 @@ async fn a_server_that_locks_no_row_of_a_free_key_is_found_out() {
     let unlocked = "DO $$ DECLARE v text := pg_get_functiondef('lock_core.take_free'::regproc); BEGIN ASSERT v LIKE \
                     '% FOR UPDATE;%'; EXECUTE replace(v, ' FOR UPDATE;', ';'); END $$";
     let verdict = violation_on(&format!("{SLOW} {unlocked}")).await;
-    assert!(is_unlocked(&verdict), "{verdict:?}");
+    assert!(shows_a_race(&verdict), "{verdict:?}");
 }
 
 /// The same on the short way of claims that are queued.
@@ -135,7 +135,7 @@ async fn a_server_that_locks_no_row_of_a_queue_is_found_out() {
     let unlocked = "DO $$ DECLARE v text := pg_get_functiondef('lock_core.enqueue'::regproc); BEGIN ASSERT v LIKE \
                     '% FOR UPDATE;%'; EXECUTE replace(v, ' FOR UPDATE;', ';'); END $$";
     let verdict = violation_on(&format!("{SLOW} {unlocked}")).await;
-    assert!(is_unlocked(&verdict), "{verdict:?}");
+    assert!(shows_a_race(&verdict), "{verdict:?}");
 }
 
 /// A negative control: the fencing token is the last one again.

@@ -150,4 +150,5 @@ async fn the_copy_of_a_waiting_request_in_a_forked_child_gets_no_grant() {
     for key in ["plain", "fenced"] {
         assert_eq!(worker.expect(&format!("CHILD parent {key} ")).await, "Ok");
     }
+    worker.finish().await;
 }

@@ -123,8 +123,6 @@ impl Acquire<'_> {
         }
         if is_incomplete {
             self.engine.check_open()?;
-            // In a forked child the answer was for its parent.
-            self.engine.check_process()?;
             keep(hold.lease());
         }
         Ok(Some(hold))
@@ -164,7 +162,6 @@ impl Acquire<'_> {
     async fn complete(&self, hold: &Hold, needs_renewal: bool) -> Result<()> {
         if needs_renewal {
             hold.lease().renew_now(self.plan.ttl).await?;
-            self.engine.check_process()?;
         }
         if self.plan.fencing {
             hold.lease().fence().await?;

@@ -29,8 +29,8 @@ use crate::options::Release;
 ///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
 /// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and
 ///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). A child that
-///   was not made by `fork` of the C library, but by `_Fork`, `vfork`, `clone` or a system call, counts as its parent,
-///   and must not use the guard.
+///   was not made by `fork` of the C library, but by `_Fork`, `vfork`, `clone` or a system call, counts as its parent:
+///   a drop of its copy releases the lock of the parent. Leave such a child by `exec` or `_exit`.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
 ///   manager lives, and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.

@@ -1,5 +1,6 @@
 //! The renewers of one manager: one for each runtime of the background.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -111,12 +112,12 @@ impl Renewers {
         schedule
     }
 
-    /// Returns every live lease, also those that were taken on a runtime that has ended.
+    /// Returns every lease that was not released, also of a runtime that has ended.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         let mut leases: Vec<_> = self.all().iter().flat_map(|schedule| schedule.items()).collect();
-        // One that was extended elsewhere may be filed in two of them.
-        leases.sort_unstable_by_key(Arc::as_ptr);
-        leases.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        // One may be filed twice for one time, such as the end of its `max_hold`.
+        let mut seen = HashSet::new();
+        leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
         leases
     }
 

@@ -9,6 +9,7 @@ use super::manager::LockManager;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::LossReason;
+use crate::sync::survives;
 
 impl LockManager {
     /// Shuts the manager down in good order. It refuses new requests, wakes waiters with
@@ -23,13 +24,16 @@ impl LockManager {
     /// are those of the parent.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the manager closed to new requests. Calling it again continues.
+    /// Dropping the future leaves the manager closed to new requests. Calling it again continues; the second report does
+    /// not name what the dropped call took away.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         if !engine.own_process.is_here() {
             return ShutdownReport::default();
         }
         engine.close();
+        // The runtimes that took the locks may have ended, and releases need one.
+        let _ = self.hub().renewers.here();
         // A hand-off whose waiter is not polled is no lease that could be waited for.
         engine.local_queue.reclaim(Duration::ZERO);
         engine.local_queue.end_all_lingering();
@@ -54,16 +58,13 @@ impl LockManager {
 impl LockManager {
     /// Takes away and releases what is still held, and reports it. Returns whether that was anything.
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
-        let leases = self.hub().leases();
-        if !leases.is_empty() {
-            // The runtimes that took them may have ended, and the releases need one. An error says that there is none.
-            let _ = self.hub().renewers.here();
-        }
         let mut any = false;
-        for lease in leases {
+        for lease in self.hub().leases() {
             // It may have run out on a runtime that has ended, where nobody has noted that.
             let ran_out = lease.deadline().is_past(lease.now());
-            if lease.lose(if ran_out { LossReason::Expired } else { LossReason::ShutDown }) {
+            let reason = if ran_out { LossReason::Expired } else { LossReason::ShutDown };
+            // A log that panics at one of them must not keep the others, or this one from being released.
+            if survives(|| lease.lose(reason)).unwrap_or(true) {
                 if !ran_out {
                     report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
                 }

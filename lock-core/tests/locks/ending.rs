@@ -417,6 +417,14 @@ fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() 
     assert_eq!((report.revoked, report.unanswered), (vec!["k".to_owned()], 0));
     assert_eq!(store.releases().len(), 1);
     drop(guard);
+    // The same where the guard is dropped while the shutdown waits for it.
+    let (locks, store) = Scripted::manager(|_| {});
+    let guard = runtime().block_on(locks.lock("k").acquire()).unwrap();
+    let report = runtime().block_on(async {
+        let (report, ()) = tokio::join!(locks.shutdown(Duration::from_secs(60)), async { drop(guard) });
+        report
+    });
+    assert_eq!((report, store.releases().len()), (lock_core::ShutdownReport::default(), 1));
 }
 
 /// Its loss was noted by nobody, because the renewer ended with the runtime.

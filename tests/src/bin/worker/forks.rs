@@ -115,7 +115,7 @@ fn in_child<T>(value: T, try_in: impl FnOnce(T)) -> T {
             std::process::exit(0);
         }
         Fork::Parent(child) => {
-            waitpid(child).expect("the child ends");
+            assert_eq!(waitpid(child).expect("the child ends"), 0, "as it should");
             value
         }
     }

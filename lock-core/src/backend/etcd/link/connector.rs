@@ -25,7 +25,7 @@ const MISSED: u32 = 2;
 /// The pause between two linearizable reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// Half of the longest time that one may take. Long enough for a disk that is slow, and for the election of a leader.
+/// Half of the longest time that such a read may take. Long enough for a disk that is slow, and for the election of a leader.
 const HALF_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Connector for Members {
