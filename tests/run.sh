@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace, doctests included. At the end it prints how many tests ran on each store, and which
-# test binaries took longest.
+# Runs every test of the workspace, doctests included, several test binaries at a time. At the end it prints how many tests
+# ran on each store, and which test binaries took longest.
 #
 #   tests/run.sh [arguments for cargo test]
 #
@@ -11,7 +11,9 @@
 #   LOCK_REDIS_SERVER=/path/to/server   the server to test on: another version of Redis, or Valkey
 #   LOCK_POSTGRES_BIN=/path/to/bin      the programs of another version of Postgres
 #   LOCK_ZOOKEEPER_JAR=/path/to.jar     the class path of another version of ZooKeeper
-#   LOCK_TEST_SECONDS=1200              how long one test binary may take before it counts as hung
+#   LOCK_TEST_SCALE=5                   how large the tests are that compute: five times the worlds of the simulation
+#   LOCK_TEST_SECONDS=1800              how long one test binary may take before it counts as hung
+#   LOCK_TEST_BINARIES=2                how many test binaries that wait for servers run at once, beside one that computes
 #   RUST_TEST_THREADS=8                 how many tests of a binary run at once
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,6 +33,8 @@ install() {
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$1" >/dev/null ||
         fail "apt-get could not install $1, which the tests need."
 }
+
+command -v python3 >/dev/null || install python3
 
 # Some tests compare with redis-py, a client in Python. A python3 earlier on the path may not be the one that apt-get
 # installs packages for.
@@ -82,91 +86,4 @@ has_kazoo || install python3-kazoo
 command -v javac >/dev/null || install default-jdk-headless
 
 export CARGO_TERM_COLOR=never
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-
-say "Building the tests (minutes, the first time)"
-started=$SECONDS
-cargo test --workspace --all-features --no-run "$@" || fail "The tests do not compile; see above."
-built=$((SECONDS - started))
-
-# Tests on a real server mostly wait, so more of them than cores can run at once.
-threads=$(nproc 2>/dev/null || echo 2)
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((threads > 8 ? threads : 8))}
-
-# A test binary that hangs must fail, or the run would never end.
-if command -v timeout >/dev/null; then
-    host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-    export "CARGO_TARGET_${host}_RUNNER=timeout --foreground --kill-after=10 ${LOCK_TEST_SECONDS:-1200}"
-fi
-
-say "Running the tests"
-started=$SECONDS
-status=0
-cargo test --workspace --all-features --no-fail-fast "$@" 2>&1 | tee "$log" || status=$?
-ran=$((SECONDS - started))
-
-say "Built in ${built} s, ran in ${ran} s"
-
-# Counts the results by store. A test binary of the package `lock-tests` has the name of its store as its first word
-# (`redis`, `redis_process`). Test binaries of the other packages use the memory store, or none. A binary that is not listed in
-# `store_of` fails the run: add it there.
-awk '
-    function store_of(name) {
-        if (name ~ /^(redis|redlock|etcd|postgres|zookeeper|memory|rig|simulation)(_|$)/) { sub(/_.*/, "", name); return name }
-        if (name ~ /^(locks|contract_memory|observe|testing|quorum|config|attribute|http|bare)$/) return "memory"
-        if (name ~ /^(model|ui|thread_end)$/) return "none"
-        print "The test binary " name " is not listed in store_of (tests/run.sh)"
-        broken["none"]++
-        return "none"
-    }
-    function finish() { if (open) { broken[store]++; print "No result: " binary " was killed, or it crashed" } open = 0 }
-    function slowest(  name, longest) {
-        for (name in took) if (took[name] > took[longest] || longest == "") longest = name
-        return longest
-    }
-    $1 == "Running" {
-        finish()
-        binary = $0; sub(/^.*[\/]/, "", binary); sub(/-[0-9a-f]+\)$/, "", binary)
-        if ($2 == "unittests") { store = "none"; binary = binary " (unit tests)" } else store = store_of(binary)
-        open = 1
-    }
-    $1 == "Doc-tests" { finish(); binary = "doctests of " $2; store = "none"; open = 1 }
-    /^test result: / {
-        open = 0; seen[store] = 1
-        match($0, /[0-9]+ passed/); passed[store] += substr($0, RSTART)
-        match($0, /[0-9]+ failed/); failed[store] += substr($0, RSTART)
-        match($0, /[0-9]+ ignored/); ignored[store] += substr($0, RSTART)
-        if (match($0, /finished in [0-9.]+/)) took[binary] += substr($0, RSTART + 12)
-    }
-    END {
-        finish()
-        count = split("redis redlock etcd zookeeper postgres simulation memory rig none", order, " ")
-        what["redis"] = "real Redis servers"; what["memory"] = "the store inside the process"
-        what["redlock"] = "a majority of five real Redis servers"
-        what["etcd"] = "real etcd clusters"
-        what["postgres"] = "real Postgres servers, and a pooler"
-        what["zookeeper"] = "real ZooKeeper servers"
-        what["simulation"] = "simulated servers"
-        what["rig"] = "the test rig itself, on a real Redis server"
-        what["none"] = "unit tests, models and doctests: no store"
-        printf "\n%-10s %6s %6s %7s %7s   %s\n", "store", "tests", "passed", "failed", "ignored", ""
-        for (i = 1; i <= count; i++) {
-            s = order[i]
-            if (!seen[s] && !broken[s]) continue
-            f = failed[s] + broken[s]
-            printf "%-10s %6d %6d %7d %7d   %s\n", s, passed[s] + f, passed[s], f, ignored[s], what[s]
-            all_passed += passed[s]; all_failed += f; all_ignored += ignored[s]
-        }
-        printf "\nThe slowest test binaries, in seconds\n"
-        for (i = 1; i <= 10 && (name = slowest()) != ""; i++) {
-            printf "%8.1f  %s\n", took[name], name
-            delete took[name]
-        }
-        if (all_ignored) printf "\n%d tests were IGNORED\n", all_ignored
-        printf "\n%d passed, %d failed\n", all_passed, all_failed
-        exit (all_failed > 0 || all_passed == 0)
-    }
-' "$log" || status=1
-
-exit "$status"
+exec python3 tests/run.py "$@"

@@ -1,0 +1,267 @@
+"""Builds the tests once, runs several test binaries at a time, and counts the results by store. `run.sh` calls it.
+
+`cargo test` determines what runs, with which arguments and in which environment. It hands each test binary to a runner,
+which is this file: it writes the call down instead of making it. The calls are then made from here, several at a time,
+while cargo compiles and runs the doctests.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve()
+QUEUE = "LOCK_TEST_QUEUE"
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+
+# How long one test binary may take before it counts as hung.
+LIMIT = float(os.environ.get("LOCK_TEST_SECONDS", 1800))
+
+# The binaries that compute. One of them runs at a time, beside those that mostly wait for servers.
+COMPUTING = ["simulation", "ui", "model"]
+# How many of those that wait run at a time.
+WAITING = int(os.environ.get("LOCK_TEST_BINARIES", max(2, min(CORES, 4))))
+# Those that take longest start first.
+LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "redis_sentinel", "redis_cluster"]
+
+# The stores, in the order in which they are printed.
+STORES = {
+    "redis": "real Redis servers",
+    "redlock": "a majority of five real Redis servers",
+    "etcd": "real etcd clusters",
+    "zookeeper": "real ZooKeeper servers",
+    "postgres": "real Postgres servers, and a pooler",
+    "simulation": "simulated servers",
+    "memory": "the store inside the process",
+    "rig": "the test rig itself, on a real Redis server",
+    "none": "unit tests, models and doctests: no store",
+}
+MEMORY = "locks contract_memory observe testing quorum config attribute http bare".split()
+NONE = "model ui thread_end lock_core lock_macros lock_axum lock_tests import_worker scheduler".split()
+
+
+def store_of(name):
+    """Returns the store of a test binary. One of the package `lock-tests` has the name of its store as its first word
+    (`redis`, `redis_process`); those of the other packages use the memory store, or none."""
+    if name in MEMORY:
+        return "memory"
+    if name in NONE or name.startswith("doctests of "):
+        return "none"
+    word = name.split("_")[0]
+    return word if word in STORES else None
+
+
+class Binary:
+    """A test binary: its call as cargo would have made it, its output, and what it took."""
+
+    def __init__(self, call):
+        self.call = call
+        self.name = re.sub(r"-[0-9a-f]+$", "", Path(call["argv"][0]).name)
+        self.output, self.status, self.took, self.cpu = "", 0, 0.0, 0.0
+
+    def title(self):
+        package = self.call["env"].get("CARGO_PKG_NAME", "")
+        return self.name if package in ("", "lock-tests") else f"{self.name} ({package})"
+
+    def run(self):
+        """Runs it to its end, or kills it after the limit."""
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as file:
+            child = subprocess.Popen(
+                self.call["argv"], cwd=self.call["cwd"], env=self.call["env"],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            )
+            killer = threading.Timer(LIMIT, os.kill, (child.pid, 9))
+            killer.start()
+            _, status, usage = os.wait4(child.pid, 0)
+            killer.cancel()
+            child.returncode = self.status = os.waitstatus_to_exitcode(status)
+            self.took, self.cpu = time.monotonic() - started, usage.ru_utime + usage.ru_stime
+            file.seek(0)
+            self.output = file.read().decode(errors="replace")
+
+
+class Results:
+    """What has ended, by store."""
+
+    def __init__(self):
+        self.counts = {}
+        self.took = []
+        self.failures = []
+        self.lock = threading.Lock()
+
+    def add(self, name, title, output, status, took=0.0, cpu=0.0):
+        """Counts one output, and prints it whole."""
+        with self.lock:
+            print(f"\n     Running {title}", flush=True)
+            sys.stdout.write(output)
+            store = store_of(name)
+            count = self.counts.setdefault(store or "none", Counter())
+            lines = re.findall(r"^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
+            for passed, failed, ignored in lines:
+                count.update(passed=int(passed), failed=int(failed), ignored=int(ignored))
+            failed = re.findall(r"^test (.+?) \.\.\. FAILED$", output, re.M)
+            self.failures += [f"{title}: {test}" for test in failed]
+            wrong = None
+            if store is None:
+                wrong = f"The test binary {name} is not listed in store_of ({HERE.name})"
+            elif status != 0 and (not lines or not any(int(failed) for _, failed, _ in lines)):
+                hung = f", which takes longer than LOCK_TEST_SECONDS, {LIMIT:.0f} s" if took >= LIMIT else ""
+                wrong = f"No result: {title} was killed{hung}, or it crashed (status {status})"
+            if wrong:
+                print(wrong)
+                count["failed"] += 1
+                self.failures.append(wrong)
+            if took:
+                self.took.append((took, cpu, title))
+            sys.stdout.flush()
+
+    def report(self):
+        """Prints the table, and returns whether all is well."""
+        print(f"\n{'store':<10} {'tests':>6} {'passed':>6} {'failed':>7} {'ignored':>7}")
+        total = Counter()
+        for store, what in STORES.items():
+            if count := self.counts.get(store):
+                passed, failed, ignored = count["passed"], count["failed"], count["ignored"]
+                print(f"{store:<10} {passed + failed:6} {passed:6} {failed:7} {ignored:7}   {what}")
+                total.update(count)
+        print("\nThe slowest test binaries: seconds, and seconds of CPU time")
+        for took, cpu, title in sorted(self.took, reverse=True)[:12]:
+            print(f"{took:8.1f} {cpu:8.1f}  {title}")
+        if self.failures:
+            print("\nFailed")
+            print("\n".join(f"  {failure}" for failure in self.failures))
+        if total["ignored"]:
+            print(f"\n{total['ignored']} tests were IGNORED")
+        print(f"\n{total['passed']} passed, {total['failed']} failed", flush=True)
+        return total["failed"] == 0 and total["passed"] > 0
+
+
+def enqueue(argv):
+    """Is called by cargo for each test binary, and by rustdoc for each doctest. Only the former wait for their turn."""
+    if Path(argv[0]).parent.name not in ("deps", "examples"):
+        try:
+            return subprocess.run(argv, timeout=LIMIT).returncode
+        except subprocess.TimeoutExpired:
+            return 124
+    environment = {name: value for name, value in os.environ.items() if name != QUEUE}
+    call = {"argv": argv, "cwd": os.getcwd(), "env": environment}
+    part = Path(os.environ[QUEUE], f"{time.time_ns()}.part")
+    part.write_text(json.dumps(call))
+    part.rename(part.with_suffix(".json"))
+    return 0
+
+
+def environment_of_cargo(directory):
+    """Returns the environment in which cargo calls this file as the runner of test binaries."""
+    # The name of a runner must have no spaces, so it is found by the path.
+    runner = Path(directory, "lock-test-runner")
+    runner.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}" --enqueue "$@"\n')
+    runner.chmod(0o755)
+    about = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
+    host = re.search(r"^host: (.+)$", about, re.M).group(1).upper().replace("-", "_")
+    # Tests on a real server mostly wait, so more of them than cores can run at once.
+    threads = os.environ.get("RUST_TEST_THREADS", str(max(8, CORES)))
+    return {
+        **os.environ,
+        QUEUE: directory,
+        "PATH": f"{directory}{os.pathsep}{os.environ['PATH']}",
+        f"CARGO_TARGET_{host}_RUNNER": runner.name,
+        "RUST_TEST_THREADS": threads,
+    }
+
+
+class Cargo:
+    """`cargo test`, which queues the binaries and runs the doctests."""
+
+    def __init__(self, arguments, directory):
+        command = ["cargo", "test", "--workspace", "--all-features", "--no-fail-fast", *arguments]
+        self.process = subprocess.Popen(
+            command, env=environment_of_cargo(directory), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )
+        # All binaries are in the queue when the first doctests begin, or at the end.
+        self.queued = threading.Event()
+
+    def follow(self, results):
+        """Reads its output to the end, and counts the doctests."""
+        name, lines, other, failed = None, [], [], results.counts
+        for line in self.process.stdout:
+            found = re.match(r"\s+Doc-tests (\S+)$", line)
+            if found:
+                self.queued.set()
+                if name:
+                    results.add(name, name, "".join(lines), 0)
+                name, lines = f"doctests of {found.group(1)}", []
+            elif not re.match(r"\s+(Running|Finished|Executable|Blocking) ", line):
+                (lines if name else other).append(line)
+        status = self.process.wait()
+        self.queued.set()
+        if name:
+            results.add(name, name, "".join(lines), status)
+        elif status != 0:
+            results.add("doctests of no crate", "cargo test", "".join(other), status)
+
+
+def work(queue, lock, results):
+    """Runs one binary after the other, until the queue is empty."""
+    while True:
+        with lock:
+            if not queue:
+                return
+            binary = queue.pop(0)
+        binary.run()
+        results.add(binary.name, binary.title(), binary.output, binary.status, binary.took, binary.cpu)
+
+
+def run(arguments):
+    """Runs everything, and returns whether all is well."""
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="lock-tests-") as directory:
+        cargo = Cargo(arguments, directory)
+        follower = threading.Thread(target=cargo.follow, args=(results,))
+        follower.start()
+        cargo.queued.wait()
+        calls = [json.loads(file.read_text()) for file in sorted(Path(directory).glob("*.json"))]
+        binaries = [Binary(call) for call in calls]
+        rank = {name: number for number, name in enumerate([*COMPUTING, *LONGEST])}
+        binaries.sort(key=lambda binary: rank.get(binary.name, len(rank)))
+        computing = [binary for binary in binaries if binary.name in COMPUTING]
+        waiting = [binary for binary in binaries if binary.name not in COMPUTING]
+        lock = threading.Lock()
+        workers = [
+            threading.Thread(target=work, args=(queue, lock, results), daemon=True)
+            for queue in [computing] + [waiting] * WAITING
+        ]
+        for thread in workers:
+            thread.start()
+        for thread in [*workers, follower]:
+            thread.join()
+    return results
+
+
+def main(arguments):
+    if arguments[:1] == ["--enqueue"]:
+        return enqueue(arguments[1:])
+    os.chdir(HERE.parent.parent)
+    print("\n== Building the tests (minutes, the first time)", flush=True)
+    started = time.monotonic()
+    build = ["cargo", "test", "--workspace", "--all-features", "--no-run", *arguments]
+    if subprocess.run(build).returncode != 0:
+        print("The tests do not compile; see above.", file=sys.stderr)
+        return 1
+    built = time.monotonic()
+    print("\n== Running the tests", flush=True)
+    results = run(arguments)
+    print(f"\n== Built in {built - started:.0f} s, ran in {time.monotonic() - built:.0f} s")
+    return 0 if results.report() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
