@@ -4,6 +4,7 @@ use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, SetBack};
 use super::groups::{self, Groups};
 use super::protocol::{BRIEF, Fault, LONG, Size};
+use super::scale::scale;
 use super::world::Protocol;
 
 /// A model with up to this many states must be explored completely.
@@ -280,16 +281,12 @@ fn a_death_and_a_clock_set_back_are_too_much() {
     );
 }
 
-/// Returns whether `LOCK_MODEL=big` is set in the environment: sizes that take minutes.
-fn wants_big() -> bool {
-    std::env::var("LOCK_MODEL").is_ok_and(|value| value == "big")
-}
-
 #[test]
 fn with_more_of_everything() {
     queue("overtaken", OVERTAKEN);
     tokens("tokens, asked for twice", fencing::Size { asks: 2, turns: 1, ..NUMBERS });
-    if !wants_big() {
+    // The other sizes take minutes.
+    if scale() < 10 {
         return;
     }
     for (name, size) in [

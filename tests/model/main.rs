@@ -14,11 +14,11 @@
 //! the broken state:
 //!
 //! ```text
-//! cargo test -p lock-tests --test model rules -- --nocapture
+//! cargo test -p lock-model rules -- --nocapture
 //! ```
 //!
-//! The sizes are small, for a test that takes seconds. `LOCK_MODEL=big` adds larger ones, which take 3 minutes and 1 GB
-//! with `--release`. A model with more than 20 million states is cut there, and says so.
+//! The sizes are small, for a test that takes seconds. `LOCK_TEST_SCALE=10` adds larger ones, which take 3 minutes and
+//! 1 GB with `--release`. A model with more than 20 million states is cut there, and says so.
 //!
 //! The models leave out clocks of different speed, shared modes, several keys, `min_hold`, older versions of the
 //! library, the notification that others wait where no grants linger (a holder may end its hand-offs at any moment
@@ -38,5 +38,8 @@ mod process;
 mod properties;
 mod protocol;
 mod rules;
+#[allow(unreachable_pub, reason = "the rig has the same file")]
+#[path = "../src/scale.rs"]
+mod scale;
 mod server;
 mod world;

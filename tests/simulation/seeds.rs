@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::plan::Plan;
 use crate::world::{self, Flaw, Outcome};
 
-/// The number of seeds in a run of all tests.
-const SEEDS: u64 = 500;
+/// The number of seeds in a run of all tests, at the scale of 1.
+const SEEDS: u64 = 100;
 
 /// The events that must happen in a hundred worlds, because otherwise the worlds prove nothing about them.
 const SEEN: [&str; 11] = [
@@ -67,7 +67,7 @@ fn nobody_holds_beside_another() {
     if let Some(seed) = number("SIMULATION_SEED") {
         return replay(seed);
     }
-    let count = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
+    let count = number("SIMULATION_SEEDS").unwrap_or(SEEDS * lock_tests::scale());
     let first = number("SIMULATION_FIRST").unwrap_or(1);
     let mut outcomes = all(first..=first + count - 1);
     outcomes.sort_by_key(|outcome| outcome.seed);
