@@ -6,6 +6,7 @@
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 
 mod alarms;
+mod busy;
 #[allow(dead_code, reason = "the tests of Redis use more of it")]
 #[path = "../redis_process/contenders.rs"]
 mod contenders;

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod batches;
+mod busy;
 mod commands;
 mod contract;
 mod cost;

@@ -3,6 +3,8 @@
 //! A store decides what it asks and what an answer means. The parts here know neither: they read a URL, keep a
 //! connection for each runtime, and share work among callers.
 
+#[cfg(any(feature = "etcd", feature = "redis"))]
+mod answers;
 pub(crate) mod deadline;
 mod failure;
 mod join;
@@ -15,6 +17,8 @@ mod supervisor;
 mod tls;
 mod url;
 
+#[cfg(any(feature = "etcd", feature = "redis"))]
+pub(crate) use answers::Answers;
 pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
 pub(crate) use listeners::Listeners;

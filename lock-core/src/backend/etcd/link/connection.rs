@@ -12,10 +12,15 @@ use super::http2::Http2;
 use super::streams::{Events, Requests};
 use crate::backend::etcd::error::{Failure, Reaction, of_status};
 use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse, WatchRequest, WatchResponse};
+use crate::backend::remote::Answers;
 use crate::sync::RwLock;
 
 /// The largest answer that is read: the list of all locks comes in parts far below it, the queue of one key in one.
 const LARGEST_ANSWER: usize = 64 << 20;
+
+/// The calls that change something. A member that is cut off answers none of them.
+const CHANGES: [&str; 3] =
+    ["/etcdserverpb.KV/Txn", "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"];
 
 /// An HTTP/2 connection to one member, or two, with the login of the URL's user.
 pub(crate) struct Connection {
@@ -28,6 +33,10 @@ pub(crate) struct Connection {
     token: RwLock<Option<Token>>,
     /// Held while one call logs in again for all. Not across runtimes: each has a connection of its own.
     logging_in: tokio::sync::Mutex<()>,
+    /// All that the member has answered.
+    pub(super) answers: Answers,
+    /// Those that a majority had to confirm.
+    pub(super) confirmed: Answers,
 }
 
 type Token = MetadataValue<Ascii>;
@@ -47,6 +56,8 @@ impl Connection {
             user,
             token: RwLock::new(None),
             logging_in: tokio::sync::Mutex::new(()),
+            answers: Answers::default(),
+            confirmed: Answers::default(),
         }
     }
 
@@ -90,6 +101,12 @@ impl Connection {
         let mut client = self.client(&self.http2).await?;
         let answer =
             client.unary(with_token(request, token), PathAndQuery::from_static(path), Messages::new()).await;
+        if answer.is_ok() {
+            self.answers.note();
+            if CHANGES.contains(&path) {
+                self.confirmed.note();
+            }
+        }
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
@@ -134,6 +151,9 @@ impl Connection {
         // The member ends the stream when it has no leader, instead of being silent.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let answers = client.streaming(request, PathAndQuery::from_static(path), Messages::new()).await;
+        if answers.is_ok() {
+            self.answers.note();
+        }
         answers.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 

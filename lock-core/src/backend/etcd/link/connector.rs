@@ -1,13 +1,18 @@
 //! What the supervisor needs to know of etcd: how to dial, and how to see that a connection is lost.
+//!
+//! A member that is late is not dead. So one that answers anything is not left for a late heartbeat, and one that is left
+//! may still answer the calls that are under way: they were sent, and to cut them off would make each of them doubtful.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::connection::Connection;
 use super::dial::{Session, check, dial, linearizable_read, status};
+use super::http2::Driver;
 use super::members::Members;
 use crate::backend::NodeAnswer;
 use crate::backend::etcd::error::{Failure, Reaction};
@@ -16,24 +21,36 @@ use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// The pause between two heartbeats, and the longest time for the answer to one.
+/// The pause between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How many heartbeats in a row may go wrong before the next member is tried.
-const MISSED: u32 = 2;
+/// How long a member may answer nothing at all while a heartbeat is under way.
+const SILENCE: Duration = Duration::from_millis(1_500);
+
+/// How many heartbeats in a row may find no leader before the next member is tried.
+const LEADERLESS: u32 = 2;
 
 /// The pause between two linearizable reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// Half of the longest time that such a read may take. Long enough for a disk that is slow, and for the election of a leader.
-const HALF_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest time for such a read in which no change is answered either. Long enough for a disk that is slow, and for
+/// the election of a leader.
+const UNCONFIRMED: Duration = Duration::from_secs(2);
+
+/// What a connection leaves to the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// Whether there was one.
+    any: bool,
+    /// The connections that were left. Each ends once all calls over it are over.
+    left: JoinSet<()>,
+}
 
 impl Connector for Members {
     type Connection = Connection;
     type Session = Session;
     type Reaction = Reaction;
-    /// Whether there was a connection before.
-    type Legacy = bool;
+    type Legacy = Before;
 
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(400));
 
@@ -53,72 +70,63 @@ impl Connector for Members {
         dial(self).await
     }
 
-    async fn watch(&self, session: &mut Session, legacy: &mut bool, pauses: &mut Pauses) -> Failure {
-        if std::mem::replace(legacy, true) {
-            // The watches of the connection before have ended with it.
+    async fn watch(&self, session: &mut Session, before: &mut Before, pauses: &mut Pauses) -> Failure {
+        if std::mem::replace(&mut before.any, true) {
+            // The watches of the connection before have ended with it, or end soon.
             self.listeners.reconnected();
         }
-        let Session { connection, driver, watches } = session;
-        let watching = async {
-            match watches {
-                Some(driver) => (&mut driver.0).await,
-                None => std::future::pending().await,
-            }
-        };
+        while before.left.try_join_next().is_some() {}
+        let connection = &session.connection;
+        let lost = |why| Failure::new(LockErrorKind::Unavailable, why);
         let why = tokio::select! {
-            _ = &mut driver.0 => "the server closed the connection",
-            _ = watching => "the server closed the connection",
+            () = Driver::first_ended(&mut session.drivers) => return lost("the server closed the connection"),
             why = self.beats(connection, pauses) => why,
             why = stops_answering(connection) => why,
         };
-        Failure::new(LockErrorKind::Unavailable, why)
+        let (drivers, longest) = (std::mem::take(&mut session.drivers), self.config.timeout);
+        before.left.spawn(async move {
+            let mut drivers = drivers;
+            // No call takes longer. Watches have no end, and are begun anew over the next connection.
+            let _ = tokio::time::timeout(longest, Driver::first_ended(&mut drivers)).await;
+        });
+        lost(why)
     }
 }
 
 impl Members {
     /// Asks the member for its state again and again. Returns why it must be left.
     async fn beats(&self, connection: &Connection, pauses: &mut Pauses) -> &'static str {
-        let mut missed = 0;
+        let mut leaderless = 0;
         loop {
             sleep(HEARTBEAT).await;
             let sent = Clock::Suspend.now();
-            let answer = timeout(HEARTBEAT, status(connection)).await;
-            if let Ok(Ok(_)) = answer {
-                let round_trip = Clock::Suspend.now().since(sent);
-                self.listeners.node_answered(&NodeAnswer::new(connection.member(), round_trip));
-            }
-            let why = match answer {
-                Ok(Ok(status)) => match check(&status) {
-                    Ok(()) => {
-                        // Only after a heartbeat: a server that accepts every connection and closes it would be dialled
-                        // without a pause.
-                        pauses.reset();
-                        missed = 0;
-                        continue;
-                    }
-                    Err(_) => "the member has no leader",
-                },
-                // A refusal shows that the server is alive; a broken connection ends the driver.
-                Ok(Err(_)) => continue,
-                Err(_) => "the server stopped answering",
+            let Some(answer) = connection.answers.patiently(SILENCE, status(connection)).await else {
+                return "the server stopped answering";
             };
-            missed += 1;
-            if missed >= MISSED {
-                return why;
+            // A refusal shows that the server is alive; a broken connection ends the driver.
+            let Ok(status) = answer else { continue };
+            let round_trip = Clock::Suspend.now().since(sent);
+            self.listeners.node_answered(&NodeAnswer::new(connection.member(), round_trip));
+            if check(&status).is_ok() {
+                // Only after a heartbeat: a server that accepts every connection and closes it would be dialled
+                // without a pause.
+                pauses.reset();
+                leaderless = 0;
+                continue;
+            }
+            leaderless += 1;
+            if leaderless >= LEADERLESS {
+                return "the member has no leader";
             }
         }
     }
 }
 
-/// Returns once the member answers no linearizable read any more, with the reason.
+/// Returns once the member answers nothing any more that a majority must confirm, with the reason.
 async fn stops_answering(connection: &Connection) -> &'static str {
     loop {
         sleep(BETWEEN_READS).await;
-        let mut answer = std::pin::pin!(linearizable_read(connection));
-        // In two halves: the first alone may be over because this process stood still.
-        if timeout(HALF_TIMEOUT, answer.as_mut()).await.is_err()
-            && timeout(HALF_TIMEOUT, answer).await.is_err()
-        {
+        if connection.confirmed.patiently(UNCONFIRMED, linearizable_read(connection)).await.is_none() {
             break;
         }
     }

@@ -23,9 +23,8 @@ use crate::error::LockErrorKind;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(super) connection: Arc<Connection>,
-    pub(super) driver: Driver,
-    /// That of the watches, if they have a connection of their own.
-    pub(super) watches: Option<Driver>,
+    /// One, or two where the watches have a connection of their own.
+    pub(super) drivers: Vec<Driver>,
 }
 
 /// The head start of one member before the next is dialled too. Usually the first answers within it.
@@ -68,15 +67,21 @@ async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Ses
         false => None,
     };
     let origin = origin(host, *port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
-    let (watching, watches) =
-        watches.map_or_else(|| (http2.clone(), None), |(_, http2, driver)| (http2, Some(driver)));
+    let mut drivers = vec![driver];
+    let watching = watches.map_or_else(
+        || http2.clone(),
+        |(_, http2, driver)| {
+            drivers.push(driver);
+            http2
+        },
+    );
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     check(&status(&connection).await.map_err(at_first)?)?;
     // A member may know a leader and no longer be heard by it. And the leader of this member led after this dial began: so a
     // lease that it keeps alive counts from any read over the connection before.
     linearizable_read(&connection).await?;
-    Ok(Session { connection: Arc::new(connection), driver, watches })
+    Ok(Session { connection: Arc::new(connection), drivers })
 }
 
 /// Connects, and greets the server as `host`. Returns its address too.

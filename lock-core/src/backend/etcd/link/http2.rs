@@ -3,7 +3,7 @@
 //! Not tonic's own channel: that dials again by itself and keeps its callers waiting meanwhile. The supervisor of
 //! [`remote`](crate::backend::remote) does that for every store, with a deadline for each caller.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -28,7 +28,18 @@ pub(super) struct Http2 {
 
 /// The task that drives a connection. Dropping this value ends both, so that an abandoned dial leaves no socket open.
 #[derive(Debug)]
-pub(crate) struct Driver(pub(super) JoinHandle<()>);
+pub(crate) struct Driver(JoinHandle<()>);
+
+impl Driver {
+    /// Returns once one of `drivers` has ended.
+    pub(super) async fn first_ended(drivers: &mut [Self]) {
+        poll_fn(|cx| match drivers.iter_mut().any(|driver| Pin::new(&mut driver.0).poll(cx).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {

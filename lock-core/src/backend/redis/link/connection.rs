@@ -16,6 +16,7 @@ use super::clock::ServerClock;
 use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Scripts;
+use crate::backend::remote::Answers;
 
 /// The reasons to give up a connection that is still established.
 #[derive(Debug, Default)]
@@ -55,6 +56,8 @@ pub(crate) struct Connection<S> {
     pub(crate) subscriptions: Subscriptions,
     /// Whether `min-replicas-to-write` stops the writes of scripts too.
     pub(crate) stops_scripts: bool,
+    /// What the server has answered.
+    pub(super) answers: Answers,
     /// The requests for one lock each, and those of them that leave together.
     pub(crate) batches: Arc<Batches>,
 }
@@ -76,6 +79,7 @@ impl<S> Connection<S> {
             poisoned,
             subscriptions: Subscriptions::default(),
             stops_scripts,
+            answers: Answers::default(),
             batches: Arc::default(),
         }
     }
@@ -145,6 +149,9 @@ impl<S> Connection<S> {
         // delivered.
         if self.is_out_of_step() {
             return Err(Failure::out_of_step());
+        }
+        if answer.is_ok() {
+            self.answers.note();
         }
         answer.map_err(|error| self.noted(Failure::of(&error)))
     }

@@ -1,10 +1,9 @@
 //! The supervision of an established connection.
 //!
 //! The server is asked for its time twice a second, which also keeps the estimate of its clock current. The connection
-//! is dropped after two missed answers.
+//! is dropped once the server answers nothing.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,10 +26,10 @@ use crate::backoff::Pauses;
 use crate::clock::{self, Clock};
 use crate::error::LockErrorKind;
 
-/// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
-/// noticed within 1.5 s.
+/// How often the server is asked for its time. A server that answers nothing at all for twice as long is given up, so one
+/// that hangs is noticed within 1.5 s. One that answers the requests in front of the question is not: to drop the
+/// connection would make all that are under way doubtful.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-const MISSED: u32 = 2;
 
 /// Whether a lost connection had subscriptions.
 #[derive(Debug, Default)]
@@ -101,48 +100,52 @@ async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
 
 /// Returns when the connection is lost, with the reason.
 async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pauses: &mut Pauses) -> Failure {
-    let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
     let Session { live, driver, place } = session;
-    let mut replaced = pin!(replaced(server, place.as_ref()));
+    let why = tokio::select! {
+        // `biased` keeps the simulation deterministic.
+        biased;
+        _ = &mut driver.0 => "the server closed the connection",
+        () = live.poisoned.told.notified() => match live.is_out_of_step() {
+            true => "the node has given a slot away",
+            false => "the server has become a replica",
+        },
+        () = replaced(server, place.as_ref()) => "the sentinels name another primary",
+        () = beats(server, live, place.as_ref(), pauses) => "the server stopped answering",
+    };
+    Failure::new(LockErrorKind::Unavailable, why)
+}
+
+/// Asks the server for its time again and again. Returns once it answers nothing any more.
+async fn beats<R: Role>(
+    server: &Shared<R>,
+    live: &Connection<R::Session>,
+    place: Option<&Endpoint>,
+    pauses: &mut Pauses,
+) {
     // An answer may be queued behind a command that waits for copies.
     let bound = HEARTBEAT + live.session.delay(server.config.timeout);
-    let (mut missed, mut beats) = (0, 0_u32);
+    let (mut is_late, mut count) = (false, 0_u32);
+    let mut command = Cmd::new();
+    command.arg("TIME");
     loop {
-        tokio::select! {
-            // `biased` keeps the simulation deterministic.
-            biased;
-            _ = &mut driver.0 => return lost("the server closed the connection"),
-            () = live.poisoned.told.notified() => return lost(match live.is_out_of_step() {
-                true => "the node has given a slot away",
-                false => "the server has become a replica",
-            }),
-            () = &mut replaced => return lost("the sentinels name another primary"),
-            // After a missed answer no pause is needed: its timeout was the pause.
-            () = sleep(if missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
-        }
-        let mut command = Cmd::new();
-        command.arg("TIME");
+        // After work that was late no pause is needed: its bound was the pause.
+        let (pause, patience) = if is_late { (Duration::ZERO, bound) } else { (HEARTBEAT, bound * 2) };
+        sleep(pause).await;
         let sent = Clock::Suspend.now();
-        match timeout(bound, live.send(&command)).await {
-            Ok(Ok(answer)) => {
-                // Only after a heartbeat, and not after the dial: a server that accepts every connection and closes it
-                // would be dialled without a pause.
-                pauses.reset();
-                if let Ok(now) = server_time(&answer) {
-                    let received = Clock::Suspend.now();
-                    live.learn(now, sent, received);
-                    report(server, place.as_ref(), now, received.since(sent));
-                }
-                // Work of the role that is not answered in time counts as a missed answer.
-                let beat = server.role.heartbeat(live, server, beats);
-                missed = u32::from(timeout(bound, beat).await.is_err());
-                beats = beats.wrapping_add(1);
-            }
-            // An error reply shows that the server is alive, and a broken connection ends the driver.
-            Ok(Err(_)) => missed = 0,
-            Err(_) if missed + 1 < MISSED => missed += 1,
-            Err(_) => return lost("the server stopped answering"),
+        let Some(answer) = live.answers.patiently(patience, live.send(&command)).await else { return };
+        // An error reply shows that the server is alive, and a broken connection ends the driver.
+        is_late = false;
+        let Ok(answer) = answer else { continue };
+        // Only after a heartbeat, and not after the dial: a server that accepts every connection and closes it would be
+        // dialled without a pause.
+        pauses.reset();
+        if let Ok(now) = server_time(&answer) {
+            let received = Clock::Suspend.now();
+            live.learn(now, sent, received);
+            report(server, place, now, received.since(sent));
         }
+        is_late = timeout(bound, server.role.heartbeat(live, server, count)).await.is_err();
+        count = count.wrapping_add(1);
     }
 }
 
