@@ -28,6 +28,7 @@ mod names;
 mod no_stall;
 mod partition;
 mod processes;
+mod proxied;
 mod rounded;
 mod spare;
 mod stalls;

@@ -324,6 +324,26 @@ impl Etcd {
         Process::spawn(&mut command, None).unwrap_or_else(|error| panic!("{INSTALL} ({error})"))
     }
 
+    /// Starts `etcd grpc-proxy` in front of the first member.
+    ///
+    /// # Panics
+    /// When etcd is not installed.
+    #[must_use]
+    pub fn grpc_proxy(&self) -> GrpcProxy {
+        let (port, directory) = (Port::reserve(), Directory::new());
+        let mut command = Command::new("etcd");
+        command.args(["grpc-proxy", "start"]).arg(format!("--endpoints={}", self.address(0)));
+        command.arg(format!("--listen-addr={}", port.address()));
+        command.arg(format!("--advertise-client-url={}", port.address()));
+        command.arg("--data-dir").arg(directory.path().join("data"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let spawned = Process::spawn(&mut command, Some(directory.path()));
+        let process = spawned.unwrap_or_else(|error| panic!("{INSTALL} ({error})"));
+        Bound::new(START_WITHIN)
+            .block_until("the proxy listens", || TcpStream::connect(port.address()).is_ok());
+        GrpcProxy { _process: process, _directory: directory, port }
+    }
+
     /// Returns all stored keys, sorted.
     ///
     /// # Panics
@@ -365,6 +385,22 @@ impl Etcd {
                 get(&self.members[member].metrics, "/health").contains("\"true\"")
             });
         }
+    }
+}
+
+/// A proxy of etcd's own in front of a member. It ends on drop.
+#[derive(Debug)]
+pub struct GrpcProxy {
+    _process: Process,
+    _directory: Directory,
+    port: Port,
+}
+
+impl GrpcProxy {
+    /// Returns the URL of the cluster through the proxy.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("etcd://{}", self.port.address())
     }
 }
 

@@ -34,7 +34,7 @@ pub use clock::Clock;
 pub use cluster::RedisCluster;
 pub use counter::Counter;
 pub use directory::Directory;
-pub use etcd::{Etcd, EtcdBuilder};
+pub use etcd::{Etcd, EtcdBuilder, GrpcProxy};
 pub use fenced::Fenced;
 pub use pgbouncer::PgBouncer;
 pub use postgres_server::PostgresServer;

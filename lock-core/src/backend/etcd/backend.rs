@@ -118,6 +118,16 @@ async fn prove(store: &Store) -> Result<Duration, Failure> {
     }
     let asked = Lease { id: lease_id(), ttl: ttl::STEP, sent: now() };
     let given = store.grant_as(asked).await?;
+    // Here, and not when the first lock is lost: what stands between may pass everything else.
+    let kept = store.keep_one_alive(given.id).await;
+    let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
+    kept.map_err(|failure| {
+        let text = format!(
+            "it does not keep a lease alive ({}); is there a proxy before it that ends streams early?",
+            failure.text()
+        );
+        Failure::new(LockErrorKind::Unavailable, text)
+    })?;
     store.revoke(&[], given.id).await?;
     Ok(given.ttl)
 }

@@ -11,7 +11,7 @@ use super::error::{Failure, Reaction, unexpected};
 use super::keyspace;
 use super::ledger::{Lease, Ledger};
 use super::line::{Line, Own};
-use super::link::{Members, linearizable_read};
+use super::link::{Events, Members, linearizable_read};
 use super::proto::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
     LeaseRevokeResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
@@ -278,20 +278,18 @@ impl Store {
     }
 }
 
-/// Reads the answers to signs of life, which come in the order of the leases.
+/// Reads the answers to signs of life, one for each lease. A member gives them in the order of the leases, a proxy in any.
 async fn read_kept(
-    mut answers: tonic::Streaming<LeaseKeepAliveResponse>,
+    mut answers: Events<LeaseKeepAliveResponse>,
     ids: &[i64],
 ) -> Result<Vec<Option<Duration>>, Failure> {
-    let mut given = Vec::with_capacity(ids.len());
-    for id in ids {
-        match answers.message().await {
-            Ok(Some(answer)) if answer.id == *id => {
-                given.push(Some(answer.ttl).filter(|ttl| *ttl > 0).map(ttl::lease));
-            }
-            Ok(_) => return Err(unexpected("the answer to a sign of life")),
-            Err(status) => return Err(super::error::of_status(&status)),
-        }
+    let mut kept = vec![None; ids.len()];
+    for _ in ids {
+        let answer = answers.message().await.map_err(|status| super::error::of_status(&status))?;
+        let answer = answer.ok_or_else(|| unexpected("the answer to a sign of life"))?;
+        let mut of_it = ids.iter().zip(&mut kept).filter(|(id, kept)| **id == answer.id && kept.is_none());
+        let (_, kept) = of_it.next().ok_or_else(|| unexpected("the answer to a sign of life"))?;
+        *kept = Some(Some(answer.ttl).filter(|ttl| *ttl > 0).map(ttl::lease));
     }
-    Ok(given)
+    Ok(kept.into_iter().map(Option::flatten).collect())
 }

@@ -110,18 +110,21 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests`, and ends once they are answered.
+    /// Opens a stream that sends `requests`. It ends when the answers are dropped, and not behind the last request: a proxy
+    /// (`etcd grpc-proxy`) takes that for the end of everything, and answers nothing any more.
     pub(crate) async fn exchange<Q, A>(
         &self,
         path: &'static str,
         requests: Vec<Q>,
         token: Option<Token>,
-    ) -> Result<Streaming<A>, Failure>
+    ) -> Result<Events<A>, Failure>
     where
         Q: Message + Unpin + 'static,
         A: Message + Default + 'static,
     {
-        self.stream(&self.http2, path, Requests::of(requests), token).await
+        let (requests, open) = Requests::open(requests);
+        let answers = self.stream(&self.http2, path, requests, token).await?;
+        Ok(Events::new(answers, open))
     }
 
     /// Begins watches over one stream. They end when the answers are dropped.

@@ -31,19 +31,14 @@ pub(super) struct Requests<Q> {
     left: std::vec::IntoIter<Q>,
     /// Completes once nobody awaits answers any more. To drop the answers is not enough: HTTP/2 keeps a stream for as
     /// long as one of its halves is in use, and the server would send the events of every watch there ever was.
-    open: Option<oneshot::Receiver<()>>,
+    open: oneshot::Receiver<()>,
 }
 
 impl<Q> Requests<Q> {
-    /// Requests behind which the stream ends.
-    pub(super) fn of(requests: Vec<Q>) -> Self {
-        Self { left: requests.into_iter(), open: None }
-    }
-
     /// Requests behind which the stream stays open until the sender is dropped.
     pub(super) fn open(requests: Vec<Q>) -> (Self, oneshot::Sender<()>) {
         let (open, ended) = oneshot::channel();
-        (Self { left: requests.into_iter(), open: Some(ended) }, open)
+        (Self { left: requests.into_iter(), open: ended }, open)
     }
 }
 
@@ -53,10 +48,7 @@ impl<Q: Unpin> tokio_stream::Stream for Requests<Q> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Q>> {
         match self.left.next() {
             Some(request) => Poll::Ready(Some(request)),
-            None => match &mut self.open {
-                Some(open) => Pin::new(open).poll(cx).map(|_ended| None),
-                None => Poll::Ready(None),
-            },
+            None => Pin::new(&mut self.open).poll(cx).map(|_ended| None),
         }
     }
 }
