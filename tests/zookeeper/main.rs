@@ -31,6 +31,7 @@ mod stalls;
 mod storm;
 mod support;
 mod tls;
+mod used_once;
 mod watches;
 
 /// The program for other processes.

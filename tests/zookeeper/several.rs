@@ -223,8 +223,10 @@ async fn free_keys_cost_three_requests_each_and_one_transaction() {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_keys_than_a_transaction_takes_are_refused() {
     let servers = patient_servers();
-    let store = ZooKeeper::connect(&patient_url(&servers)).await.expect("a store");
-    let locks = LockManager::builder(store).max_keys(1_000).build().expect("a manager");
+    // The directories of all keys are made first, which takes a busy machine longer than a call may take by default.
+    let url = format!("{}?session_timeout=20s&timeout=20s", servers.url("locks"));
+    let store = ZooKeeper::connect(&url).await.expect("a store");
+    let locks = LockManager::builder(store).ttl(LONG).max_keys(1_000).build().expect("a manager");
     let keys = |count: usize| (0..count).map(|number| format!("{number}{}", "é".repeat(250)));
     let error = locks.all(keys(1_000)).ttl(LONG).try_acquire().await.expect_err("too large");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);

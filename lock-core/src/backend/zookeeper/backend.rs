@@ -134,7 +134,7 @@ impl Backend for ZooKeeper {
     }
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
-        self.within(self.list_all(prefix, foreign, limit)).await
+        self.list_all(prefix, foreign, limit).await
     }
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
@@ -175,7 +175,7 @@ impl Backend for ZooKeeper {
 
 impl ZooKeeper {
     /// Bounds the question of an operator.
-    async fn within<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T> {
+    pub(super) async fn within<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         let deadline = self.config.timeout;
         let answer = match timeout(deadline, call).await {
             Ok(answer) => answer,

@@ -163,6 +163,12 @@ impl Grants {
         claims.any(|(_, entry)| hands_off(entry) || entry.owner.may_share_with(&owner))
     }
 
+    /// Returns whether a claim of this session has a node in `directory`, or may have one.
+    pub(super) fn uses(&self, directory: &str) -> bool {
+        let below = format!("{directory}/");
+        self.entries.range(below.clone()..).next().is_some_and(|(prefix, _)| prefix.starts_with(&below))
+    }
+
     /// Notes whether a key was held by another.
     pub(super) fn was_busy(&mut self, directory: &str, busy: bool) {
         if !busy {

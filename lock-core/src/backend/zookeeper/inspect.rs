@@ -15,46 +15,58 @@ use crate::backend::remote::join_all;
 use crate::backend::{
     BoxFuture, GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo,
 };
-use crate::error::{LockErrorKind, LossReason};
+use crate::error::{self, LockErrorKind, LossReason};
 use crate::key::Key;
 
 /// How many keys are looked at at once.
 const AT_ONCE: usize = 512;
 
 impl ZooKeeper {
-    /// Lists what is held, some keys at once.
-    pub(super) async fn list_all(
-        &self,
-        prefix: &str,
-        foreign: bool,
-        limit: usize,
-    ) -> Result<Listed, Failure> {
+    /// Lists what is held, some keys at once. The names, and the answers about each batch of keys, must come within the time
+    /// of a call: a directory may be left of each key that was used a moment ago, and they may be very many.
+    pub(super) async fn list_all(&self, prefix: &str, foreign: bool, limit: usize) -> error::Result<Listed> {
+        let (session, keys) = self.within(self.keys(prefix)).await?;
+        let mut locks = Vec::new();
+        for keys in keys.chunks(AT_ONCE) {
+            locks.extend(self.within(self.infos(&session, keys, foreign)).await?);
+            if locks.len() > limit {
+                break;
+            }
+        }
+        Ok(Listed::new(locks, limit))
+    }
+
+    /// Returns the keys that have a directory, in their order.
+    async fn keys(&self, prefix: &str) -> Result<(Arc<Session>, Vec<String>), Failure> {
         let session = self.any_session().await?;
-        let children = session.client().list_children(&self.config.base).await;
-        let mut keys: Vec<String> = match children {
+        let mut keys: Vec<String> = match session.client().list_children(&self.config.base).await {
             Ok(children) => children.iter().filter_map(|name| names::key_of(name)).collect(),
             Err(Error::NoNode) => Vec::new(),
             Err(error) => return Err(failure(&error)),
         };
         keys.retain(|key| key.starts_with(prefix));
         keys.sort_unstable();
+        Ok((session, keys))
+    }
+
+    /// Describes those of the keys that are held by somebody who is to be shown.
+    async fn infos(
+        &self,
+        session: &Session,
+        keys: &[String],
+        foreign: bool,
+    ) -> Result<Vec<LockInfo>, Failure> {
+        let looks = keys.iter().map(|key| -> BoxFuture<'_, _> { Box::pin(self.info(session, key, foreign)) });
         let mut locks = Vec::new();
-        for keys in keys.chunks(AT_ONCE) {
-            let looks =
-                keys.iter().map(|key| -> BoxFuture<'_, _> { Box::pin(self.info(&session, key, foreign)) });
-            for lock in join_all(looks.collect()).await {
-                match lock {
-                    Ok(lock) => locks.extend(lock),
-                    // Somebody else closed the directory of this key.
-                    Err(Error::NoAuth) => {}
-                    Err(error) => return Err(failure(&error)),
-                }
-            }
-            if locks.len() > limit {
-                break;
+        for lock in join_all(looks.collect()).await {
+            match lock {
+                Ok(lock) => locks.extend(lock),
+                // Somebody else closed the directory of this key.
+                Err(Error::NoAuth) => {}
+                Err(error) => return Err(failure(&error)),
             }
         }
-        Ok(Listed::new(locks, limit))
+        Ok(locks)
     }
 
     /// Looks at one key.

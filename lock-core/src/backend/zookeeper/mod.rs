@@ -25,6 +25,7 @@ mod secure;
 mod session;
 mod several;
 mod store;
+mod tidy;
 
 #[cfg(feature = "testkit")]
 #[doc(hidden)]

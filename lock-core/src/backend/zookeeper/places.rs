@@ -7,6 +7,7 @@ use super::error::{Failure, failure, is_doubtful};
 use super::line::Line;
 use super::names;
 use super::session::{Session, now};
+use super::tidy::MADE_HERE;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
@@ -110,9 +111,20 @@ impl<'a> Site<'a> {
     }
 
     pub(super) async fn make_directory(&self) -> Result<(), Error> {
-        let client = self.session.client();
-        make_base(client, self.config).await?;
-        match client.create(&self.directory, b"", &self.config.node(CreateMode::Container)).await {
+        match self.make_directory_in_base().await {
+            Err(Error::NoNode) => {
+                make_base(self.session.client(), self.config).await?;
+                self.make_directory_in_base().await
+            }
+            made => made,
+        }
+    }
+
+    async fn make_directory_in_base(&self) -> Result<(), Error> {
+        let options = self.config.node(CreateMode::Container);
+        // Before the request: it may be executed after this future is dropped.
+        self.session.made.add(self.directory.clone());
+        match self.session.client().create(&self.directory, MADE_HERE, &options).await {
             Ok(_) | Err(Error::NodeExists) => Ok(()),
             Err(error) => Err(error),
         }

@@ -238,7 +238,10 @@ async fn supervise(process: Arc<Process>) {
             Ok(session) => {
                 if process.set(State::Live(Arc::clone(&session))) {
                     process.tell(|listener| listener.reconnected());
-                    keep(&process, &session).await;
+                    tokio::select! {
+                        () = keep(&process, &session) => {}
+                        () = session.tidies() => {}
+                    }
                 }
                 // First, so that no renewal finds neither the session nor its end.
                 process.end(&session);

@@ -9,6 +9,7 @@ use zookeeper_client::{Client, Error, EventType, MultiWriteError, SessionState};
 
 use super::error::{Failure, is_doubtful};
 use super::grants::Grants;
+use super::tidy::Made;
 use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
 use crate::owner::Owner;
@@ -39,6 +40,8 @@ pub(super) struct Session {
     over: watch::Sender<bool>,
     /// The bytes of the paths that are watched.
     watched: AtomicUsize,
+    /// The directories that it has made.
+    pub(super) made: Made,
 }
 
 /// When the last request was sent that was answered by way of the leader.
@@ -97,6 +100,7 @@ impl Session {
             grants,
             over: watch::Sender::new(false),
             watched: AtomicUsize::new(0),
+            made: Made::default(),
         }
     }
 

@@ -1,0 +1,97 @@
+//! The directories that this session has made: each is deleted some time after its last use.
+//!
+//! The servers delete an empty container by themselves, but look for them once a minute, and delete some 10,000 then. So
+//! keys that are used once would pile up. Here they go as fast as they come.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use zookeeper_client::Error;
+
+use super::error::is_doubtful;
+use super::session::{Session, now};
+use crate::backend::BoxFuture;
+use crate::backend::remote::join_all;
+use crate::clock::Moment;
+use crate::sync::Mutex;
+
+/// How long a directory is left alone after it was made, or was seen in use. A key that is used more often costs one more
+/// creation in this time.
+const STAYS: Duration = Duration::from_secs(10);
+
+/// The pause between two looks for those that are due.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How many are deleted at once.
+const AT_ONCE: usize = 512;
+
+/// What a directory has that is made here. A server does not tell a container from a node of another program, which no
+/// server deletes.
+pub(super) const MADE_HERE: &[u8] = b"lock";
+
+/// Directories, with the moment at which each is due. That is their order.
+#[derive(Debug, Default)]
+pub(super) struct Made(Mutex<VecDeque<(Moment, String)>>);
+
+impl Made {
+    /// Notes that a directory is in use now, or is about to be made.
+    pub(super) fn add(&self, directory: String) {
+        self.0.lock().push_back((now().plus(STAYS), directory));
+    }
+
+    /// Takes some of those that are due.
+    fn due(&self) -> Vec<String> {
+        let (mut all, now) = (self.0.lock(), now());
+        let due = all.iter().take(AT_ONCE).take_while(|(due, _)| due.is_past(now)).count();
+        let due = all.drain(..due).map(|(_, directory)| directory).collect();
+        let most = AT_ONCE.max(all.len() * 2);
+        all.shrink_to(most);
+        due
+    }
+}
+
+impl Session {
+    /// Deletes the directories that it has made and nobody uses any more, for ever.
+    pub(super) async fn tidies(&self) {
+        loop {
+            sleep(LOOK).await;
+            loop {
+                let due = self.made.due();
+                if due.is_empty() {
+                    break;
+                }
+                let deletes = due
+                    .into_iter()
+                    .map(|directory| -> BoxFuture<'_, _> { Box::pin(self.delete_unused(directory)) });
+                drop(join_all(deletes.collect()).await);
+            }
+        }
+    }
+
+    /// Deletes a directory, or notes it for later. A claim that comes in this moment finds no directory, and makes it
+    /// again, as for one that the servers delete.
+    async fn delete_unused(&self, directory: String) {
+        let is_used = match self.with(|grants| grants.uses(&directory)) {
+            Ok(true) => true,
+            // A look costs the servers less than a deletion that they refuse.
+            Ok(false) => match self.client().check_stat(&directory).await {
+                Ok(Some(stat)) if usize::try_from(stat.data_length) != Ok(MADE_HERE.len()) => false,
+                Ok(Some(stat)) if stat.num_children == 0 => {
+                    match self.client().delete(&directory, None).await {
+                        Ok(()) => false,
+                        Err(error) => error == Error::NotEmpty || is_doubtful(&error),
+                    }
+                }
+                Ok(Some(_)) => true,
+                Ok(None) => false,
+                Err(error) => is_doubtful(&error),
+            },
+            // The session is over. The servers delete the directory.
+            Err(_) => false,
+        };
+        if is_used {
+            self.made.add(directory);
+        }
+    }
+}
