@@ -1,0 +1,82 @@
+//! Keys that are used once: 32 tasks over 1,000,000 keys of every kind, with dropped futures and guards, on each store.
+//!
+//! Nobody may hold a key beside another. The memory and the file descriptors of the process stay as they are, the server
+//! keeps no more than what one minute makes, and nothing a minute after the end. (Redis remembers a fencing token for ten
+//! leases more.) The table of each run is printed:
+//!
+//! ```sh
+//! LOCK_SOAK_SECONDS=600 cargo test --workspace --all-features --test soak etcd -- --nocapture
+//! ```
+//!
+//! (The first samples show the start. What one minute makes, and whether memory grows, shows in runs of several minutes.)
+//! By default each store has a few seconds. Half of the time is without fencing tokens, the other half with them.
+#![allow(clippy::print_stdout, reason = "the table is what it is run for")]
+
+mod keys;
+mod left;
+mod meter;
+mod store;
+mod work;
+
+use std::time::Duration;
+
+use lock_core::ManagerBuilder;
+
+use self::keys::Keys;
+use self::store::Store;
+use self::work::Soak;
+
+/// One at a time: the memory and the descriptors are those of the process.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// How long each half takes by default.
+const HALF: Duration = Duration::from_secs(2);
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    ttl: Duration,
+    half: Duration,
+}
+
+async fn soak(store: Store, ttl: Duration) {
+    let _alone = ALONE.lock().await;
+    let locks = ManagerBuilder::connect(&store.url()).await.expect("the store takes locks");
+    let locks = locks.ttl(ttl).build().expect("a ttl of the store");
+    let half = match std::env::var("LOCK_SOAK_SECONDS") {
+        Ok(text) => Duration::from_secs(text.parse().expect("a number of seconds")) / 2,
+        Err(_) => HALF,
+    };
+    let keys = Keys::new(store.has_order());
+    Soak::new(locks, Times { ttl, half }, keys).run(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory() {
+    soak(Store::Memory, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis() {
+    soak(Store::redis(), Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redlock() {
+    soak(Store::redlock().await, store::MAX_TTL).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd() {
+    soak(Store::etcd(), Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zookeeper() {
+    soak(Store::zookeeper().await, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres() {
+    soak(Store::postgres(), Duration::from_secs(10)).await;
+}
