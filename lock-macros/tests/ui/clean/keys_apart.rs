@@ -20,4 +20,6 @@ async fn bill(id: u64, change: &i32) -> Result<u64, LockError> {
 
 fn main() {
     drop((transfer("1", "2"), ship("1"), bill(1, &-1)));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

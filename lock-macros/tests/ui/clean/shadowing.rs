@@ -64,4 +64,6 @@ fn main() {
     drop(r#loop(1, Item { r#type: 2, r#impl: (3, 4) }));
     drop(ship(1, 2, 3, 4, 5, 6));
     drop(r#fn(1));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

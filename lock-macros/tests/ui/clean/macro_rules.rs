@@ -131,4 +131,6 @@ fn main() {
     drop(order.count(1));
     drop(by_template(order));
     drop((listed(1), seated(1), computed(1)));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

@@ -50,4 +50,6 @@ fn main() {
     drop(evaluated(1, 1, lock_core::strategy::retry()));
     drop((passed_on(1, (2, 3)), printed(1, 2, (3, 4)), from_outside(1, 2), quiet(1), quiet_as_well(1)));
     drop(Arc::new(1));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

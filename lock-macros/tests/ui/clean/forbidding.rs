@@ -21,4 +21,5 @@ async fn sweep(id: u64) {
 fn main() {
     drop(ship(1, "x", (2, 3)));
     drop(sweep(1));
+    let _theOnlyMessage = ();
 }

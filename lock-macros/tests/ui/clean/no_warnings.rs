@@ -86,4 +86,6 @@ fn main() {
     drop(shop.sit());
     drop(Arc::new(shop).sweep());
     drop(with_items());
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

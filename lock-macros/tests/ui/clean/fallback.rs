@@ -58,4 +58,6 @@ fn main() {
     let shop = Shop { locks: LockManager::in_memory() };
     drop(shop.ship(1, true, (2, 3), [4, 5], 6));
     drop(find("x", 1));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

@@ -10,4 +10,6 @@ pub async fn ship(id: u64) -> Result<u64, LockError> {
 
 fn main() {
     drop(ship(1));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }

@@ -26,4 +26,6 @@ async fn reexported(id: u64) -> Result<u64, LockError> {
 
 fn main() {
     drop((path(1), string(1), reexported(1)));
+    #[deny(non_snake_case)]
+    let _theOnlyMessage = ();
 }
