@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_tests::{PATIENCE, RedisCluster, monotonic, soon_in_one_of_three};
+use lock_tests::{PATIENCE, RedisCluster, monotonic, soon_in_one_of_ten};
 
 use crate::support::{connect, key_on, locked, soon_dead};
 
@@ -46,5 +46,5 @@ async fn after_a_promotion() -> [Duration; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_granted_within_a_second_of_the_promotion() {
-    soon_in_one_of_three(SOON, after_a_promotion).await;
+    soon_in_one_of_ten(SOON, after_a_promotion).await;
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::port::Port;
 use crate::redis_server::{RedisBuilder, RedisServer};
-use crate::wait::{Bound, PATIENCE, monotonic};
+use crate::starts::start_in_turn;
+use crate::wait::{Bound, START_WITHIN, monotonic};
 
 /// The time after which a silent node counts as dead: longer than a busy machine keeps one from its turn. A test that
 /// wants a failover sets less.
@@ -38,11 +39,14 @@ impl RedisCluster {
     /// As [`start`](Self::start).
     #[must_use]
     pub fn start_with(more: impl Fn(usize, RedisBuilder) -> RedisBuilder) -> Self {
-        let buses: Vec<Port> = (0..2 * PRIMARIES).map(|_| Port::reserve()).collect();
-        let nodes = buses.iter().enumerate().map(|(number, bus)| more(number, node(bus)).start()).collect();
-        let made = Self { nodes, buses };
-        made.assemble(&(0..2 * PRIMARIES).collect::<Vec<_>>());
-        made
+        start_in_turn(|| {
+            let buses: Vec<Port> = (0..2 * PRIMARIES).map(|_| Port::reserve()).collect();
+            let nodes =
+                buses.iter().enumerate().map(|(number, bus)| more(number, node(bus)).start()).collect();
+            let made = Self { nodes, buses };
+            made.assemble(&(0..2 * PRIMARIES).collect::<Vec<_>>());
+            made
+        })
     }
 
     /// Makes a Cluster of nodes that do not know each other yet. The first half of `order` become primaries.
@@ -65,13 +69,13 @@ impl RedisCluster {
         self.wait("every node knows all", |node| field(node, "cluster_known_nodes") == known);
         for (primary, replica) in nodes.iter().zip(&nodes[PRIMARIES..]) {
             let id = id(primary);
-            Bound::new(PATIENCE).block_until("a node becomes a replica", || {
+            Bound::new(START_WITHIN).block_until("a node becomes a replica", || {
                 replica.try_command(&["CLUSTER", "REPLICATE", &id]).is_ok()
             });
         }
         self.wait("every node finds the cluster whole", |node| field(node, "cluster_state") == "ok");
         let replicas = &nodes[PRIMARIES..];
-        Bound::new(PATIENCE).block_until("every replica is linked", || {
+        Bound::new(START_WITHIN).block_until("every replica is linked", || {
             replicas
                 .iter()
                 .all(|node| node.info("role") == "slave" && node.info("master_link_status") == "up")
@@ -132,7 +136,7 @@ impl RedisCluster {
     /// When that does not happen.
     pub fn wait_promoted(&self, number: usize) {
         let replica = &self.nodes[PRIMARIES + number];
-        Bound::new(PATIENCE).block_until("the replica is promoted", || replica.info("role") == "master");
+        Bound::new(START_WITHIN).block_until("the replica is promoted", || replica.info("role") == "master");
     }
 
     /// Starts to watch a primary: the channel receives the time at which its replica replaces it, by [`monotonic`].
@@ -142,10 +146,10 @@ impl RedisCluster {
     #[must_use]
     pub fn promoted(&self, number: usize) -> mpsc::Receiver<Duration> {
         let client = redis::Client::open(self.nodes[PRIMARIES + number].url()).expect("a URL");
-        let mut connection = client.get_connection_with_timeout(PATIENCE).expect("the replica answers");
+        let mut connection = client.get_connection_with_timeout(START_WITHIN).expect("the replica answers");
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
-            Bound::new(PATIENCE).block_until("the replica is promoted", || {
+            Bound::new(START_WITHIN).block_until("the replica is promoted", || {
                 let role: redis::RedisResult<Vec<redis::Value>> = redis::cmd("ROLE").query(&mut connection);
                 role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
             });
@@ -186,7 +190,7 @@ impl RedisCluster {
     #[must_use]
     pub fn pttl(&self, number: usize, key: &str) -> i64 {
         let client = redis::Client::open(self.nodes[number].url()).expect("a URL");
-        let mut connection = client.get_connection_with_timeout(PATIENCE).expect("the node answers");
+        let mut connection = client.get_connection_with_timeout(START_WITHIN).expect("the node answers");
         let _: () = redis::cmd("ASKING").query(&mut connection).expect("a node of a cluster");
         redis::cmd("PTTL").arg(key).query(&mut connection).expect("the key is here or was never")
     }
@@ -257,7 +261,7 @@ impl RedisCluster {
     }
 
     fn wait(&self, what: &str, condition: impl Fn(&RedisServer) -> bool) {
-        Bound::new(PATIENCE).block_until(what, || self.nodes.iter().all(&condition));
+        Bound::new(START_WITHIN).block_until(what, || self.nodes.iter().all(&condition));
     }
 }
 

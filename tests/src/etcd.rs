@@ -10,15 +10,13 @@ use crate::directory::Directory;
 use crate::peers::{Cut, Peers};
 use crate::port::Port;
 use crate::process::Process;
-use crate::wait::{Bound, PATIENCE};
+use crate::starts::start_in_turn;
+use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "etcd is not installed; run: apt-get install -y etcd-server etcd-client";
 
-/// How long the health of a member may take.
+/// How long one question to a member may take. Most are asked again, because a member may be stopped.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-
-/// How long the members may take to start, also on a busy machine.
-const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// `etcd` child processes on free ports of 127.0.0.1, which form one cluster. Nothing is forced to disk.
 ///
@@ -91,6 +89,10 @@ impl EtcdBuilder {
     /// When etcd is not installed (the text says how to install it) or does not start.
     #[must_use]
     pub fn start(self) -> Etcd {
+        start_in_turn(|| self.begin())
+    }
+
+    fn begin(self) -> Etcd {
         let count = self.members.max(1);
         let places: Vec<_> = (0..count)
             .map(|_| (Directory::new(), Port::reserve(), Port::reserve(), Port::reserve()))
@@ -238,7 +240,7 @@ impl Etcd {
     /// When there is none for long.
     #[must_use]
     pub fn leader(&self) -> usize {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         loop {
             for member in 0..self.members.len() {
                 if self.is_leader(member) {
@@ -259,7 +261,13 @@ impl Etcd {
     /// Returns a number of the members' own metrics, of the first member.
     #[must_use]
     pub fn metric(&self, name: &str) -> f64 {
-        let text = get(&self.members[0].metrics, "/metrics");
+        let bound = Bound::new(START_WITHIN);
+        let mut text = String::new();
+        // No answer must not be taken for a metric that is not there.
+        bound.block_until("the first member tells its metrics", || {
+            text = get(&self.members[0].metrics, "/metrics");
+            !text.is_empty()
+        });
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.trim().parse().ok()).unwrap_or(0.0)
     }
@@ -443,7 +451,9 @@ fn spawn(
 
 fn ctl(places: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("etcdctl");
-    command.env("ETCDCTL_API", "3").arg("--endpoints").arg(places).args(arguments);
+    command.env("ETCDCTL_API", "3").arg("--endpoints").arg(places);
+    // By default it gives up after 2 s without a connection, and after 5 s without an answer.
+    command.args(["--dial-timeout=30s", "--command-timeout=60s"]).args(arguments);
     command
 }
 

@@ -8,7 +8,7 @@ use crate::directory::Directory;
 use crate::port::Port;
 use crate::postgres_server::{PostgresServer, give_away, unprivileged};
 use crate::process::Process;
-use crate::wait::{Bound, PATIENCE};
+use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "pgbouncer is not installed; run: apt-get install -y pgbouncer";
 
@@ -47,7 +47,7 @@ impl PgBouncer {
             panic!("cannot start pgbouncer: {error}")
         });
         let mut pooler = Self { process, directory, port };
-        Bound::new(PATIENCE).block_until("pgbouncer listens", || {
+        Bound::new(START_WITHIN).block_until("pgbouncer listens", || {
             if let Some(status) = pooler.process.exited() {
                 let log = std::fs::read_to_string(pooler.directory.path().join("log")).unwrap_or_default();
                 panic!("pgbouncer ended at its start ({status}); {INSTALL}: {log}");

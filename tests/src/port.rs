@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::wait::{Bound, PATIENCE};
+use crate::wait::{Bound, START_WITHIN};
 
 /// A port of 127.0.0.1 that the system gives to nobody else while this value lives, whether a process listens on it or
 /// not.
@@ -36,7 +36,7 @@ impl Port {
     /// A child process that is being started has a copy of every socket until its `exec`, so a closed listener may live
     /// for a moment longer.
     pub(crate) fn listen(&self) -> TcpListener {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         loop {
             match bind(self.address).and_then(|socket| socket.listen(1024)) {
                 Ok(listener) => return listener,

@@ -12,7 +12,8 @@ use crate::certificates::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
-use crate::wait::{Bound, PATIENCE};
+use crate::starts::start_in_turn;
+use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "postgres is not installed; run: apt-get install -y postgresql";
 /// The variable that names the folder with the programs of another version.
@@ -101,7 +102,7 @@ impl PostgresServer {
     pub fn detach(&self) {
         self.sql("ALTER SYSTEM SET primary_conninfo = ''");
         self.sql("SELECT pg_reload_conf()");
-        Bound::new(PATIENCE).block_until("the standby is on its own", || {
+        Bound::new(START_WITHIN).block_until("the standby is on its own", || {
             self.sql("SELECT count(*) FROM pg_stat_wal_receiver") == "0"
         });
     }
@@ -112,23 +113,15 @@ impl PostgresServer {
     }
 
     fn begin(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+        start_in_turn(|| Self::begin_now(settings, prepare))
+    }
+
+    fn begin_now(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         let directory = Directory::new();
         give_away(directory.path());
         let data = directory.path().join("data");
-        let made = unprivileged_program("initdb")
-            .args([
-                "--auth=trust",
-                "--username=postgres",
-                "--encoding=UTF8",
-                "--locale=C.UTF-8",
-                "--no-sync",
-                "-D",
-            ])
-            .arg(&data)
-            .current_dir(directory.path())
-            .output();
-        let made = made.unwrap_or_else(|error| panic!("{}", why_not(&error)));
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let copied = Command::new("cp").arg("-a").arg(first_data()).arg(&data).status();
+        assert!(copied.is_ok_and(|status| status.success()), "cannot copy the data of a new server");
         prepare(&data);
         // One user that must show a password, for the tests of that.
         let rules = data.join("pg_hba.conf");
@@ -192,10 +185,11 @@ impl PostgresServer {
     /// # Panics
     /// When psql is not installed.
     pub fn try_sql(&self, statements: &str) -> Result<String, String> {
-        let output = Command::new("psql")
+        // The `psql` on the path of Debian is a script, which takes ten times as long.
+        let output = Command::new(program("psql"))
             .args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres"])
             .args(["-p", &self.address().port().to_string(), "-c", statements])
-            .env("PGCONNECT_TIMEOUT", "10")
+            .env("PGCONNECT_TIMEOUT", "60")
             .output();
         let output = output.unwrap_or_else(|error| panic!("{}", why_not(&error)));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -253,7 +247,7 @@ impl PostgresServer {
 
     /// Waits until the server answers. A server that was killed starts only when its last child is gone.
     fn wait_ready(&mut self) {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         loop {
             if self.process.exited().is_some() {
                 let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
@@ -292,6 +286,33 @@ fn spawn(settings: &[String], directory: &Directory, port: &Port) -> Process {
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
+}
+
+/// Returns the data of a new server, which each server gets a copy of: to make them takes ten times as long.
+fn first_data() -> PathBuf {
+    // A static value is never dropped. The guardian of the process removes the directory.
+    static FIRST: OnceLock<(Directory, Process)> = OnceLock::new();
+    let (directory, _) = FIRST.get_or_init(|| {
+        let directory = Directory::new();
+        give_away(directory.path());
+        let made = unprivileged_program("initdb")
+            .args([
+                "--auth=trust",
+                "--username=postgres",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+                "--no-sync",
+                "-D",
+            ])
+            .arg(directory.path().join("data"))
+            .current_dir(directory.path())
+            .output();
+        let made = made.unwrap_or_else(|error| panic!("{}", why_not(&error)));
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let process = Process::spawn(Command::new("sleep").arg("infinity"), Some(directory.path()));
+        (directory, process.expect("cannot start a process"))
+    });
+    directory.path().join("data")
 }
 
 /// Returns a program of Postgres: on the path, or where Debian puts it.

@@ -15,14 +15,14 @@ use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
 use crate::recorder::Recorder;
-use crate::wait::{Bound, PATIENCE};
+use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "redis-server is not installed; run: apt-get install -y redis-server";
 /// The variable that names a server other than the `redis-server` on the path: another version, or Valkey.
 const VARIABLE: &str = "LOCK_REDIS_SERVER";
 
 /// How long [`RedisServer::command`] waits for an answer. So a stopped server causes a panic instead of a hang.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// A `redis-server` child process on a free port of 127.0.0.1, with nothing on disk.
 ///
@@ -342,7 +342,7 @@ impl RedisServer {
 
     /// Waits until a PING over TCP is answered by PONG, or by an error that asks for a password.
     fn wait_ready(&mut self) {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         bound.block_until("redis-server answers PING", || {
             if let Some(status) = self.process.exited() {
                 let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();

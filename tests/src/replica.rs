@@ -2,7 +2,7 @@
 
 use crate::certificates::Certificates;
 use crate::redis_server::{RedisBuilder, RedisServer};
-use crate::wait::{Bound, PATIENCE};
+use crate::wait::{Bound, START_WITHIN};
 
 /// A replica of a [`RedisServer`].
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Replica {
             builder = builder.password(password).config("masterauth", password);
         }
         let server = builder.start();
-        Bound::new(PATIENCE)
+        Bound::new(START_WITHIN)
             .block_until("the replica is linked", || server.info("master_link_status") == "up");
         Self { server }
     }
@@ -57,7 +57,7 @@ impl Replica {
     pub fn detach(&self, primary: &RedisServer) {
         self.server.command(&["CONFIG", "SET", "masterauth", "not-the-password"]);
         primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
-        Bound::new(PATIENCE)
+        Bound::new(START_WITHIN)
             .block_until("the primary has no replica left", || primary.info("connected_slaves") == "0");
     }
 

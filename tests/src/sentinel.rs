@@ -10,7 +10,8 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::redis_server::{self, RedisServer};
 use crate::replica::Replica;
-use crate::wait::{Bound, PATIENCE, monotonic};
+use crate::starts::start_in_turn;
+use crate::wait::{Bound, START_WITHIN, monotonic};
 
 /// The time after which a silent primary counts as dead.
 const DOWN_AFTER: Duration = Duration::from_secs(1);
@@ -44,6 +45,10 @@ impl Sentinels {
     /// When Redis is not installed or does not start.
     #[must_use]
     pub fn start() -> Self {
+        start_in_turn(Self::begin)
+    }
+
+    fn begin() -> Self {
         let primary = RedisServer::builder().config("min-replicas-to-write", "0").start();
         let replica = Replica::of(&primary);
         let sentinels = (0..3).map(|_| Sentinel::watch(&primary)).collect();
@@ -58,6 +63,10 @@ impl Sentinels {
     /// As [`start`](Self::start).
     #[must_use]
     pub fn start_secure(certificates: &Certificates) -> Self {
+        start_in_turn(|| Self::begin_secure(certificates))
+    }
+
+    fn begin_secure(certificates: &Certificates) -> Self {
         let primary = RedisServer::builder()
             .tls(certificates, false)
             .config("tls-replication", "yes")
@@ -154,7 +163,7 @@ impl Sentinels {
             std::thread::spawn(move || {
                 let mut channel = connection.as_pubsub();
                 channel.subscribe("+switch-master").expect("a sentinel can be listened to");
-                channel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                channel.set_read_timeout(Some(START_WITHIN)).expect("a timeout");
                 ready.send(()).expect("somebody waits");
                 if channel.get_message().is_ok() {
                     // Only the first time is read.
@@ -163,13 +172,13 @@ impl Sentinels {
             });
         }
         for _ in &self.sentinels {
-            listens.recv_timeout(PATIENCE).expect("every sentinel can be listened to");
+            listens.recv_timeout(START_WITHIN).expect("every sentinel can be listened to");
         }
         told
     }
 
     fn wait_ready(&self) {
-        Bound::new(PATIENCE * 3)
+        Bound::new(START_WITHIN)
             .block_until("every sentinel knows everybody", || self.sentinels.iter().all(Sentinel::knows_all));
     }
 }
@@ -213,8 +222,8 @@ impl Sentinel {
 
     fn connection(&self) -> Option<redis::Connection> {
         let client = redis::Client::open(format!("redis://{}/", self.port.address())).ok()?;
-        let connection = client.get_connection_with_timeout(PATIENCE).ok()?;
-        connection.set_read_timeout(Some(PATIENCE)).ok()?;
+        let connection = client.get_connection_with_timeout(START_WITHIN).ok()?;
+        connection.set_read_timeout(Some(START_WITHIN)).ok()?;
         Some(connection)
     }
 

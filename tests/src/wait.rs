@@ -2,11 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// How long the rig waits for anything: far longer than any measured time, also on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for what has to happen: far longer than any measured time, also on a machine with five times as
+/// much to do as it can. Shorter than the leases of a minute that many tests use, so that the end of a lease is not taken
+/// for a release.
+pub const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The pause between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long the rig waits for its own servers, which no lease limits.
+pub const START_WITHIN: Duration = Duration::from_secs(180);
+
+/// The pause before the second check. It grows with the wait, because a check may start a process.
+const LOOK_SOON: Duration = Duration::from_millis(2);
+const LOOK_AT_LEAST: Duration = Duration::from_millis(50);
 
 /// Polls `condition` until it is true.
 ///
@@ -18,7 +24,7 @@ pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFn
     let bound = Bound::new(bound);
     while !condition().await {
         bound.check(what);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(bound.pause()).await;
     }
 }
 
@@ -37,21 +43,21 @@ pub async fn wait_until_or(
         if bound.elapsed() >= bound.limit {
             panic!("waited {:?} in vain: {what}\n{}", bound.limit, report());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(bound.pause()).await;
     }
 }
 
-/// Measures several times at once, and again, three times at most, until the least of each is below `limit`. A busy machine
-/// may be late once, but a step that takes too long does so every time.
+/// Measures several times at once, and again, ten times at most, until the least of each is below `limit`. A busy machine
+/// may be late many times, but a step that takes too long does so every time.
 ///
 /// # Panics
-/// When the least of one of them is not below `limit` after three goes.
-pub async fn soon_in_one_of_three<const N: usize>(
+/// When the least of one of them is not below `limit` after ten goes.
+pub async fn soon_in_one_of_ten<const N: usize>(
     limit: Duration,
     mut measure: impl AsyncFnMut() -> [Duration; N],
 ) {
     let mut least = [Duration::MAX; N];
-    for _ in 0..3 {
+    for _ in 0..10 {
         for (least, took) in least.iter_mut().zip(measure().await) {
             *least = took.min(*least);
         }
@@ -59,7 +65,7 @@ pub async fn soon_in_one_of_three<const N: usize>(
             return;
         }
     }
-    panic!("the least of three goes are {least:?}, where {limit:?} are allowed");
+    panic!("the least of ten goes are {least:?}, where {limit:?} are allowed");
 }
 
 /// Returns the time of `CLOCK_MONOTONIC`, the same clock in every process of this machine.
@@ -96,6 +102,11 @@ impl Bound {
         self.since.elapsed()
     }
 
+    /// Returns the pause before the next check of what is waited for.
+    fn pause(&self) -> Duration {
+        (self.elapsed() / 16).clamp(LOOK_SOON, LOOK_AT_LEAST)
+    }
+
     /// Checks that the limit has not passed.
     ///
     /// # Panics
@@ -111,7 +122,7 @@ impl Bound {
     pub(crate) fn block_until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         while !condition() {
             self.check(what);
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(self.pause());
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::certificates::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
-use crate::wait::{Bound, PATIENCE};
+use crate::starts::start_in_turn;
+use crate::wait::{Bound, START_WITHIN};
 use crate::zookeeper_security::Security;
 
 const INSTALL: &str = "ZooKeeper is not installed; run: apt-get install -y zookeeper";
@@ -23,8 +24,6 @@ const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resol
 const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
 /// How long a server may take for the answer to a question about itself.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a server may take to start: a busy machine needs many seconds for a JVM.
-const START_WITHIN: Duration = Duration::from_secs(60);
 /// What a server says to a question that only a part of an ensemble can answer.
 const NOT_SERVING: &str = "not currently serving requests";
 
@@ -118,6 +117,10 @@ impl ZooKeeperBuilder {
     /// When ZooKeeper is not installed (the text says how to install it) or does not start.
     #[must_use]
     pub fn start(self) -> ZooKeeperServers {
+        start_in_turn(|| self.begin())
+    }
+
+    fn begin(self) -> ZooKeeperServers {
         let peers: Vec<[Port; 2]> = (0..self.members).map(|_| [Port::reserve(), Port::reserve()]).collect();
         let mut ensemble = String::new();
         if self.members > 1 {
@@ -322,7 +325,7 @@ impl ZooKeeperServers {
     /// Asks the first server one of its four-letter words until it answers. On a busy machine it may take longer than
     /// one question waits, and no answer must not be taken for an empty one.
     fn answer(&self, word: &str) -> String {
-        let bound = Bound::new(PATIENCE);
+        let bound = Bound::new(START_WITHIN);
         loop {
             let answer = self.ask(0, word);
             let says = |answer: &String| !answer.is_empty() && !answer.contains(NOT_SERVING);
