@@ -130,6 +130,6 @@ async fn a_waiter_survives_compaction() {
         tokio::time::sleep(ms(100)).await;
     }
     guard.release().await.expect("an answer");
-    let next = tokio::time::timeout(ms(1_500), waiting).await.expect("told").expect("no panic");
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("told").expect("no panic");
     next.expect("handed over").release().await.expect("an answer");
 }

@@ -3,7 +3,7 @@
 use lock_core::LockErrorKind;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
-use crate::support::{LONG, SHORTEST, empty, manager, ms};
+use crate::support::{LONG, SHORTEST, empty, manager};
 
 #[tokio::test]
 async fn fair_locks_are_served_in_the_order_of_arrival_over_managers() {
@@ -45,7 +45,7 @@ async fn readers_share_and_a_writer_does_not() {
     let reader = tokio::spawn(one.read("k").ttl(LONG).wait(LONG).acquire());
     wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
     let shared = writer.downgrade().await.expect("still held");
-    let reader = tokio::time::timeout(ms(1_500), reader).await.expect("told").expect("no panic");
+    let reader = tokio::time::timeout(PATIENCE, reader).await.expect("told").expect("no panic");
     reader.expect("beside").release().await.expect("an answer");
     shared.release().await.expect("an answer");
     empty(&etcd, PATIENCE).await;
@@ -62,7 +62,7 @@ async fn a_semaphore_admits_so_many_and_wakes_the_next() {
     // The second leaves, not the one before the waiter.
     first.release().await.expect("an answer");
     let third =
-        tokio::time::timeout(ms(1_500), third).await.expect("told").expect("no panic").expect("served");
+        tokio::time::timeout(PATIENCE, third).await.expect("told").expect("no panic").expect("served");
     let error = two.lock("k").ttl(LONG).acquire().await.expect_err("another kind");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
     second.release().await.expect("an answer");

@@ -89,8 +89,8 @@ async fn a_holder_moves_to_the_majority() {
 /// state. Its clients go elsewhere before that.
 #[tokio::test]
 async fn a_member_that_answers_for_itself_alone_is_left() {
-    const ELECTION: Duration = Duration::from_secs(15);
-    let arguments = ["--election-timeout=15000", "--heartbeat-interval=1500"];
+    const ELECTION: Duration = Duration::from_secs(40);
+    let arguments = ["--election-timeout=40000", "--heartbeat-interval=4000"];
     let etcd = Etcd::builder().members(3).partitionable();
     let etcd = arguments.into_iter().fold(etcd, |etcd, argument| etcd.argument(argument)).start();
     // Each has a connection to a random member: so many that it is next to certain that one has it to the member that is cut

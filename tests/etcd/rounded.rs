@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LossReason};
-use lock_tests::{Bound, Etcd, PATIENCE, wait_until};
+use lock_tests::{Bound, Etcd, PATIENCE, soon_in_one_of_ten, wait_until};
 
 use crate::support::{LONG, SHORTEST, connect, empty, manager, ms};
 
@@ -62,6 +62,12 @@ async fn a_short_lease_is_renewed_and_extended() {
 /// another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_is_told_at_the_deadline_of_the_holder() {
+    // By the lease of etcd, it would be told later every time.
+    soon_in_one_of_ten(SHORTEST * 3 / 4, async || [loss_of_a_stopped_cluster().await]).await;
+}
+
+/// Returns after which time it is told.
+async fn loss_of_a_stopped_cluster() -> Duration {
     let etcd = Etcd::start();
     let locks = connect(&url(&etcd)).await;
     let running = tokio::spawn(locks.lock("k").ttl(TTL).run(std::future::pending::<()>()));
@@ -73,7 +79,7 @@ async fn a_loss_is_told_at_the_deadline_of_the_holder() {
     etcd.cont(0);
     let error = outcome.expect_err("the lock is lost");
     assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
-    assert!(took < SHORTEST * 3 / 4, "told after {took:?}: by the lease of etcd");
+    took
 }
 
 /// Without the option, the refusal names it.

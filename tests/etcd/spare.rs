@@ -113,9 +113,7 @@ async fn spare_leases_end_by_themselves() {
         assert_eq!(guard.release().await.expect("an answer"), Released::Released);
     }
     assert_eq!((etcd.keys().len(), etcd.leases()), (0, 3));
-    let released = Bound::new(PATIENCE);
     wait_until("no lease is left", PATIENCE, async || etcd.leases() == 0).await;
-    assert!(released.elapsed() < SPARE * 3, "after {:?}", released.elapsed());
     // Those that are over are not taken.
     let guard = locks.lock("k").ttl(SPARE).acquire().await.expect("free");
     tokio::time::sleep(SPARE * 3 / 2).await;

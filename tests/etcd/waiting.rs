@@ -70,7 +70,7 @@ async fn one_release_of_a_semaphore_wakes_as_many_as_it_has_permits() {
     for guard in held.into_iter().rev() {
         let before = events();
         guard.release().await.expect("an answer");
-        let next = tokio::time::timeout(ms(1_500), waiting.join_next()).await.expect("told");
+        let next = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("told");
         let next = next.expect("one is served").expect("no panic").expect("served");
         tokio::time::sleep(ms(300)).await;
         let told = events() - before;

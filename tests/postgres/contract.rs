@@ -23,7 +23,7 @@ const NOT_APPLICABLE: &[&str] = &[
 
 /// Returns a subject. A call may take half of its lease, and a commit on a busy machine a tenth of a second.
 pub(crate) fn subject(postgres: &Arc<Postgres>) -> Subject {
-    Subject::from_dyn(postgres.clone()).with_short_lease(ms(500))
+    Subject::from_dyn(postgres.clone()).with_short_lease(ms(1_500))
 }
 
 /// Runs the suite. The cases `more` do not apply either.

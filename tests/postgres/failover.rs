@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, PostgresServer, wait_until};
 
 use crate::support::{LONG, connect, try_once, within, works_again};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = PATIENCE;
 
 /// A primary, its standby and the URL of both.
 async fn pair() -> (PostgresServer, PostgresServer, String) {

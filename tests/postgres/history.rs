@@ -14,8 +14,8 @@ use crate::support::{empty, manager, ms};
 const TTL: Duration = ms(1_000);
 
 /// Runs four workers for each manager.
-async fn load(managers: &[LockManager], time: Duration) -> History {
-    Load::exclusive(TTL, time).run(managers, 4, End::After(time), &mut Rng::new()).await
+async fn load(managers: &[LockManager], time: Duration, end: End) -> History {
+    Load::exclusive(TTL, time).run(managers, 4, end, &mut Rng::new()).await
 }
 
 /// Kills every connection, locks the tables and cancels statements, again and again.
@@ -43,7 +43,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     watch(&server);
     let time = Duration::from_secs(9);
     let history = tokio::select! {
-        history = load(&managers, time) => history,
+        history = load(&managers, time, End::With(250, time, 20 * time)) => history,
         () = torment(&server) => unreachable!("it never ends"),
     };
     history.check().unwrap_or_else(|violation| panic!("{violation}"));
@@ -56,6 +56,9 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     empty(&server, PATIENCE).await;
 }
 
+/// How long a server is under load whose functions were changed.
+const SPAN: Duration = Duration::from_secs(3);
+
 /// Makes load on a server whose functions were changed, and returns what the check finds.
 async fn load_on(change: &str) -> Result<(), Violation> {
     let server = PostgresServer::start();
@@ -65,7 +68,7 @@ async fn load_on(change: &str) -> Result<(), Violation> {
     }
     // Behind the migration, which would put them back.
     server.sql(change);
-    load(&managers, Duration::from_secs(3)).await.check()
+    load(&managers, SPAN, End::After(SPAN)).await.check()
 }
 
 /// As [`load_on`], until the check finds something: a server that is wrong need not be wrong in every three seconds.

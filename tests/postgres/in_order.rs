@@ -177,7 +177,7 @@ async fn a_release_that_nobody_finishes_keeps_nobody_waiting() {
     }
     held.release().await.expect("an answer");
     let next = async |tasks: &mut JoinSet<lock_core::Result<LockGuard>>| {
-        within(ms(2_500), "a turn", tasks.join_next())
+        within(PATIENCE, "a turn", tasks.join_next())
             .await
             .expect("two wait")
             .expect("no panic")

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use lock_core::backend::postgres::migrate;
-use lock_tests::PostgresServer;
+use lock_tests::{PATIENCE, PostgresServer};
 
 use crate::support::{cycle, manager, within};
 use crate::verify::application;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = PATIENCE;
 
 /// A reader that stays open would hold a migration up that locks a table, and all calls behind that.
 #[tokio::test]

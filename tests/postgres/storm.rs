@@ -11,7 +11,7 @@ use crate::load::{End, Kind, Load, disturb};
 use crate::support::{LONG, connect, ms};
 
 /// The storm ends after 100 holds, and takes this long at least and at most.
-const END: End = End::With(100, Duration::from_secs(5), Duration::from_secs(90));
+const END: End = End::With(100, Duration::from_secs(5), Duration::from_secs(300));
 
 #[tokio::test]
 async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {

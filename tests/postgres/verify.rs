@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{LONG, manager, ms, try_once, within};
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = PATIENCE;
 
 /// Returns a client of the application, with a table of its own.
 pub(crate) async fn application(server: &PostgresServer) -> Client {

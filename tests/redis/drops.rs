@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use lock_core::{LockManager, Release, strategy};
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
@@ -155,12 +154,10 @@ async fn all_polls(server: &RedisServer, fault: Fault, step: Step) -> Site<'_> {
         let key = format!("{step:?}-{polls}");
         step.dropped(&site, fault, &key, polls).await;
         fault.heal(&site.proxy);
-        // The server is reachable again. A clean-up that fails too often pauses for 5 s, and the lease is a minute.
+        // The server is reachable again, and the lease is a minute.
         let what = format!("no key after {fault:?} {key}");
-        wait_until(&what, Duration::from_secs(4), async || {
-            locks_of(server, &key).is_empty() && site.locks.held() == 0
-        })
-        .await;
+        wait_until(&what, PATIENCE, async || locks_of(server, &key).is_empty() && site.locks.held() == 0)
+            .await;
     }
     site
 }
@@ -213,7 +210,7 @@ async fn a_dropped_waiter_leaves_the_holder_alone() {
     wait_until("only the holder is left", PATIENCE, async || locks_of(&server, "") == ["k"]).await;
     assert!(guard.is_held());
     guard.release().await.expect("an answer");
-    empty(&server, Duration::from_secs(1)).await;
+    empty(&server, PATIENCE).await;
     drop(others);
 }
 

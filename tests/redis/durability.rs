@@ -207,7 +207,7 @@ async fn a_lease_is_longer_when_a_replica_knows_it_and_not_before() {
     assert!(guard.is_held(), "it is renewed again");
     // After a longer one the holder is notified, although the primary still renews the lease.
     replica.server().stop();
-    within(ttl + ms(500), "the loss", guard.lost()).await;
+    within(PATIENCE, "the loss", guard.lost()).await;
     assert!(primary.get::<i64>(&["PTTL", "k"]) > 0, "the primary had a longer lease");
 }
 
@@ -361,7 +361,7 @@ async fn what_the_server_throws_away_while_locks_are_in_use_is_told() {
         }
     };
     // The check runs every five seconds.
-    let keys = within(Duration::from_secs(12), "the look", told).await;
+    let keys = within(PATIENCE, "the look", told).await;
     // Read after the event: the server may throw more away meanwhile.
     let thrown: u64 = server.info("evicted_keys").parse().expect("a number");
     assert!((1..=thrown).contains(&keys), "{keys} of {thrown}");

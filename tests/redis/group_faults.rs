@@ -46,7 +46,7 @@ async fn who_waits_behind_a_head_that_nobody_polls_is_served() {
     wait_until("it asks again", PATIENCE, async || asked(&server) >= 3).await;
     held.release().await.expect("an answer");
     let since = Bound::new(PATIENCE);
-    within(ms(4_000), "the next", next).await.expect("no panic");
+    within(PATIENCE, "the next", next).await.expect("no panic");
     within(PATIENCE, "a newcomer", fair(&one).run(async {})).await.expect("granted");
     assert!(since.elapsed() < ms(5_000), "{:?}", since.elapsed());
     drop(within(PATIENCE, "the one that is polled again", stuck).await.expect("granted"));
@@ -178,7 +178,7 @@ async fn who_is_not_polled_while_its_grant_is_renewed_loses_it() {
     held.release().await.expect("handed");
     assert!(tokio::time::timeout(ms(50), &mut stuck).await.is_err());
     proxy.heal();
-    within(ms(4_000), "the next one", next).await.expect("no panic").expect("granted");
+    within(PATIENCE, "the next one", next).await.expect("no panic").expect("granted");
     within(PATIENCE, "a newcomer", request().run(async {})).await.expect("granted");
 }
 
@@ -206,5 +206,5 @@ async fn who_asks_and_is_not_polled_keeps_nobody_from_asking() {
     assert!(since.elapsed() < ms(5_000), "{:?}", since.elapsed());
     held.release().await.expect("an answer");
     // The entry of the one that is not polled is granted the key first, for as long as a waiter's lease.
-    within(ms(5_000), "the next one", next).await.expect("no panic").expect("granted");
+    within(PATIENCE, "the next one", next).await.expect("no panic").expect("granted");
 }

@@ -20,7 +20,7 @@ async fn a_grant_is_kept_for_an_answer() {
         proxy.replies(Flow::Hold);
         let mut tasks = line(&server, &[&one], &grants).await;
         let rival = turn(&server, 1, two.fair("k").ttl(LONG), &grants).await;
-        within(ms(200), "no answer is waited for", held.release()).await.expect("it is kept");
+        within(PATIENCE, "no answer is waited for", held.release()).await.expect("it is kept");
         assert!(server.keys().contains(&"k".to_owned()) && queue(&server, "k") == (1, 1));
         let task = tasks.pop().expect("there is one");
         if gives_up {
@@ -29,7 +29,7 @@ async fn a_grant_is_kept_for_an_answer() {
         proxy.heal();
         assert_eq!(within(PATIENCE, "its turn", task).await.is_err(), gives_up);
         // Sooner than a grant is reclaimed that was kept for an answer which nobody takes.
-        within(ms(800), "the other's turn", rival).await.expect("no panic");
+        within(PATIENCE, "the other's turn", rival).await.expect("no panic");
         assert_eq!(grants.order(), if gives_up { vec![1] } else { vec![0, 1] });
         grants.check_tokens();
     }
@@ -83,7 +83,7 @@ async fn a_grant_is_kept_for_a_second_at_most() {
     .await;
     held.release().await.expect("it is kept");
     proxy.heal();
-    let next = within(ms(2_500), "the other's turn", two.fair("k").ttl(LONG).wait(LONG).acquire()).await;
+    let next = within(PATIENCE, "the other's turn", two.fair("k").ttl(LONG).wait(LONG).acquire()).await;
     next.expect("granted").release().await.expect("an answer");
     drop(within(PATIENCE, "the one that is polled again", stuck).await.expect("granted"));
 }

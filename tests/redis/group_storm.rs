@@ -125,7 +125,7 @@ async fn a_storm_of_groups_with_short_leases_shows_one_holder_at_a_time() {
         ..Load::exclusive(ms(400), LONG)
     };
     let [first, second] = [(); 2].map(|()| random.fork());
-    let end = End::With(300, Duration::from_secs(8), Duration::from_secs(60));
+    let end = End::With(300, Duration::from_secs(8), Duration::from_secs(300));
     let storm = async {
         tokio::select! {
             history = load.run(&managers, 8, end, &mut random) => history,
@@ -134,7 +134,7 @@ async fn a_storm_of_groups_with_short_leases_shows_one_holder_at_a_time() {
         }
     };
     // The last turns end long before their wait.
-    let history = within(LONG, "all turns", storm).await;
+    let history = within(5 * LONG, "all turns", storm).await;
     ways.iter().for_each(Proxy::heal);
     println!("{:?} holds, and with a token", count(&history));
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));

@@ -140,7 +140,7 @@ async fn who_is_not_polled_is_passed_over() {
     let next = tokio::spawn(request().run(async {}));
     wait_until("it has a place", PATIENCE, async || asked(&server) == 2).await;
     held.release().await.expect("an answer");
-    within(ms(2_500), "the next", next).await.expect("no panic").expect("granted");
+    within(PATIENCE, "the next", next).await.expect("no panic").expect("granted");
     within(PATIENCE, "the one that is polled again", stuck)
         .await
         .expect("granted")

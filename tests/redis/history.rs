@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_core::LockManager;
 use lock_core::testkit::history::{History, Violation};
-use lock_tests::RedisServer;
+use lock_tests::{PATIENCE, RedisServer};
 
 use crate::load::{End, Load, count};
 use crate::support::{empty, manager, ms};
@@ -48,7 +48,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
         locks.shutdown(Duration::from_secs(5)).await;
     }
     server.command(&["DEL", "{k0}:f", "{k1}:f", "{k2}:f"]);
-    empty(&server, 2 * TTL).await;
+    empty(&server, PATIENCE).await;
 }
 
 /// The negative control: managers without a common server do not exclude each other, and the check finds that.

@@ -189,7 +189,7 @@ async fn a_victim_is_told_at_once_and_its_body_is_dropped() {
     let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
     assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
     // Long before its next renewal, which is due after a third of its lease.
-    let error = within(ms(5_000), "the loss", body).await.expect("no panic").expect_err("lost");
+    let error = within(PATIENCE, "the loss", body).await.expect("no panic").expect_err("lost");
     assert_eq!(error.loss_reason(), Some(LossReason::Forced));
     let next = within(PATIENCE, "the next", next).await.expect("no panic").expect("served");
     assert!(!operator.force_release("k", &id, "again").await.expect("an answer"), "the next is not hit");
@@ -211,7 +211,7 @@ async fn a_victim_that_never_waited_is_told_at_once_too() {
         wait_until("it listens", PATIENCE, async || attending(&server) == 1).await;
         let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
         assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
-        assert_eq!(within(ms(1_000), "the loss", guard.lost()).await, LossReason::Forced);
+        assert_eq!(within(PATIENCE, "the loss", guard.lost()).await, LossReason::Forced);
     }
     // Also over a connection that was made later.
     let guard = victim.lock("k").ttl(LONG).acquire().await.expect("free");
@@ -219,7 +219,7 @@ async fn a_victim_that_never_waited_is_told_at_once_too() {
     wait_until("it listens again", PATIENCE, async || attending(&server) == 1).await;
     let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
     assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
-    assert_eq!(within(ms(1_000), "the loss", guard.lost()).await, LossReason::Forced);
+    assert_eq!(within(PATIENCE, "the loss", guard.lost()).await, LossReason::Forced);
 }
 
 #[tokio::test]

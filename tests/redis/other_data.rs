@@ -60,7 +60,7 @@ async fn an_empty_text_is_a_lock_of_somebody_else() {
         process.waits(&claim).await;
         assert_eq!(process.release(&claim).await, Released::Taken);
     }
-    let error = locks.all(["j", "k"]).wait(ms(20)).acquire().await.expect_err("one of them is held");
+    let error = locks.all(["j", "k"]).wait(ms(500)).acquire().await.expect_err("one of them is held");
     assert_eq!(error.kind(), LockErrorKind::TimedOut, "{error}");
     wait_until("the other is given back", PATIENCE, async || server.keys() == ["k"]).await;
     assert_eq!(server.get::<String>(&["GET", "k"]), "");

@@ -5,7 +5,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 use tokio::task::JoinSet;
 
 use crate::store::queue;
-use crate::support::{LONG, manager, ms, within};
+use crate::support::{LONG, manager, within};
 
 /// Lets three tasks wait one after another. Each must be queued by itself.
 async fn three_places(server: &RedisServer, request: impl Fn() -> LockRequest) -> JoinSet<()> {
@@ -20,7 +20,7 @@ async fn three_places(server: &RedisServer, request: impl Fn() -> LockRequest) -
 
 async fn refused(locks: &LockManager, limited: impl Fn(LockRequest) -> LockRequest) {
     let request = || limited(locks.fair("k").ttl(LONG));
-    let error = within(ms(500), "an answer at once", request().acquire()).await.expect_err("three wait");
+    let error = within(PATIENCE, "an answer at once", request().acquire()).await.expect_err("three wait");
     assert_eq!((error.kind(), error.waiters()), (LockErrorKind::Overloaded, Some(3)), "{error}");
 }
 

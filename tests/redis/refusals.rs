@@ -52,7 +52,7 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
         server.try_command(&["GET", "k"]).is_err_and(|error| error.code() == Some("BUSY"))
     })
     .await;
-    within(Duration::from_secs(3), "being refused four times", async {
+    within(PATIENCE, "being refused four times", async {
         temporary(&try_once(&locks, "k").await.expect_err("the server is busy"), "BUSY");
         temporary(&kept.fencing_token().await.expect_err("the server is busy"), "BUSY");
         temporary(&kept.extend(2 * LONG).await.expect_err("the server is busy"), "BUSY");
@@ -63,7 +63,7 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
     assert!(busy.join().expect("no panic").is_err());
     works_again(&locks, "k").await;
     // The refused release continues in the background.
-    empty(&server, Duration::from_secs(3)).await;
+    empty(&server, PATIENCE).await;
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
     assert_eq!(released.release().await.expect("an answer"), Released::Released);
     assert_eq!(renewed.release().await.expect("an answer"), Released::Released);
     drop(dropped);
-    empty(&server, Duration::from_secs(2)).await;
+    empty(&server, PATIENCE).await;
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     cycle(&locks, "k").await;
 }
@@ -174,11 +174,11 @@ async fn a_paused_server_costs_a_call_and_no_lock() {
     let locks = connect(&format!("{}?timeout=200ms", server.url())).await;
     let kept = locks.lock("kept").ttl(Duration::from_secs(2)).acquire().await.expect("the key is free");
     server.command(&["CLIENT", "PAUSE", "600", "WRITE"]);
-    let call = within(Duration::from_secs(3), "a call without an answer", try_once(&locks, "k")).await;
+    let call = within(PATIENCE, "a call without an answer", try_once(&locks, "k")).await;
     let error = call.expect_err("no answer in time");
     assert!(error.is_temporary() && error.is_unavailable(), "{error}");
     works_again(&locks, "k").await;
     kept.check().expect("a renewal is tried again");
     assert_eq!(kept.release().await.expect("an answer"), Released::Released);
-    empty(&server, Duration::from_secs(2)).await;
+    empty(&server, PATIENCE).await;
 }

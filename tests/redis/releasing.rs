@@ -1,7 +1,6 @@
 //! Bodies that end before their release is answered, over a real server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::{LockManager, LockRequest, Release, ShutdownReport, strategy};
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
@@ -80,7 +79,7 @@ async fn a_body_ends_while_the_reply_to_its_release_is_on_its_way() {
     let proxy = Proxy::before(&server);
     let locks = connect(&proxy.url()).await;
     let body = async { proxy.replies(Flow::Hold) };
-    within(ms(400), "the end of the body", quick(&locks, "k").run(body)).await.expect("it is free");
+    within(PATIENCE, "the end of the body", quick(&locks, "k").run(body)).await.expect("it is free");
     wait_until("the server has released", PATIENCE, async || server.keys().is_empty()).await;
     let next = tokio::spawn(quick(&locks, "k").acquire());
     wait_until("the next request has arrived", PATIENCE, async || server.keys() == ["k"]).await;
@@ -206,7 +205,7 @@ async fn a_shutdown_waits_for_the_answers() {
     tokio::time::sleep(ms(100)).await;
     assert!(!ending.is_finished() && server.keys() == ["k"]);
     proxy.heal();
-    let report = within(Duration::from_secs(5), "ending", ending).await.expect("no panic");
+    let report = within(PATIENCE, "ending", ending).await.expect("no panic");
     assert_eq!(report, ShutdownReport::default());
     assert!(server.keys().is_empty());
 }

@@ -65,11 +65,11 @@ async fn without_renewal_a_lock_is_lost_after_its_lease() {
     let guard = manager(&server).await.lock("k").ttl(TTL).renew(false).acquire().await.expect("it is free");
     let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
     assert_eq!(reason, LossReason::Expired);
-    wait_until("the key is gone", ms(1_000), async || server.keys().is_empty()).await;
+    wait_until("the key is gone", PATIENCE, async || server.keys().is_empty()).await;
 }
 
 const MANY: u64 = 10_000;
-const MANY_TTL: Duration = Duration::from_secs(3);
+const MANY_TTL: Duration = Duration::from_secs(15);
 
 async fn take_many(locks: &LockManager) -> Vec<LockGuard> {
     let mut taking = tokio::task::JoinSet::new();
@@ -93,15 +93,14 @@ async fn ten_thousand_locks_are_kept_for_a_fiftieth_of_a_command_each() {
     let guards = take_many(&manager(&server).await).await;
     let count = || (calls(&server, "evalsha"), calls(&server, "pexpire"));
     let (scripts, renewals) = count();
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Each lock is renewed every third of its lease.
+    wait_until("all are renewed", PATIENCE, async || count().1 - renewals >= MANY).await;
     let (scripts, renewals) = (count().0 - scripts, count().1 - renewals);
     let held = guards.iter().filter(|guard| guard.is_held()).count() as u64;
     assert_eq!((held, server.get::<u64>(&["DBSIZE"])), (MANY, MANY));
-    // Each lock is renewed every third of its lease, on a busy machine later.
-    assert!(renewals >= MANY, "{renewals} renewals");
     assert!(scripts * 50 <= renewals, "{scripts} scripts for {renewals} renewals");
     drop(guards);
-    empty(&server, Duration::from_secs(10)).await;
+    empty(&server, PATIENCE).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lock_core::{LockManager, Released};
-use lock_tests::{Bound, RedisServer, wait_until};
+use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{connect, cycle, manager, ms, try_once};
@@ -110,7 +110,7 @@ async fn a_manager_goes_without_a_trace() {
                 still_there.push(locks);
             }
         }
-        wait_until("the keys and the connections are gone", ms(5_000), async || {
+        wait_until("the keys and the connections are gone", PATIENCE, async || {
             server.keys().is_empty() && clients(&server) == 0
         })
         .await;
@@ -130,5 +130,5 @@ async fn a_connect_that_is_given_up_closes_its_connection() {
             tokio::time::sleep(ms(1)).await;
         }
     }
-    wait_until("the connections are gone", ms(5_000), async || clients(&server) == 0).await;
+    wait_until("the connections are gone", PATIENCE, async || clients(&server) == 0).await;
 }

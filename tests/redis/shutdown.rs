@@ -1,7 +1,5 @@
 //! The orderly end of a manager.
 
-use std::time::Duration;
-
 use lock_core::{LockErrorKind, LossReason, ShutdownReport, strategy};
 use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until};
 
@@ -26,7 +24,7 @@ async fn a_shutdown_waits_for_what_is_held_and_refuses_what_is_new() {
     assert!(!ending.is_finished(), "a lock is held");
     guard.check().expect("the work may come to its end");
     guard.release().await.expect("an answer");
-    let report = within(Duration::from_secs(5), "ending", ending).await.expect("no panic");
+    let report = within(PATIENCE, "ending", ending).await.expect("no panic");
     assert_eq!(report, ShutdownReport::default());
     assert!(server.keys().is_empty());
 }
@@ -36,7 +34,7 @@ async fn what_is_held_after_the_grace_is_told_and_freed() {
     let server = RedisServer::start();
     let locks = manager(&server).await;
     let guard = try_once(&locks, "k").await.expect("the key is free");
-    let report = within(Duration::from_secs(5), "ending", locks.shutdown(ms(50))).await;
+    let report = within(PATIENCE, "ending", locks.shutdown(ms(50))).await;
     assert_eq!((report.revoked.as_slice(), report.unanswered), (&["k".to_owned()][..], 0));
     assert!(server.keys().is_empty(), "{:?}", server.keys());
     assert_eq!(guard.check().expect_err("it is lost").loss_reason(), Some(LossReason::ShutDown));
@@ -51,7 +49,7 @@ async fn a_shutdown_without_a_server_ends_and_says_what_it_left() {
     server.stop();
     drop(dropped);
     let time = Bound::new(PATIENCE);
-    let report = within(Duration::from_secs(5), "ending", locks.shutdown(ms(300))).await;
+    let report = within(PATIENCE, "ending", locks.shutdown(ms(300))).await;
     assert!(time.elapsed() >= ms(300), "the grace was not used: {:?}", time.elapsed());
     assert_eq!((report.revoked.len(), report.unanswered), (0, 1));
     server.cont();

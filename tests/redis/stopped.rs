@@ -62,7 +62,7 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     for locks in [&locks, &others] {
         works_again(locks, "k").await;
     }
-    empty(&server, Duration::from_secs(2)).await;
+    empty(&server, PATIENCE).await;
 }
 
 /// As documented for `wait`: a call to the store continues to its own deadline, so the wait may last longer, but by at
@@ -70,16 +70,16 @@ async fn a_loss_is_told_while_the_server_stands_still() {
 #[tokio::test]
 async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_does() {
     let server = RedisServer::start();
-    let timeout = ms(400);
-    let locks = connect(&format!("{}?timeout=400ms", server.url())).await;
+    let timeout = Duration::from_secs(5);
+    let locks = connect(&format!("{}?timeout=5s", server.url())).await;
     cycle(&locks, "k").await;
     server.stop();
-    let (wait, slack) = (ms(100), ms(300));
+    let wait = ms(100);
     let since = Bound::new(PATIENCE);
     let error = locks.lock("k").wait(wait).acquire().await.expect_err("the server stands still");
     assert!(error.is_unavailable(), "{error}");
     assert!(since.elapsed() >= timeout, "after {:?}", since.elapsed());
-    assert!(since.elapsed() < wait + timeout + slack, "after {:?}", since.elapsed());
+    assert!(since.elapsed() < 2 * timeout, "after {:?}", since.elapsed());
     let since = Bound::new(PATIENCE);
     let bounded = tokio::time::timeout(wait, locks.lock("k").ttl(LONG).wait(wait).acquire()).await;
     assert!(bounded.is_err(), "the server stands still");
@@ -87,7 +87,7 @@ async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_d
     server.cont();
     // Anything that the server granted later is released.
     works_again(&locks, "k").await;
-    empty(&server, Duration::from_secs(5)).await;
+    empty(&server, PATIENCE).await;
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
         works_again(&locks, "elsewhere").await;
         // The delayed request did not touch the other's lock.
         other.release().await.expect("an answer");
-        empty(&server, Duration::from_secs(2)).await;
+        empty(&server, PATIENCE).await;
     }
 }
 
@@ -124,7 +124,7 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
     for round in 0..3 {
         server.command(&["CONFIG", "RESETSTAT"]);
         server.stop();
-        let call = within(Duration::from_secs(3), "a call without an answer", try_once(&locks, "k")).await;
+        let call = within(PATIENCE, "a call without an answer", try_once(&locks, "k")).await;
         let error = call.expect_err("no answer");
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
         assert!(error.is_temporary());
@@ -132,7 +132,7 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
         tokio::time::sleep(ms(round * 900)).await;
         server.cont();
         wait_until("the late request runs", PATIENCE, async || calls(&server, "set") > 0).await;
-        empty(&server, ms(1_500)).await;
+        empty(&server, PATIENCE).await;
         works_again(&locks, "k").await;
     }
     // No lock returns later either.
@@ -169,13 +169,15 @@ async fn a_server_that_is_gone_is_dialled_in_vain_only_now_and_then() {
     server.kill9();
     let before = proxy.traffic().opened;
     let over = Bound::new(PATIENCE);
-    while over.elapsed() < Duration::from_secs(2) {
-        let call = within(Duration::from_secs(2), "a call without a server", try_once(&locks, "k")).await;
+    let dials = || proxy.traffic().opened - before;
+    while over.elapsed() < Duration::from_secs(2) || dials() < 4 {
+        over.check("the dials go on");
+        let call = within(PATIENCE, "a call without a server", try_once(&locks, "k")).await;
         assert_eq!(call.expect_err("nobody is there").kind(), LockErrorKind::Unavailable);
     }
-    let dials = proxy.traffic().opened - before;
+    let (dials, took) = (dials(), over.elapsed());
     // Two connections with pauses of up to a quarter of a second each: the dials continue, without a busy loop.
-    assert!((4..60).contains(&dials), "{dials} dials in two seconds");
+    assert!(u128::from(dials) < took.as_millis() * 3 / 100, "{dials} dials in {took:?}");
     server.restart();
     works_again(&locks, "k").await;
 }
@@ -192,7 +194,7 @@ async fn a_script_that_arrives_after_its_deadline_does_nothing() {
     server.command(&["CONFIG", "RESETSTAT"]);
     server.stop();
     let request = locks.lock("k").ttl(LONG).fencing(true).strategy(strategy::fail_fast());
-    let call = within(Duration::from_secs(3), "a call without an answer", request.acquire()).await;
+    let call = within(PATIENCE, "a call without an answer", request.acquire()).await;
     assert_eq!(call.expect_err("no answer").kind(), LockErrorKind::Unavailable);
     // The server's clock is known to within one round trip, so this waits until the deadline has certainly passed.
     tokio::time::sleep(ms(100)).await;

@@ -10,7 +10,7 @@ use crate::support::{LONG, connect, ms};
 use crate::turns::{Beside, beside};
 
 /// The storm of random work ends after 100 holds, and takes this long at least and at most.
-const END: End = End::With(100, Duration::from_secs(5), Duration::from_secs(90));
+const END: End = End::With(100, Duration::from_secs(5), Duration::from_secs(300));
 /// The duration of the storm in which the server loses its data.
 const TIME: Duration = Duration::from_secs(5);
 

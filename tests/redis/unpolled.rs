@@ -11,7 +11,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 use tokio::task::JoinSet;
 
 use crate::store::queue;
-use crate::support::{manager, ms, within};
+use crate::support::{LONG, manager, ms, within};
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
@@ -27,8 +27,8 @@ async fn unpolled(request: LockRequest) -> Acquiring {
 }
 
 #[tokio::test]
-async fn a_turn_that_nobody_takes_costs_other_processes_no_more_than_a_dead_waiter() {
-    for ttl in [10, 30].map(Duration::from_secs) {
+async fn a_turn_that_nobody_takes_costs_other_processes_no_lease() {
+    for ttl in [LONG, 3 * LONG] {
         let server = RedisServer::start();
         let (here, there) = (manager(&server).await, manager(&server).await);
         let holder = ask(&here, Kind::Reentrant, ttl).acquire().await.expect("it is free");
@@ -36,7 +36,7 @@ async fn a_turn_that_nobody_takes_costs_other_processes_no_more_than_a_dead_wait
         let other = tokio::spawn(ask(&there, Kind::Reentrant, ttl).acquire());
         wait_until("the other has a place", PATIENCE, async || queue(&server, "k") == (1, 1)).await;
         holder.release().await.expect("an answer");
-        let guard = within(ms(2_500), "the other's turn", other).await.expect("no panic").expect("granted");
+        let guard = within(PATIENCE, "the other's turn", other).await.expect("no panic").expect("granted");
         guard.release().await.expect("an answer");
         // It queues again when it is polled.
         drop(within(PATIENCE, "the turn of the one that is polled again", stuck).await.expect("granted"));
@@ -57,7 +57,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
         let (here, there) = (manager(&server).await, manager(&server).await);
         let _held = here.lock("k").acquire().await.expect("it is free");
         let other = here.lock("other").acquire().await.expect("it is free");
-        let mut stuck: Acquiring = Box::pin(ask(&there, Kind::Reentrant, Duration::from_secs(30)).acquire());
+        let mut stuck: Acquiring = Box::pin(ask(&there, Kind::Reentrant, LONG).acquire());
         for _ in 0..polls {
             assert!(!is_ready(&mut stuck), "it waits");
             // Time for the answer to what it has sent; the number of polls decides how far it came.
@@ -66,7 +66,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
         let waiter = tokio::spawn(there.lock("other").strategy(strategy::wait()).acquire());
         wait_until("it has a place", PATIENCE, async || queue(&server, "other") == (1, 1)).await;
         other.release().await.expect("an answer");
-        let guard = within(ms(2_500), &format!("after {polls} polls"), waiter).await;
+        let guard = within(PATIENCE, &format!("after {polls} polls"), waiter).await;
         drop(guard.expect("no panic").expect("granted"));
         drop(stuck);
     }
@@ -89,7 +89,7 @@ async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed(
         holder.release().await.expect("an answer");
         wait_until("it is granted", PATIENCE, async || is_ready(&mut stuck) || there.held() == 1).await;
         // Far longer than its lease, but not for ever.
-        let next = within(ms(6_000), &format!("{kind:?}"), ask(&here, kind, ttl).acquire()).await;
+        let next = within(PATIENCE, &format!("{kind:?}"), ask(&here, kind, ttl).acquire()).await;
         next.expect("granted").release().await.expect("an answer");
         drop(stuck);
     }
@@ -101,21 +101,21 @@ async fn a_question_for_the_token_that_nobody_polls_keeps_no_other_from_it() {
     let guard = manager(&server).await.lock("k").acquire().await.expect("it is free");
     let mut stuck = Box::pin(guard.fencing_token());
     assert!(stuck.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "the server is asked");
-    let token = within(ms(2_500), "the other question", guard.fencing_token()).await.expect("it is held");
+    let token = within(PATIENCE, "the other question", guard.fencing_token()).await.expect("it is held");
     assert_eq!(
-        within(ms(2_500), "the first one", stuck).await.expect("it is held"),
+        within(PATIENCE, "the first one", stuck).await.expect("it is held"),
         token,
         "one for the turn"
     );
 }
 
 #[tokio::test]
-async fn a_place_that_nobody_polls_for_costs_other_processes_two_seconds_at_most() {
+async fn a_place_that_nobody_polls_for_costs_other_processes_no_lease() {
     let semaphore = Kind::Semaphore { permits: 1 };
     for kind in [Kind::Reentrant, Kind::Fair, Kind::Write, semaphore] {
         let server = RedisServer::start();
         let [first, second, third] = [manager(&server).await, manager(&server).await, manager(&server).await];
-        let ttl = Duration::from_secs(30);
+        let ttl = LONG;
         let holder = ask(&first, kind, ttl).acquire().await.expect("it is free");
         let mut stuck: Acquiring = Box::pin(ask(&second, kind, ttl).acquire());
         let queued = async || {
@@ -128,8 +128,7 @@ async fn a_place_that_nobody_polls_for_costs_other_processes_two_seconds_at_most
         let next = tokio::spawn(ask(&third, kind, ttl).acquire());
         wait_until("both have a place", PATIENCE, async || queue(&server, "k") == (2, 2)).await;
         holder.release().await.expect("an answer");
-        let bound = ms(2_500);
-        let guard = within(bound, &format!("{kind:?}"), next).await.expect("no panic").expect("granted");
+        let guard = within(PATIENCE, &format!("{kind:?}"), next).await.expect("no panic").expect("granted");
         drop((guard, stuck));
     }
 }
@@ -139,7 +138,7 @@ async fn a_hot_key_does_not_wait_for_those_that_nobody_polls() {
     const TURNS: usize = 3_000;
     let server = RedisServer::start();
     let locks = manager(&server).await;
-    let ttl = Duration::from_secs(10);
+    let ttl = LONG;
     let holder = ask(&locks, Kind::Reentrant, ttl).acquire().await.expect("it is free");
     let mut stuck = Vec::new();
     for _ in 0..3 {
@@ -158,6 +157,6 @@ async fn a_hot_key_does_not_wait_for_those_that_nobody_polls() {
         });
     }
     // If one such waiter got a hand-off in each round and did not take it, there would be 28 hand-offs a second.
-    within(Duration::from_secs(20), "3,000 turns", tasks.join_all()).await;
+    within(PATIENCE, "3,000 turns", tasks.join_all()).await;
     drop(stuck);
 }

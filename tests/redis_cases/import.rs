@@ -31,7 +31,7 @@ async fn named_workers_that_are_killed_stop_nobody_for_long() {
     .await;
     assert_eq!(tables.crashes(), 50);
     tables.check_once().unwrap_or_else(|wrong| panic!("{wrong}"));
-    tables.check_goes_on(Duration::from_secs(5)).unwrap_or_else(|stood| panic!("{stood}"));
+    tables.check_goes_on(Duration::from_secs(30)).unwrap_or_else(|stood| panic!("{stood}"));
     assert!(content);
 }
 
@@ -44,7 +44,7 @@ async fn workers_without_a_name_stop_nobody_for_longer_than_a_ttl() {
     assert_eq!(tables.crashes(), 50);
     tables.check_once().unwrap_or_else(|wrong| panic!("{wrong}"));
     // A dead process that waited, and was granted the lock, costs a lease of its own.
-    tables.check_standstills(Duration::from_millis(1_900));
+    tables.check_standstills(Duration::from_secs(5));
     assert!(content);
 }
 

@@ -49,7 +49,7 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     let resource = Fenced::connect(&store.url()).await;
     assert!(resource.write("r", second.get()).await);
     assert!(!resource.write("r", first.get()).await, "it comes too late");
-    let reason = tokio::time::timeout(ttl, guard.lost()).await.expect("told in time");
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told");
     assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
     next.release().await.expect("an answer");
 }

@@ -19,7 +19,7 @@ use crate::turns::{Beside, beside};
 
 /// The number of holds and slot moves after which the storm of random work ends, and its longest time.
 const ENOUGH: (usize, usize) = (300, 60);
-const LONGEST: Duration = Duration::from_secs(90);
+const LONGEST: Duration = Duration::from_secs(300);
 /// The duration of the storm in which the nodes lose their data.
 const TIME: Duration = Duration::from_secs(8);
 

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use lock_core::{LockGuard, LockManager, strategy};
-use lock_tests::{RedisBuilder, RedisCluster};
+use lock_tests::{PATIENCE, RedisBuilder, RedisCluster};
 
 /// A lease that no test outlives.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// When a test gives up: the nodes wait for a second (see [`soon_dead`]), vote and promote. `following.rs` tests how
 /// soon the library follows.
-pub(crate) const FAILOVER: Duration = Duration::from_secs(20);
+pub(crate) const FAILOVER: Duration = PATIENCE;
 
 /// Lets a node count as dead after a second of silence, for a test that wants a failover.
 pub(crate) fn soon_dead(_: usize, node: RedisBuilder) -> RedisBuilder {

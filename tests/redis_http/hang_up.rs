@@ -7,13 +7,14 @@ use axum::Router;
 use axum::routing::post;
 use lock_axum::LockLayer;
 use lock_core::LockEvent;
+use lock_tests::PATIENCE;
 use tokio::sync::Notify;
 
 use crate::client::{Client, VERSIONS, serve};
 use crate::stores::Store;
 
 /// A bound for events that only have to happen, and a lease that is far from over then.
-const LATE: Duration = Duration::from_secs(20);
+const LATE: Duration = PATIENCE;
 const TTL: Duration = Duration::from_secs(600);
 
 /// The handler never completes, and the lease does not end: only a release can free the key for the next request.

@@ -74,28 +74,36 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
 /// The answer leaves before the store has answered the release: its reply is held back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_need_not_wait_for_the_release() {
-    for (release, waits) in [(Release::Await, true), (Release::Background, false)] {
-        for path in ["/buffered/7", "/stream/7"] {
-            let store = Store::far_away(Duration::ZERO).await;
-            let proxy = store.proxy();
-            let holding = Arc::clone(&proxy);
-            let layer = LockLayer::new(store.locks.clone()).key("k:<id>").release(release);
-            let app = Router::new()
-                .route("/buffered/{id}", post(async || "served"))
-                .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
-                .route_layer(middleware::map_response(move |response: Response| {
-                    // Within the lock: from now on nothing is answered any more.
-                    holding.replies(Flow::Hold);
-                    std::future::ready(response)
-                }))
-                .route_layer(layer);
-            let mut client = Client::connect(serve(app).await, Version::Http1).await;
-            // Less than the second after which a connection without answers is given up, and its calls fail.
-            let answer = tokio::time::timeout(Duration::from_millis(600), client.ask(path)).await;
-            assert_eq!(answer.is_err(), waits, "{release:?}, {path}: {answer:?}");
-            proxy.heal();
+    for path in ["/buffered/7", "/stream/7"] {
+        assert!(!is_answered_without_the_store(Release::Await, path).await, "{path}");
+        // A busy machine may be late many times.
+        let mut is_answered = false;
+        for _ in 0..10 {
+            is_answered = is_answered || is_answered_without_the_store(Release::Background, path).await;
         }
+        assert!(is_answered, "{path}");
     }
+}
+
+async fn is_answered_without_the_store(release: Release, path: &str) -> bool {
+    let store = Store::far_away(Duration::ZERO).await;
+    let proxy = store.proxy();
+    let holding = Arc::clone(&proxy);
+    let layer = LockLayer::new(store.locks.clone()).key("k:<id>").release(release);
+    let app = Router::new()
+        .route("/buffered/{id}", post(async || "served"))
+        .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
+        .route_layer(middleware::map_response(move |response: Response| {
+            // Within the lock: from now on nothing is answered any more.
+            holding.replies(Flow::Hold);
+            std::future::ready(response)
+        }))
+        .route_layer(layer);
+    let mut client = Client::connect(serve(app).await, Version::Http1).await;
+    // Less than the second after which a connection without answers is given up, and its calls fail.
+    let answer = tokio::time::timeout(Duration::from_millis(600), client.ask(path)).await;
+    proxy.heal();
+    answer.is_ok()
 }
 
 /// The control: a dropped guard releases its key in the background, and the next request overtakes the release.

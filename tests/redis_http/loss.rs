@@ -9,13 +9,13 @@ use axum::routing::post;
 use http::StatusCode;
 use lock_axum::LockLayer;
 use lock_core::{LockEvent, LockManager, LossReason};
-use lock_tests::RedisServer;
+use lock_tests::{PATIENCE, RedisServer};
 use tokio::sync::Notify;
 
 use crate::client::{Client, VERSIONS, serve};
 
 /// A bound for events that only have to happen.
-const LATE: Duration = Duration::from_secs(20);
+const LATE: Duration = PATIENCE;
 
 /// A handler that never ends by itself, and counts how often it was dropped.
 #[derive(Clone, Default)]

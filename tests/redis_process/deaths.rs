@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LockManager, LockRequest, strategy};
-use lock_tests::{RedisServer, Worker, monotonic, wait_until};
+use lock_tests::{PATIENCE, RedisServer, Worker, monotonic, soon_in_one_of_ten, wait_until};
 
 use crate::WORKER;
 
-/// The time that a loaded machine may add to the least of three: less than the cost of one more heartbeat.
+/// The time that a busy machine may add to the least of many: less than the cost of one more heartbeat.
 const SLACK: Duration = Duration::from_millis(500);
 /// Long enough that a waiter's ttl has no effect where the bound is 2 s.
 const LONG: Duration = Duration::from_secs(60);
@@ -25,8 +25,7 @@ fn waiter(server: &RedisServer, kind: &str, ttl: Duration) -> Worker {
 }
 
 async fn waiting(server: &RedisServer, count: u64) {
-    wait_until("they wait", lock_tests::PATIENCE, async || server.get::<u64>(&["ZCARD", "{k}:q"]) == count)
-        .await;
+    wait_until("they wait", PATIENCE, async || server.get::<u64>(&["ZCARD", "{k}:q"]) == count).await;
 }
 
 /// One process holds, `dead` is next and dies, and another waits behind it. Returns how long the last one waits after
@@ -59,8 +58,8 @@ async fn connect(server: &RedisServer) -> LockManager {
 #[tokio::test]
 async fn a_waiter_that_dies_costs_those_behind_it_two_seconds_at_most() {
     for kind in ["lock", "fair"] {
-        let took = least(|| after_a_dead_waiter(kind, LONG)).await;
-        assert!(took < Duration::from_secs(2) + SLACK, "{kind}: {took:?}");
+        let limit = Duration::from_secs(2) + SLACK;
+        soon_in_one_of_ten(limit, async || [least(|| after_a_dead_waiter(kind, LONG)).await]).await;
     }
 }
 
@@ -68,8 +67,7 @@ async fn a_waiter_that_dies_costs_those_behind_it_two_seconds_at_most() {
 async fn a_waiter_that_dies_costs_those_behind_it_its_ttl_at_most() {
     for kind in ["lock", "fair"] {
         let ttl = Duration::from_millis(600);
-        let took = least(|| after_a_dead_waiter(kind, ttl)).await;
-        assert!(took < ttl + SLACK, "{kind}: {took:?}");
+        soon_in_one_of_ten(ttl + SLACK, async || [least(|| after_a_dead_waiter(kind, ttl)).await]).await;
     }
 }
 
@@ -114,16 +112,19 @@ async fn after_a_dead_one_that_let_it_linger(ttl: Duration) -> Duration {
 #[tokio::test]
 async fn one_that_dies_while_its_lock_lingers_costs_its_ttl_at_most() {
     let ttl = Duration::from_millis(1_500);
-    let took = least(|| after_a_dead_one_that_let_it_linger(ttl)).await;
-    assert!(took < ttl + SLACK && took > ttl / 3, "{took:?}");
+    let measure = async || {
+        let took = least(|| after_a_dead_one_that_let_it_linger(ttl)).await;
+        assert!(took > ttl / 3, "{took:?}");
+        [took]
+    };
+    soon_in_one_of_ten(ttl + SLACK, measure).await;
 }
 
 #[tokio::test]
 async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
     let ttl = Duration::from_millis(1_500);
     for kind in ["lock", "fair"] {
-        let took = least(|| after_a_dead_holder(kind, ttl)).await;
-        assert!(took < ttl + SLACK, "{kind}: {took:?}");
+        soon_in_one_of_ten(ttl + SLACK, async || [least(|| after_a_dead_holder(kind, ttl)).await]).await;
     }
 }
 
@@ -141,9 +142,11 @@ async fn waiters_that_died_count_no_more_once_their_places_are_over() {
             worker.process().kill9();
         }
         // Their queue entries live as long as their ttl.
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let listed = others.locks().await.expect("a list").locks.remove(0);
-        assert_eq!((listed.waiting, listed.waiters.len()), (0, 0), "{kind}");
+        wait_until("they count no more", PATIENCE, async || {
+            let listed = others.locks().await.expect("a list").locks.remove(0);
+            (listed.waiting, listed.waiters.len()) == (0, 0)
+        })
+        .await;
         let refused = others.lock("k").strategy(strategy::fail_fast()).acquire().await.expect_err("held");
         assert_eq!(refused.waiters(), Some(0), "{kind}");
         let next = others.fair("k").ttl(LONG).max_waiters(1).strategy(strategy::wait());
@@ -176,7 +179,7 @@ async fn a_living_waiter_drops_the_dead_around_it() {
         worker.process().kill9();
     }
     // The life of their entries, and one heartbeat of the living.
-    wait_until("the dead are dropped", ttl + Duration::from_secs(1) + SLACK, async || {
+    wait_until("the dead are dropped", PATIENCE, async || {
         server.get::<u64>(&["ZCARD", "{k}:q"]) == 1 && server.get::<u64>(&["HLEN", "{k}:w"]) == 1
     })
     .await;

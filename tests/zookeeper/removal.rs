@@ -1,15 +1,10 @@
 //! Grants that somebody else takes away, and lists of those that there are.
 
-use std::time::Duration;
-
 use lock_core::{LockErrorKind, LossReason, Released};
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 use tokio::time::timeout;
 
-use crate::support::{LONG, SESSION, connect, try_once, url};
-
-/// A lock is watched from its first renewal on, so its holder is told by then.
-const TOLD: Duration = SESSION;
+use crate::support::{LONG, connect, try_once, url};
 
 /// An operator takes a lock from a process of which his own knows nothing. Its holder is told, and the next one has it.
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +22,7 @@ async fn a_holder_in_another_process_is_told_of_a_forced_release() {
         assert_eq!(record.identity().pid(), std::process::id());
         assert!(other.force_release("k", &lock.holders[0].id, "a test").await.expect("an answer"));
         let next = try_once(&other, "k").await.expect("it is free");
-        let reason = timeout(TOLD, guard.lost()).await.expect("told");
+        let reason = timeout(PATIENCE, guard.lost()).await.expect("told");
         assert_eq!(reason, LossReason::Taken, "watched: {watched}");
         assert_eq!(next.release().await.expect("an answer"), Released::Released);
     }
@@ -49,7 +44,7 @@ async fn a_node_that_its_own_holder_deletes_is_no_loss() {
     let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");
     let [node] = &servers.names("locks/k")[..] else { panic!("one node") };
     client.delete(&format!("/locks/k/{node}"), None).await.expect("it is there");
-    assert_eq!(timeout(TOLD, reader.lost()).await.expect("told"), LossReason::Taken);
+    assert_eq!(timeout(PATIENCE, reader.lost()).await.expect("told"), LossReason::Taken);
     let guard = try_once(&locks, "k").await.expect("free");
     wait_until("it is watched", PATIENCE, watched).await;
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);

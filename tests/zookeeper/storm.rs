@@ -9,7 +9,7 @@ use crate::load::{ALL_KEYS, End, Kind, Load, disturb};
 use crate::support::{LONG, connect, ms};
 
 /// The storm ends after 100 holds, and takes this long at least and at most.
-const END: End = End::With(100, Duration::from_secs(6), Duration::from_secs(90));
+const END: End = End::With(100, Duration::from_secs(6), Duration::from_secs(300));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {

@@ -7,7 +7,7 @@ use lock_core::backend::zookeeper::ZooKeeper;
 use lock_core::backend::{Backend, Listener};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
-use lock_core::{LockError, LockGuard, LockManager, ManagerBuilder, strategy};
+use lock_core::{LockError, LockGuard, LockManager, LossReason, ManagerBuilder, strategy};
 use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -63,11 +63,25 @@ pub(crate) async fn leader(servers: &ZooKeeperServers) -> usize {
     leader.expect("it was waited for")
 }
 
-/// Returns why the servers take no locks, which has to be known within the `connect_timeout`.
+/// Waits for the loss of a lock, and checks that the lock is not held any more when `limit` has passed. Its holder may be
+/// told later, by a machine that is busy.
+pub(crate) async fn lost_within(guard: &LockGuard, since: &Bound, limit: Duration) -> LossReason {
+    loop {
+        // In this order: this task may be held up between the two.
+        let passed = since.elapsed();
+        if !guard.is_held() {
+            break;
+        }
+        assert!(passed < limit, "held after {passed:?}");
+        tokio::time::sleep(ms(10)).await;
+    }
+    tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told")
+}
+
+/// Returns why the servers take no locks.
 pub(crate) async fn refused(url: &str) -> LockError {
-    let within = Bound::new(PATIENCE);
-    let error = LockManager::connect(url).await.expect_err("refused");
-    assert!(within.elapsed() < Duration::from_secs(6), "{error} after {:?}", within.elapsed());
+    let connecting = tokio::time::timeout(PATIENCE, LockManager::connect(url));
+    let error = connecting.await.expect("in time").expect_err("refused");
     assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
     error
 }

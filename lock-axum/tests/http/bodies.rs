@@ -322,7 +322,7 @@ async fn what_comes_after_the_announced_length_is_not_waited_for() {
         let app = Router::new().route("/", on_get(handler).route_layer(layer));
         let response = send(&app, get("/")).await;
         assert!(!is_free(&locks, "k").await);
-        let body = tokio::time::timeout(Duration::from_secs(5), to_bytes(response.into_body(), 100)).await;
+        let body = tokio::time::timeout(Duration::from_secs(60), to_bytes(response.into_body(), 100)).await;
         assert_eq!(&body.expect("it ends").unwrap()[..], b"abc", "endless: {endless}");
         assert!(is_free(&locks, "k").await);
     }

@@ -258,8 +258,10 @@ async fn no_spelling_of_an_order_runs_beside_another() {
         });
         until(|| begun.load(Ordering::SeqCst) == 1).await;
         for spelling in ["1", "01", "+1", "%31", "0001", "%2B1"] {
-            let answer =
-                tokio::time::timeout(Duration::from_secs(5), send(&app, get(&format!("/orders/{spelling}"))));
+            let answer = tokio::time::timeout(
+                Duration::from_secs(60),
+                send(&app, get(&format!("/orders/{spelling}"))),
+            );
             let status =
                 answer.await.unwrap_or_else(|_| panic!("{template}: {spelling} is at work too")).status();
             assert!(

@@ -576,7 +576,7 @@ fn nobody_is_woken_under_the_lock_of_a_line() {
         });
         done.send(()).unwrap();
     });
-    told.recv_timeout(secs(5)).expect("it waits for a lock that it has");
+    told.recv_timeout(secs(60)).expect("it waits for a lock that it has");
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,7 +140,7 @@ async fn a_loss_reaches_other_threads() {
         locks.lose("import");
         assert!(body.await.unwrap().unwrap_err().is_lost());
         let next =
-            tokio::time::timeout(Duration::from_secs(5), waiting).await.expect("woken, not by a lease");
+            tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("woken, not by a lease");
         next.unwrap().unwrap().release().await.unwrap();
     }
 }

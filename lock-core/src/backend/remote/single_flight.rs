@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     const RECENT: Duration = Duration::from_millis(100);
-    const PATIENCE: Duration = Duration::from_millis(400);
+    const PATIENCE: Duration = Duration::from_secs(2);
 
     fn single<T: Clone>() -> SingleFlight<T> {
         SingleFlight::new(RECENT, PATIENCE)
