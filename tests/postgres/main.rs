@@ -40,6 +40,7 @@ mod orders;
 mod plenty;
 mod pooler;
 mod process;
+mod sessions;
 mod stalls;
 mod start;
 mod storm;

@@ -12,6 +12,7 @@ use lock_tests::PostgresServer;
 use tokio::net::TcpStream;
 
 use crate::contract::keeps_it;
+use crate::sessions::nothing_is_set;
 use crate::support::{LONG, cycle, ms, try_once, works_again};
 
 fn settings(server: &PostgresServer) -> Config {
@@ -21,12 +22,12 @@ fn settings(server: &PostgresServer) -> Config {
     config
 }
 
-fn pool(server: &PostgresServer, size: usize) -> Pool {
+pub(crate) fn pool(server: &PostgresServer, size: usize) -> Pool {
     let pool = Pool::builder(Manager::new(settings(server), NoTls)).max_size(size);
     pool.build().expect("a pool")
 }
 
-fn of_pool(pool: &Pool) -> PostgresBuilder {
+pub(crate) fn of_pool(pool: &Pool) -> PostgresBuilder {
     let pool = pool.clone();
     Postgres::from_config(Config::new()).open_with(move |_| {
         let pool = pool.clone();
@@ -69,6 +70,11 @@ async fn clients_of_a_pool_keep_the_contract() {
     let postgres = postgres.expect("the server takes locks");
     assert!(postgres.capability().waiting.tells_holder(), "past the pool");
     keeps_it(postgres, &[]).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(pool.get().await.expect("it comes back"));
+    }
+    nothing_is_set(&clients.iter().map(|client| &***client).collect::<Vec<_>>()).await;
 }
 
 #[tokio::test]

@@ -10,13 +10,14 @@ use lock_tests::{PgBouncer, PostgresServer};
 use tokio::task::JoinSet;
 
 use crate::contract::{keeps_the_contract, subject};
+use crate::sessions::{nothing_is_set, other_client};
 use crate::support::{LONG, connect, empty, ms};
 
 /// A server with the tables, and a pooler in front of it.
 async fn pooled(extra: &str) -> (PostgresServer, PgBouncer) {
     let server = PostgresServer::start();
-    migrate(&server.url_of("postgres")).await.expect("the administrator may");
     let pooler = PgBouncer::before(&server, 3, extra);
+    migrate(&pooler.url()).await.expect("the administrator may");
     (server, pooler)
 }
 
@@ -24,6 +25,11 @@ async fn pooled(extra: &str) -> (PostgresServer, PgBouncer) {
 async fn a_pooler_keeps_the_contract_with_notifications_past_it() {
     let (server, pooler) = pooled("").await;
     keeps_the_contract(&format!("{}?listen={}", pooler.url(), server.address()), &[]).await;
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(other_client(&pooler.url()).await);
+    }
+    nothing_is_set(&others.iter().collect::<Vec<_>>()).await;
 }
 
 /// Without notifications everything but these is as it was: one who waits in the process of the holder is told by the

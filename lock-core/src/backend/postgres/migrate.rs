@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::config::{Config, is_schema};
+use super::config::{Config, SEARCH_PATH, is_schema};
 use super::error::{Failure, Reaction};
 use super::link::{Shared, check_version, open};
 use super::sql;
@@ -65,13 +65,14 @@ pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Fa
 async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = open(shared).await?;
     let schema = &shared.config.schema;
-    // Statements that are sent together are one transaction. The lock keeps two migrations from meeting. The calls of a
-    // service that runs would line up behind a migration that waits for a table: hence the short wait.
+    // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to a
+    // pooler, or to a pool of the application. The lock keeps two migrations from meeting. The calls of a service that
+    // runs would line up behind a migration that waits for a table: hence the short wait.
     let text = format!(
-        "SET LOCAL statement_timeout = 0; SET LOCAL search_path = pg_catalog, pg_temp; \
+        "SET LOCAL statement_timeout = 0; SET LOCAL search_path = {SEARCH_PATH}; \
          SELECT pg_advisory_xact_lock(hashtextextended('{schema} migration', 0::bigint)); \
          SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {}",
-        sql::migration(schema)
+        sql::steps(schema)
     );
     match timeout(LONGEST, session.live.batch(&text)).await {
         Ok(Err(failure)) if failure.reaction == Reaction::LeaveAlone => Ok(()),
@@ -80,7 +81,7 @@ async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     }
 }
 
-/// Returns the SQL text that [`migrate`] runs, for psql or for the migrations of the service. Run it in one
+/// Returns the SQL text of the steps that [`migrate`] makes, for psql or for the migrations of the service. Run it in one
 /// transaction. `schema` is the name of the schema: lower-case letters, digits and `_`, not beginning with a digit or
 /// with `pg_`.
 ///

@@ -2,9 +2,8 @@
 
 use super::config::Config;
 
-/// The files of the migration, in their order.
-const FILES: [&str; 14] = [
-    include_str!("begin.sql"),
+/// The steps of the migration, in their order. They need a `search_path` of `pg_catalog` alone.
+const STEPS: [&str; 12] = [
     include_str!("tables.sql"),
     include_str!("queue.sql"),
     include_str!("free.sql"),
@@ -17,8 +16,10 @@ const FILES: [&str; 14] = [
     include_str!("verify.sql"),
     include_str!("latch.sql"),
     include_str!("inspect.sql"),
-    include_str!("end.sql"),
 ];
+
+/// What sets the `search_path` of a session by hand before the steps, and sets it back after them.
+const AROUND: (&str, &str) = (include_str!("begin.sql"), include_str!("end.sql"));
 
 /// The number of the migration that this version needs; see tables.sql.
 pub(crate) const VERSION: i32 = 5;
@@ -26,9 +27,15 @@ pub(crate) const VERSION: i32 = 5;
 /// The name of the schema in the files.
 const NAME: &str = "lock_core";
 
-/// Returns the migration for a schema.
+/// Returns the migration of a schema for a session that somebody has opened by hand.
 pub(crate) fn migration(schema: &str) -> String {
-    FILES.concat().replace(NAME, &identifier(schema))
+    let (before, after) = AROUND;
+    [before, &steps(schema), after].concat()
+}
+
+/// Returns the migration of a schema, for a transaction that has set the `search_path`.
+pub(crate) fn steps(schema: &str) -> String {
+    STEPS.concat().replace(NAME, &identifier(schema))
 }
 
 /// Returns the name of a schema as the statements write it. It may be a word of SQL.
