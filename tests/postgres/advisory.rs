@@ -7,7 +7,7 @@ use std::time::Duration;
 use lock_core::backend::postgres::advisory::PostgresAdvisory;
 use lock_core::clock::Clock;
 use lock_core::testkit::contract::{self, Subject};
-use lock_core::{LockErrorKind, LockManager, LossReason, strategy};
+use lock_core::{LockErrorKind, LockManager, LossReason, ManagerBuilder, strategy};
 use lock_tests::{Bound, Flow, PATIENCE, PgBouncer, PostgresServer, Proxy, wait_until};
 use tokio::task::JoinSet;
 
@@ -266,4 +266,49 @@ async fn a_shared_session_is_refused() {
         assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("pooler"), "{error}");
     }
+}
+
+/// Cuts the network behind a proxy: the holder's kernel hears from the proxy, and the server's kernel from nobody. The
+/// holder must know before the server gives the key to the next one.
+async fn a_holder_whose_proxy_is_cut_off(session: Duration) {
+    let server = PostgresServer::start();
+    let proxy = Proxy::to(server.address());
+    let options = format!("mode=advisory&session_timeout={}s", session.as_secs());
+    let through = server.url_at(proxy.port()).replace("migrate=true", &options);
+    let direct = format!("{}?{options}", server.url_of("postgres"));
+    let [cut_off, other] = [through, direct].map(async |url| {
+        let builder = ManagerBuilder::connect(&url).await.expect("the server has advisory locks");
+        builder.ttl(LONG).build().expect("valid defaults")
+    });
+    let (cut_off, other) = (cut_off.await, other.await);
+    let guard = try_once(&cut_off, "k").await.expect("it is free");
+    proxy.cut_off_server();
+    let cut = Clock::Suspend.now();
+    let holder = tokio::spawn(async move {
+        while !guard.is_endangered() && guard.is_held() {
+            tokio::time::sleep(ms(10)).await;
+        }
+        let endangered = Clock::Suspend.now();
+        guard.lost().await;
+        (endangered, Clock::Suspend.now())
+    });
+    let next = other.lock("k").ttl(LONG).strategy(strategy::wait()).acquire();
+    let next = within(session + PATIENCE, "the session ends", next).await.expect("the key is free");
+    let granted = Clock::Suspend.now();
+    let (endangered, lost) = within(session + PATIENCE, "the loss", holder).await.expect("no panic");
+    let after_cut = [endangered, lost, granted].map(|moment| moment.since(cut));
+    assert!(after_cut[0] < after_cut[1] && after_cut[1] < after_cut[2], "in this order: {after_cut:?}");
+    assert!(after_cut[0] < session / 2, "the danger is told in time: {after_cut:?}");
+    next.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn the_server_ends_no_session_on_which_a_holder_counts() {
+    a_holder_whose_proxy_is_cut_off(Duration::from_secs(20)).await;
+}
+
+#[tokio::test]
+#[ignore = "takes more than a minute: run it after a change of the timers"]
+async fn the_server_ends_no_long_session_on_which_a_holder_counts() {
+    a_holder_whose_proxy_is_cut_off(Duration::from_secs(60)).await;
 }

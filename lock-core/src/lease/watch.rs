@@ -5,7 +5,12 @@ use std::time::Duration;
 
 use super::lease::Lease;
 use super::schedule::{Due, Schedule};
+use crate::backend::LeaseScope;
 use crate::clock::Moment;
+
+/// The longest time between two looks at a lock that is bound to a session. The store answers them without a request, so
+/// that a long session timeout does not delay the news that its session is in danger.
+const SESSION_LOOK: Duration = Duration::from_secs(2);
 
 impl Schedule<Lease> {
     /// Watches a new lease, which the store granted for `length`. One that is shorter than the ttl is extended when a
@@ -57,6 +62,8 @@ impl Lease {
     fn next_renewal(&self, sent: Moment, length: Duration) -> Due {
         // A third of the lease is the rule.
         let length = self.options.renew_every.map_or(length, |every| length.min(every.saturating_mul(3)));
+        let of_session = self.engine.capability.lease == LeaseScope::Session;
+        let length = if of_session { length.min(SESSION_LOOK * 3) } else { length };
         Due::renewal(sent, length, fastrand::f64())
     }
 

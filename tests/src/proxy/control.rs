@@ -32,6 +32,7 @@ pub(super) struct Settings {
     pub(super) replies: Flow,
     pub(super) delay: Duration,
     pub(super) refuse: bool,
+    pub(super) deaf: bool,
     /// Grows with every cut.
     pub(super) cuts: u32,
 }
@@ -139,6 +140,15 @@ impl Proxy {
     /// Resets every open connection (RST at both ends). Bytes that wait in the proxy are lost.
     pub fn cut(&self) {
         self.settings.send_modify(|settings| settings.cuts += 1);
+    }
+
+    /// Cuts the network between the proxy and the server: of the open connections, the proxy's kernel drops every packet
+    /// of the server, acknowledgements among them, and nothing of a client is passed on. The clients see a peer that
+    /// accepts what they send. Only a new connection is without that.
+    pub fn cut_off_server(&self) {
+        self.settings.send_modify(|settings| {
+            (settings.requests, settings.replies, settings.deaf) = (Flow::Hold, Flow::Hold, true);
+        });
     }
 
     /// Refuses new connections, like a host on which nothing listens, or accepts them again. Open connections stay.

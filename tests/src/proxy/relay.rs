@@ -1,6 +1,7 @@
 //! The thread of the proxy, which accepts connections and passes bytes on as the settings say.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -97,6 +98,7 @@ async fn relay(
 ) {
     // Otherwise the kernel would wait for more bytes before it sends a short chunk, and distort the measurements.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let socket = server.as_fd().try_clone_to_owned();
     let was_cut = {
         let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
         let requests = Pump { orders: orders.clone(), seen, side: &REQUESTS };
@@ -104,6 +106,7 @@ async fn relay(
         tokio::select! {
             _ = async { tokio::join!(requests.run(from_client, to_server), replies.run(from_server, to_client)) } => false,
             () = cut(orders.clone(), cuts) => true,
+            () = deafen(orders.clone(), socket) => false,
         }
     };
     if was_cut {
@@ -115,6 +118,17 @@ async fn relay(
 /// Completes when there are more cuts than `before`, or when the proxy ends.
 async fn cut(mut orders: Orders, before: u32) {
     let _ = orders.wait_for(|settings| settings.cuts != before).await;
+}
+
+/// Drops every packet for a socket, once the settings say so.
+async fn deafen(mut orders: Orders, socket: std::io::Result<OwnedFd>) {
+    if orders.wait_for(|settings| settings.deaf).await.is_ok() {
+        const DROP: u16 = 0x06;
+        let socket = socket2::Socket::from(socket.expect("the socket can be cloned"));
+        socket.attach_filter(&[socket2::SockFilter::new(DROP, 0, 0, 0)]).expect("Linux has socket filters");
+        std::future::pending::<()>().await;
+    }
+    std::future::pending().await
 }
 
 /// Makes the next close send an RST.

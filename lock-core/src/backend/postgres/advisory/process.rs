@@ -149,7 +149,7 @@ fn gone() -> Failure {
 /// Keeps a session for `process` until its manager is gone.
 async fn supervise(process: Arc<Process>) {
     while !process.is_gone() {
-        match Session::begin(&process.shared, process.timeout).await {
+        match Session::begin(&process.shared).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 if process.set(State::Live(Arc::clone(&session))) {

@@ -24,6 +24,9 @@ const OLDEST: i32 = 14;
 /// How often the client gives a sign of life within the session timeout.
 pub(super) const PROOFS: u32 = 8;
 
+/// The longest silence that endangers no lock yet. A sign of life is sent twice a second, or more often.
+const SILENT: Duration = Duration::from_secs(3);
+
 const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
 const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
 const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
@@ -59,8 +62,9 @@ pub(super) fn now() -> Moment {
 }
 
 impl Session {
-    /// Begins a session that the server ends when it hears nothing for `timeout`.
-    pub(super) async fn begin(shared: &Shared, timeout: Duration) -> Result<Self, Failure> {
+    /// Begins a session that the server ends when it hears nothing for the session timeout, and not before.
+    pub(super) async fn begin(shared: &Shared) -> Result<Self, Failure> {
+        let timeout = shared.config.session_timeout();
         let background = Handle::current();
         let session = link::open(shared).await?;
         if shared.is_pooled() {
@@ -69,11 +73,11 @@ impl Session {
             return Err(Failure::new(LockErrorKind::Unsupported, detail));
         }
         let live = Arc::clone(&session.live);
-        let (sent, millis) = (now(), timeout.as_millis().to_string());
+        let (sent, idle) = (now(), shared.config.timers().idle_session_timeout());
         let settings = "SELECT pg_catalog.current_setting('server_version_num')::integer / 10000, pg_catalog.pg_backend_pid(), \
                         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 140000 \
                         THEN pg_catalog.set_config('idle_session_timeout', $1, false) END";
-        let rows = live.query(settings, vec![text(millis)], || {}).await?;
+        let rows = live.query(settings, vec![text(idle)], || {}).await?;
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let read = |at| row.try_get::<_, i32>(at).map_err(|error| Failure::of(&error));
         let (version, pid) = (read(0)?, read(1)?);
@@ -247,7 +251,7 @@ impl Session {
 
     /// Returns whether signs of life are missing that should have been answered.
     pub(super) fn is_silent(&self, at: Moment) -> bool {
-        at.since(*self.proof.lock()) > self.timeout * 3 / PROOFS
+        at.since(*self.proof.lock()) > (self.timeout * 3 / PROOFS).min(SILENT)
     }
 
     pub(super) fn holds(&self, id: i64, owner: Owner) -> bool {

@@ -72,11 +72,12 @@ impl PostgresAdvisory {
     }
 
     /// Connects with settings that were checked.
-    pub(in crate::backend::postgres) async fn open(config: Config) -> Result<Self> {
+    pub(in crate::backend::postgres) async fn open(mut config: Config) -> Result<Self> {
         config.check_advisory()?;
+        config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);
         // A session that is for this question only: those of the managers belong to other threads.
-        let asked = Session::begin(&shared, shared.config.session_timeout()).await;
+        let asked = Session::begin(&shared).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
         Ok(Self { shared, processes: Mutex::default() })
     }

@@ -10,9 +10,11 @@ mod parse;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 pub(crate) use address::{Address, Place};
 pub(crate) use form::FORM;
 pub(crate) use listen::Listen;
 pub(crate) use options::is_schema;
 pub(crate) use settings::{Config, SEARCH_PATH, STATEMENT_TIMEOUT};
+pub(crate) use timers::Timers;

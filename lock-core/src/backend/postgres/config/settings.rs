@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Address, Listen};
+use super::{Address, Listen, Timers};
 use crate::backend::postgres::opener::Opener;
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::{deadline, socket};
@@ -25,9 +25,6 @@ pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 
 /// Where the session looks names up. The functions without settings of their own rely on it; see attempt.sql.
 pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
-
-/// The server finds out within a quarter of a minute that a client is out of reach, and ends what that had begun.
-const KEEPALIVES: &str = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000";
 
 /// The settings of a URL. `Debug` shows no credentials.
 #[derive(Clone)]
@@ -107,10 +104,12 @@ impl Config {
         }
         if settings {
             let own = driver.get_options().map(|own| format!("{own} ")).unwrap_or_default();
+            let timers = self.timers().of_connection().map(|(name, value)| format!(" -c {name}={value}"));
             driver.options(format!(
                 "{own}-c statement_timeout={STATEMENT_TIMEOUT} -c default_transaction_isolation=read\\ committed -c jit=off \
-                 -c enable_seqscan=off -c enable_bitmapscan=off -c lock_timeout=500ms -c search_path={} {KEEPALIVES}",
-                SEARCH_PATH.replace(' ', "\\ ")
+                 -c enable_seqscan=off -c enable_bitmapscan=off -c lock_timeout=500ms -c search_path={}{}",
+                SEARCH_PATH.replace(' ', "\\ "),
+                timers.concat()
             ));
         }
         if let Some(user) = &self.user {
@@ -123,6 +122,11 @@ impl Config {
             driver.dbname(database);
         }
         driver
+    }
+
+    /// Returns the timers of a session. A grant ends with it only where it is an advisory lock.
+    pub(crate) fn timers(&self) -> Timers {
+        Timers::new(self.advisory.then(|| self.session_timeout()))
     }
 
     /// Returns the deadline of a call that asks for a lease of `lease`.

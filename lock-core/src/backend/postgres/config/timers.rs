@@ -1,0 +1,89 @@
+//! The timers by which the server ends a session that is silent, or whose client is out of reach.
+//!
+//! A lock that is bound to a session ends with it. So all of these timers are made here from the one number that its
+//! holder counts, and none of them is shorter.
+
+use std::time::Duration;
+
+/// How long a client may say nothing before the server asks its kernel whether it is there, beyond the time that a holder
+/// counts.
+const BEFORE_PROBES: Duration = Duration::from_secs(5);
+/// The pause between two such questions, and how many of them stay without an answer.
+const PROBE_EVERY: Duration = Duration::from_secs(3);
+const PROBES: u32 = 3;
+
+/// The timers of one session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timers {
+    counted: Option<Duration>,
+}
+
+impl Timers {
+    /// The timers of a session on which a holder counts for `counted` after its last sign of life. `None`: no grant ends
+    /// with the session.
+    pub(super) const fn new(counted: Option<Duration>) -> Self {
+        Self { counted }
+    }
+
+    /// Returns after which silence the server ends the session, as a setting in ms. It is off for a session that holds
+    /// nothing.
+    pub(crate) fn idle_session_timeout(self) -> String {
+        self.counted.unwrap_or_default().as_millis().to_string()
+    }
+
+    /// Returns when the server begins to look for a client that says nothing.
+    fn keepalives_idle(self) -> Duration {
+        // In whole seconds, as the server takes it, and rather later.
+        let counted = self.counted.unwrap_or_default();
+        Duration::from_secs(counted.as_secs() + u64::from(counted.subsec_nanos() > 0)) + BEFORE_PROBES
+    }
+
+    /// Returns after how long the server gives up a client that acknowledges nothing.
+    fn user_timeout(self) -> Duration {
+        self.keepalives_idle() + PROBE_EVERY * (PROBES + 1) - Duration::from_secs(2)
+    }
+
+    /// Returns the settings with which the server finds out that a client is out of reach, and ends what that had begun.
+    pub(super) fn of_connection(self) -> [(&'static str, u128); 4] {
+        [
+            ("tcp_keepalives_idle", u128::from(self.keepalives_idle().as_secs())),
+            ("tcp_keepalives_interval", u128::from(PROBE_EVERY.as_secs())),
+            ("tcp_keepalives_count", u128::from(PROBES)),
+            ("tcp_user_timeout", self.user_timeout().as_millis()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(counted: Option<u64>) -> Timers {
+        Timers::new(counted.map(Duration::from_millis))
+    }
+
+    /// The server gives up a client that is out of reach within a quarter of a minute, where no grant depends on it.
+    #[test]
+    fn a_session_without_a_grant_ends_soon() {
+        let names =
+            ["tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"];
+        let settings = of(None).of_connection();
+        assert_eq!(settings.map(|(name, _)| name), names);
+        assert_eq!(settings.map(|(_, value)| value), [5, 3, 3, 15_000]);
+        assert_eq!(of(None).idle_session_timeout(), "0");
+    }
+
+    /// Whatever ends a session at the server comes after the moment until which its holder counts on it.
+    #[test]
+    fn nothing_ends_a_session_before_its_holder_gives_up() {
+        for counted in [1_000, 1_999, 2_000, 10_000, 15_000, 20_000, 60_000, 3_600_000] {
+            let timers = of(Some(counted));
+            assert_eq!(timers.idle_session_timeout(), counted.to_string());
+            let [(_, idle), (_, interval), (_, count), (_, unacknowledged)] = timers.of_connection();
+            let counted = u128::from(counted);
+            assert!(idle * 1_000 > counted, "the first question comes later: {idle} s, {counted} ms");
+            assert!((idle + interval * count) * 1_000 > counted, "{counted} ms");
+            assert!(unacknowledged > counted, "{unacknowledged} {counted}");
+        }
+    }
+}
