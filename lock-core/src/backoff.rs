@@ -15,19 +15,27 @@ pub(crate) struct Pauses {
     first: Duration,
     longest: Duration,
     given: u32,
+    /// The shortest that the next pause may be.
+    at_least: Duration,
 }
 
 impl Pauses {
     /// A `first` above `longest` counts as `longest`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, given: 0 }
+        Self { first, longest, given: 0, at_least: Duration::ZERO }
     }
 
     /// Returns the next pause.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = doubled(self.first, self.longest, self.given);
         self.given = self.given.saturating_add(1);
-        pause
+        pause.max(std::mem::take(&mut self.at_least))
+    }
+
+    /// Makes the next pause this long at least, and only that one.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres asks for it"))]
+    pub(crate) fn next_at_least(&mut self, pause: Duration) {
+        self.at_least = pause;
     }
 
     /// Begins again with the first pause, because a try succeeded.
@@ -52,6 +60,9 @@ mod tests {
         for (first, longest, expected) in table {
             let mut pauses = Pauses::new(ms(first), ms(longest));
             assert_eq!([(); 4].map(|()| pauses.next()), expected.map(ms), "{first} {longest}");
+            pauses.reset();
+            pauses.next_at_least(ms(2_000));
+            assert_eq!(pauses.next(), ms(2_000), "{first} {longest}");
             pauses.reset();
             assert_eq!(pauses.next(), ms(expected[0]), "{first} {longest}");
         }

@@ -20,6 +20,7 @@ mod faults;
 mod group_deaths;
 mod groups;
 mod handed_off;
+mod hanging;
 mod herd;
 mod history;
 mod import;

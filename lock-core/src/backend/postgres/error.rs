@@ -27,6 +27,8 @@ pub(crate) enum Reaction {
     Unprepare,
     /// Leave the tables alone: they are those of a later version.
     LeaveAlone,
+    /// Give the process of the server up: it may go on with what it was asked.
+    Abandon,
 }
 
 /// One row: the beginning of an SQLSTATE, and what it means.

@@ -10,6 +10,8 @@ use crate::error::{LockError, LockErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
     Temporary,
+    /// It may be over later, but not within the time that a call waits.
+    Lasting,
     Permanent,
 }
 
@@ -65,6 +67,13 @@ impl<R> Failure<R> {
         Self { outlook: Outlook::Temporary, ..self }
     }
 
+    /// Marks a failure that is temporary, and lasts longer than a call can wait: callers are told at once.
+    #[must_use]
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres has such failures"))]
+    pub(crate) fn lasting(self) -> Self {
+        Self { outlook: Outlook::Lasting, ..self }
+    }
+
     #[must_use]
     pub(crate) fn permanent(self) -> Self {
         Self { outlook: Outlook::Permanent, ..self }
@@ -98,6 +107,16 @@ impl<R> Failure<R> {
 
     pub(crate) fn is_permanent(&self) -> bool {
         self.outlook == Outlook::Permanent
+    }
+
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.outlook == Outlook::Lasting
+    }
+
+    /// Returns whether a caller that waits for a connection must be told at once, because the failure outlasts its
+    /// deadline.
+    pub(crate) fn ends_waits(&self) -> bool {
+        self.outlook != Outlook::Temporary
     }
 
     /// Returns the error that a caller gets; `store` says what failed, and where it is.
@@ -140,10 +159,12 @@ mod tests {
             (failure(LockErrorKind::Unavailable), true),
             (failure(LockErrorKind::Unavailable).permanent(), false),
             (failure(LockErrorKind::Unavailable).permanent().temporary(), true),
+            (failure(LockErrorKind::Unavailable).lasting(), true),
             (failure(LockErrorKind::Unsupported), false),
         ];
         for (failure, temporary) in table {
             assert_eq!(failure.is_permanent(), !temporary);
+            assert!(failure.ends_waits() || temporary);
             assert_eq!(failure.at("h:1").error_of("store").is_temporary(), temporary);
         }
     }

@@ -6,9 +6,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::Failure;
 use super::supervisor::{Connector, State, supervise};
@@ -19,6 +22,11 @@ use crate::sync::RwLock;
 /// The supervised connections of one runtime each, or nothing once they are closed.
 type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;
 
+/// How long a call waits for a first connection of its own runtime before it uses that of another one.
+const OWN: Duration = Duration::from_millis(100);
+/// After how many failed dials in a row a runtime that uses the connection of another one is worth a warning.
+const LASTS: u32 = 3;
+
 /// The connections to one server. Dropping the value ends them.
 pub(crate) struct PerRuntime<C: Connector> {
     connector: Arc<C>,
@@ -26,6 +34,8 @@ pub(crate) struct PerRuntime<C: Connector> {
     links: RwLock<Links<C>>,
     /// Makes callers that wait for a connection resume in their order of arrival in a simulation.
     turns: simulation::Turns,
+    /// Whether it was told that a runtime has to use the connection of another one.
+    warned: AtomicBool,
 }
 
 impl<C: Connector + fmt::Debug> fmt::Debug for PerRuntime<C> {
@@ -44,7 +54,8 @@ impl<C: Connector> PerRuntime<C> {
 
     /// Starts without a connection, and dials when one is needed.
     pub(crate) fn idle(connector: Arc<C>) -> Self {
-        Self { connector, links: RwLock::new(Some(Vec::new())), turns: simulation::Turns::default() }
+        let (links, turns) = (RwLock::new(Some(Vec::new())), simulation::Turns::default());
+        Self { connector, links, turns, warned: AtomicBool::new(false) }
     }
 
     pub(crate) fn connector(&self) -> &C {
@@ -87,9 +98,18 @@ impl<C: Connector> PerRuntime<C> {
         // A permanent failure, such as a wrong password, ends the wait: it would outlast the deadline of every caller.
         let settled = |state: &State<C>| match &state.connection {
             Some(connection) => C::is_usable(connection),
-            None => state.failure.as_ref().is_some_and(Failure::is_permanent),
+            None => state.failure.as_ref().is_some_and(Failure::ends_waits),
         };
         let _turn = self.turns.next().await;
+        if C::SHARES {
+            let failed_or_settled = |state: &State<C>| state.failure.is_some() || settled(state);
+            let first = timeout(OWN, link.wait_for(failed_or_settled)).await;
+            let connected = first.is_ok_and(|state| state.is_ok_and(|state| state.failure.is_none()));
+            let own = link.borrow().clone();
+            if !connected && let Some(other) = self.of_another(&own) {
+                return Ok(other);
+            }
+        }
         let state = match link.wait_for(settled).await {
             Ok(state) => state.clone(),
             Err(_) => return Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down")),
@@ -100,6 +120,30 @@ impl<C: Connector> PerRuntime<C> {
                 Err(failure.unwrap_or_else(|| Failure::new(LockErrorKind::Unavailable, "no connection")))
             }
         }
+    }
+
+    /// Returns a connection of another runtime. A server that has no further connection for this runtime must not cost a
+    /// grant, which a renewal keeps.
+    fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
+        // What lasts is the server's, and not a matter of one connection.
+        if own.failure.as_ref().is_some_and(Failure::is_lasting) {
+            return None;
+        }
+        let links = self.links.read();
+        let usable = |(_, link): &(Id, watch::Receiver<State<C>>)| {
+            let connection = link.borrow().connection.clone();
+            connection.filter(|connection| link.has_changed().is_ok() && C::is_usable(connection))
+        };
+        let other = links.as_ref()?.iter().find_map(usable)?;
+        // The log may belong to the application.
+        drop(links);
+        if own.failed >= LASTS && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                server = %self.connector.address(), failure = ?own.failure,
+                "a runtime gets no connection of its own: its calls, renewals among them, go over the connection of another                  runtime, and are late while that one is blocked"
+            );
+        }
+        Some(other)
     }
 
     /// Returns the link of this runtime, and creates a missing one. Returns `None` once everything is closed. Forgets
@@ -223,6 +267,68 @@ mod tests {
         assert!(connections.get().await.expect_err("it is permanent").is_permanent());
         tokio::time::sleep(Duration::from_millis(21)).await;
         assert_eq!(*connections.get().await.expect("the next dial succeeds"), 7);
+    }
+
+    /// A server logs each dial that it refuses.
+    #[tokio::test(start_paused = true)]
+    async fn a_dial_that_is_refused_is_repeated_ever_less_often() {
+        let fake = Arc::new(Fake::default());
+        fake.planned.lock().expect("no panic").extend((0..100).map(|_| unavailable().permanent()));
+        let connections = PerRuntime::new(Arc::clone(&fake), None);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(connections.get().await.expect_err("it is refused").is_permanent());
+        let left = fake.planned.lock().expect("no panic").len();
+        assert!((70..85).contains(&left), "{left} of 100 are left after a minute");
+    }
+
+    /// A connector whose runtimes share.
+    #[derive(Debug, Default)]
+    struct Sharing(Fake);
+
+    impl Connector for Sharing {
+        type Connection = u32;
+        type Session = Arc<u32>;
+        type Reaction = ();
+        type Legacy = u32;
+
+        const PAUSES: Pauses = Fake::PAUSES;
+        const SHARES: bool = true;
+
+        fn address(&self) -> impl fmt::Display {
+            "fake"
+        }
+
+        fn connection(session: &Arc<u32>) -> &Arc<u32> {
+            session
+        }
+
+        fn is_usable(_connection: &u32) -> bool {
+            true
+        }
+
+        async fn dial(&self) -> Result<Arc<u32>, Failure<()>> {
+            self.0.dial().await
+        }
+
+        async fn watch(&self, session: &mut Arc<u32>, lost: &mut u32, pauses: &mut Pauses) -> Failure<()> {
+            self.0.watch(session, lost, pauses).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runtime_without_a_connection_uses_that_of_another() {
+        let sharing = Arc::new(Sharing::default());
+        sharing.0.planned.lock().expect("no panic").extend((0..100).map(|_| unavailable()));
+        let connections = Arc::new(PerRuntime::new(Arc::clone(&sharing), Some(Arc::new(1))));
+        let elsewhere = std::thread::spawn({
+            let connections = Arc::clone(&connections);
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime").block_on(async { connections.get().await.map(|one| *one) })
+            }
+        });
+        let elsewhere = tokio::task::spawn_blocking(|| elsewhere.join().expect("no panic")).await;
+        assert_eq!(elsewhere.expect("no panic").expect("that of this runtime"), 1);
     }
 
     #[tokio::test(start_paused = true)]

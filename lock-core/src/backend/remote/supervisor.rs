@@ -7,12 +7,17 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Failure;
 use crate::backoff::Pauses;
+
+/// The pauses between dials that fail in a lasting way, such as for a wrong password. Nobody waits for such a dial, and
+/// the server writes a line to its log for each.
+pub(super) const REFUSED: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(5));
 
 /// Makes and watches the connections to one server.
 pub(crate) trait Connector: Send + Sync + 'static {
@@ -28,6 +33,9 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// The pauses between dials. The longest must be shorter than the deadline of a call, because a caller waits for a
     /// connection no longer than that.
     const PAUSES: Pauses;
+
+    /// Whether a call may go over the connection of another runtime while its own runtime has none.
+    const SHARES: bool = false;
 
     /// Returns the address, for the log.
     fn address(&self) -> impl fmt::Display;
@@ -57,11 +65,13 @@ pub(crate) trait Connector: Send + Sync + 'static {
 pub(super) struct State<C: Connector> {
     pub(super) connection: Option<Arc<C::Connection>>,
     pub(super) failure: Option<Failure<C::Reaction>>,
+    /// How many dials have failed one after another.
+    pub(super) failed: u32,
 }
 
 impl<C: Connector> Clone for State<C> {
     fn clone(&self) -> Self {
-        Self { connection: self.connection.clone(), failure: self.failure.clone() }
+        Self { connection: self.connection.clone(), failure: self.failure.clone(), failed: self.failed }
     }
 }
 
@@ -71,7 +81,7 @@ pub(super) fn supervise<C: Connector>(
     first: Option<C::Session>,
 ) -> watch::Receiver<State<C>> {
     let connection = first.as_ref().map(|session| Arc::clone(C::connection(session)));
-    let (sender, receiver) = watch::channel(State { connection, failure: None });
+    let (sender, receiver) = watch::channel(State { connection, failure: None, failed: 0 });
     tokio::spawn(async move {
         tokio::select! {
             // `biased` keeps the simulation deterministic.
@@ -89,7 +99,8 @@ async fn keep_connected<C: Connector>(
     sender: &watch::Sender<State<C>>,
     mut first: Option<C::Session>,
 ) {
-    let (mut pauses, mut legacy) = (C::PAUSES, C::Legacy::default());
+    let (mut pauses, mut refused, mut legacy) = (C::PAUSES, REFUSED, C::Legacy::default());
+    let mut failed = 0_u32;
     loop {
         let dialled = match first.take() {
             Some(session) => Ok(session),
@@ -100,16 +111,26 @@ async fn keep_connected<C: Connector>(
                 let connection = Arc::clone(C::connection(&session));
                 // Before the watch, which may wake the waiters of a lost connection: they must find this one when they
                 // ask.
-                sender.send_replace(State { connection: Some(connection), failure: None });
+                failed = 0;
+                sender.send_replace(State { connection: Some(connection), failure: None, failed });
                 tracing::debug!(server = %connector.address(), "connected");
                 connector.watch(&mut session, &mut legacy, &mut pauses).await
             }
-            Err(failure) => failure,
+            Err(failure) => {
+                failed = failed.saturating_add(1);
+                failure
+            }
         };
         tracing::debug!(server = %connector.address(), ?failure, "no connection");
         // Published before the pause, so that callers learn of a permanent failure at once.
-        sender.send_replace(State { connection: None, failure: Some(failure) });
+        let pause = if failure.ends_waits() {
+            refused.next()
+        } else {
+            refused.reset();
+            pauses.next()
+        };
+        sender.send_replace(State { connection: None, failure: Some(failure), failed });
         // Jitter, so that the processes of a service do not all dial a restarted server at the same instant.
-        sleep(pauses.next().mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
     }
 }

@@ -11,6 +11,7 @@ use tokio::task::unconstrained;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
+use super::abandoned::ServerProcess;
 use crate::backend::BoxFuture;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::opener::AnyClient;
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     answered: AtomicU64,
     /// Set where the session has the settings of the library.
     prepared: OnceLock<Prepared>,
+    /// The process of the server, where it serves this connection alone.
+    process: OnceLock<ServerProcess>,
 }
 
 /// What a session has prepared.
@@ -54,7 +57,22 @@ pub(crate) enum Text {
 
 impl Connection {
     pub(super) fn new(client: AnyClient) -> Self {
-        Self { client, poisoned: Notify::new(), answered: AtomicU64::new(0), prepared: OnceLock::new() }
+        Self {
+            client,
+            poisoned: Notify::new(),
+            answered: AtomicU64::new(0),
+            prepared: OnceLock::new(),
+            process: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn set_process(&self, process: ServerProcess) {
+        // Nobody else uses the connection yet.
+        let _ = self.process.set(process);
+    }
+
+    pub(super) fn process(&self) -> Option<&ServerProcess> {
+        self.process.get()
     }
 
     /// Prepares statements, for a session that has the settings of the library, and that nobody else uses. The server
@@ -192,7 +210,11 @@ impl Connection {
             Reaction::Unprepare => {
                 self.prepared.get().iter().for_each(|prepared| prepared.own.store(false, Ordering::Release));
             }
-            Reaction::Report | Reaction::Locked | Reaction::WithoutSettings | Reaction::LeaveAlone => {}
+            Reaction::Report
+            | Reaction::Locked
+            | Reaction::WithoutSettings
+            | Reaction::LeaveAlone
+            | Reaction::Abandon => {}
         }
         failure
     }

@@ -132,6 +132,9 @@ async fn reach(shared: &Shared, way: Way<'_>, tables: bool) -> Result<Session, F
     facts.examine()?;
     // Of a client that a pool lends, nobody here hears notifications.
     shared.set_pooled(facts.is_pooled() || !session.hears());
+    if !facts.is_pooled() {
+        session.live.set_process(facts.process.clone());
+    }
     if tables && !facts.has_tables {
         return Err(Failure::not_migrated());
     }

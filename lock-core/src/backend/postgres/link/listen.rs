@@ -147,7 +147,8 @@ impl ListenConnector {
             | Reaction::Locked
             | Reaction::Unprepare
             | Reaction::WithoutSettings
-            | Reaction::LeaveAlone => failure,
+            | Reaction::LeaveAlone
+            | Reaction::Abandon => failure,
         })?;
         if self.shared.is_pooled() {
             let text = "a pooler that shares its connections delivers no notifications, nor does a client that a pool lends; name \

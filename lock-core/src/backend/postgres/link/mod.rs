@@ -1,5 +1,6 @@
 //! The link to a server: dialling, probing, watching and using a connection, and listening for notifications.
 
+mod abandoned;
 mod connection;
 mod dial;
 mod listen;

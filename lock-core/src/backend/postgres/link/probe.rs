@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::abandoned::ServerProcess;
 use super::connection::{Connection, text};
 use crate::backend::postgres::config::{SEARCH_PATH, STATEMENT_TIMEOUT};
 use crate::backend::postgres::error::Failure;
@@ -14,7 +15,8 @@ const OLDEST: i32 = 12;
 const PROBE: &str = "SELECT current_setting('server_version_num')::integer / 10000, pg_is_in_recovery(), \
                      current_setting('server_encoding'), current_setting('transaction_isolation'), \
                      current_setting('statement_timeout'), to_regclass($1 || '.version') IS NOT NULL, \
-                     current_setting('transaction_read_only')::boolean, current_setting('search_path')";
+                     current_setting('transaction_read_only')::boolean, current_setting('search_path'), pg_backend_pid(), \
+                     (SELECT a.backend_start::text FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_backend_pid())";
 
 /// What a server said about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,7 @@ pub(super) struct Facts {
     statement_timeout: String,
     search_path: String,
     pub(super) has_tables: bool,
+    pub(super) process: ServerProcess,
 }
 
 impl Facts {
@@ -43,6 +46,11 @@ impl Facts {
                 has_tables: row.try_get(5)?,
                 read_only: row.try_get(6)?,
                 search_path: row.try_get(7)?,
+                process: ServerProcess {
+                    pid: row.try_get(8)?,
+                    // Hidden from a user who may not see sessions, not even this one.
+                    started: row.try_get::<_, Option<String>>(9)?.unwrap_or_default(),
+                },
             })
         };
         read().map_err(|error| Failure::of(&error))
@@ -115,6 +123,7 @@ mod tests {
             statement_timeout: STATEMENT_TIMEOUT.to_owned(),
             search_path: SEARCH_PATH.to_owned(),
             has_tables: true,
+            process: ServerProcess { pid: 7, started: String::new() },
         };
         good.examine().expect("a primary in UTF8");
         assert!(!good.is_pooled() && good.has_settings());

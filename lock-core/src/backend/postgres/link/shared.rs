@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::abandoned::Abandoned;
 use crate::backend::postgres::config::{Address, Config, FORM};
 use crate::backend::postgres::recent::RecentKeys;
 use crate::backend::postgres::sql::Statements;
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     /// Whether the sessions are its own, as far as it knows: a pooler may not have told.
     own: Arc<AtomicBool>,
     listeners: Arc<Listeners>,
+    /// The processes of the server that were given up.
+    pub(super) abandoned: Abandoned,
     /// The keys whose rows were left for the next grant.
     pub(crate) left: Arc<RecentKeys>,
     /// The keys that others have asked for while they were held here.
@@ -39,6 +42,7 @@ impl Shared {
             pooled: AtomicBool::new(false),
             own: Arc::new(AtomicBool::new(true)),
             listeners,
+            abandoned: Abandoned::default(),
             left: Arc::default(),
             wanted: Arc::default(),
         })

@@ -28,6 +28,12 @@ const MISSED: u32 = 2;
 /// in turn. Not without an end: behind so many calls all others are late, and a new connection is rid of them.
 const MISSED_AT_WORK: u32 = 6;
 
+/// The pauses before the dials after connections that fell silent, each within a [while](LASTS) of its beginning. A server
+/// that answers a dial and then nothing keeps a process for each of them.
+const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
+/// A connection that answers for so long has proved that the server serves what it is asked.
+const LASTS: Duration = Duration::from_secs(60);
+
 /// The number of heartbeats between two sweeps of a connection. The server lets all connections together sweep once a
 /// second; see inspect.sql.
 const BEATS_PER_SWEEP: u32 = 10;
@@ -38,9 +44,10 @@ impl Connector for Shared {
     type Connection = Connection;
     type Session = Session;
     type Reaction = Reaction;
-    /// Whether a connection was lost before.
-    type Legacy = bool;
+    type Legacy = Former;
 
+    /// A server may have no further connection for the thread that renews.
+    const SHARES: bool = true;
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
 
     fn address(&self) -> impl fmt::Display {
@@ -56,18 +63,52 @@ impl Connector for Shared {
     }
 
     async fn dial(&self) -> Result<Session, Failure> {
-        match dial(self).await {
+        let session = match dial(self).await {
             // The server was a primary when the backend was made, so it may be one again.
-            Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
-            dialled => dialled,
-        }
+            Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
+            dialled => dialled?,
+        };
+        let patience = self.config.timeout.max(HEARTBEAT);
+        let examined = timeout(patience, self.abandoned.examine(&session.live)).await;
+        examined.unwrap_or_else(|_| Err(Failure::silent())).map_err(Failure::before_any_request)?;
+        Ok(session)
     }
 
-    async fn watch(&self, session: &mut Session, lost_before: &mut bool, pauses: &mut Pauses) -> Failure {
-        if std::mem::replace(lost_before, true) {
+    async fn watch(&self, session: &mut Session, former: &mut Former, pauses: &mut Pauses) -> Failure {
+        if std::mem::replace(&mut former.lost, true) {
             // The server may have lost the queue, or granted while nobody could hear it.
             self.listeners().reconnected();
         }
+        let began = Clock::Suspend.now();
+        let failure = self.keep(session, pauses).await;
+        if failure.reaction == Reaction::Abandon {
+            self.abandoned.note(&session.live);
+            if Clock::Suspend.now().since(began) >= LASTS {
+                former.silences.reset();
+            }
+            pauses.next_at_least(former.silences.next());
+        }
+        failure
+    }
+}
+
+/// What is known of the connections before this one.
+#[derive(Debug)]
+pub(crate) struct Former {
+    /// Whether there was one.
+    lost: bool,
+    silences: Pauses,
+}
+
+impl Default for Former {
+    fn default() -> Self {
+        Self { lost: false, silences: SILENCES }
+    }
+}
+
+impl Shared {
+    /// Asks the server twice a second whether it is there, until the connection must be dropped.
+    async fn keep(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
         // Not all processes at once.
         let mut beats = fastrand::u32(..BEATS_PER_SWEEP);
         let mut missed = 0;
@@ -119,7 +160,7 @@ pub(super) async fn beat(
             *missed += 1;
             let at_work = session.live.answered() != answered;
             if *missed >= if at_work { MISSED_AT_WORK } else { MISSED } {
-                return lost("the server stopped answering");
+                return Err(Failure::silent());
             }
         }
     }

@@ -1,0 +1,130 @@
+//! Processes of the server that this process gave up because they did not answer.
+//!
+//! A process of the server that hangs in a commit, because its synchronous standby or its disk is gone, does not notice
+//! that its client has left: no timeout ends it. A store that went on with a new connection would leave one more of them
+//! every few seconds, until nobody can log in. So a new connection first asks what became of those that were given up,
+//! and is not used while they hang. No request to cancel is sent: it would make the commit valid on the primary alone.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::Type;
+
+use super::connection::Connection;
+use crate::backend::postgres::error::{Failure, Reaction};
+use crate::error::LockErrorKind;
+use crate::sync::Mutex;
+
+/// What becomes of processes of the server. Their numbers are used again, and these of a start are not.
+const ASK: &str = "SELECT a.pid, a.backend_start::text, coalesce(a.wait_event_type, ''), coalesce(a.wait_event, '') \
+                   FROM pg_catalog.pg_stat_activity a WHERE a.pid = ANY ($1) AND a.state = 'active'";
+
+/// What a process of the server waits for that waits for a synchronous standby.
+const STANDBY: &str = "SyncRep";
+
+/// How many processes of the server may go on with what they were asked, for another reason, while a new connection is
+/// used.
+const AT_MOST: usize = 1;
+
+/// A process of the server: its number, and when it was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerProcess {
+    pub(super) pid: i32,
+    pub(super) started: String,
+}
+
+/// Those that were given up, and may hang.
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned(Mutex<Vec<ServerProcess>>);
+
+impl Abandoned {
+    /// Notes the process behind a connection that is given up for its silence. A session that a pooler shares has none.
+    pub(super) fn note(&self, connection: &Connection) {
+        let mut all = self.0.lock();
+        if let Some(process) = connection.process()
+            && !all.contains(process)
+        {
+            all.push(process.clone());
+        }
+    }
+
+    /// Asks over a new connection what became of them. Fails while they hang.
+    pub(super) async fn examine(&self, connection: &Arc<Connection>) -> Result<(), Failure> {
+        let asked: Vec<ServerProcess> = self.0.lock().clone();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let pids: Vec<i32> = asked.iter().map(|process| process.pid).collect();
+        let rows = connection.query(ASK, vec![(Box::new(pids), Type::INT4_ARRAY)], || {}).await?;
+        let mut hanging = Vec::new();
+        for row in rows {
+            let read = || -> Result<_, tokio_postgres::Error> {
+                let process = ServerProcess { pid: row.try_get(0)?, started: row.try_get(1)? };
+                Ok((process, row.try_get::<_, String>(2)?, row.try_get::<_, String>(3)?))
+            };
+            let one = read().map_err(|error| Failure::of(&error))?;
+            if asked.contains(&one.0) {
+                hanging.push(one);
+            }
+        }
+        let goes_on = |process: &ServerProcess| hanging.iter().any(|(of, ..)| of == process);
+        // One that was noted since is asked about by the next connection.
+        self.0.lock().retain(|process| goes_on(process) || !asked.contains(process));
+        verdict(&hanging)
+    }
+}
+
+fn verdict(hanging: &[(ServerProcess, String, String)]) -> Result<(), Failure> {
+    if let Some((process, ..)) = hanging.iter().find(|(_, _, event)| event == STANDBY) {
+        return Err(Failure::hangs(format!(
+            "the server hangs in commits: its process {} waits for a synchronous standby; is one of \
+             `synchronous_standby_names` up? No further request is sent until that process has ended",
+            process.pid
+        )));
+    }
+    if hanging.len() <= AT_MOST {
+        return Ok(());
+    }
+    let all: Vec<String> =
+        hanging.iter().map(|(process, kind, event)| format!("{} ({kind}:{event})", process.pid)).collect();
+    Err(Failure::hangs(format!(
+        "the server hangs: its processes {} go on with requests that were given up, and what they wait for is in brackets; \
+         look at its disk and its synchronous standby. No further request is sent until one of them has ended",
+        all.join(", ")
+    )))
+}
+
+impl Failure {
+    fn hangs(text: String) -> Self {
+        Self::new(LockErrorKind::Unavailable, text).lasting()
+    }
+
+    /// Returns the failure of a connection over which nothing is answered.
+    pub(super) fn silent() -> Self {
+        let text = "the server stopped answering";
+        Self::new(LockErrorKind::Unavailable, text).with_reaction(Reaction::Abandon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_used_unless_too_many_hang() {
+        let one = |pid, kind: &str, event: &str| {
+            (ServerProcess { pid, started: "now".to_owned() }, kind.to_owned(), event.to_owned())
+        };
+        let (disk, standby) = (one(7, "IO", "WALSync"), one(8, "IPC", STANDBY));
+        verdict(&[]).expect("nothing hangs");
+        verdict(&[disk.clone()]).expect("a second one finds out");
+        for (hanging, expected) in [
+            (vec![standby.clone()], "its process 8 waits for a synchronous standby"),
+            (vec![disk.clone(), standby], "its process 8 waits for a synchronous standby"),
+            (vec![disk.clone(), one(9, "IO", "WALWrite")], "7 (IO:WALSync), 9 (IO:WALWrite)"),
+        ] {
+            let failure = verdict(&hanging).expect_err(expected);
+            assert!(failure.text().contains(expected), "{failure:?}");
+            assert!(failure.ends_waits() && failure.error_of("postgres").is_temporary(), "{failure:?}");
+        }
+    }
+}
