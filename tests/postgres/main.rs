@@ -10,6 +10,7 @@ mod alone;
 #[path = "../cases/mod.rs"]
 mod cases;
 mod common;
+mod connections;
 #[allow(dead_code, reason = "the tests of Redis use more of it")]
 #[path = "../redis_process/contenders.rs"]
 mod contenders;

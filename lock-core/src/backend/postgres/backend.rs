@@ -22,7 +22,7 @@ use crate::key::Key;
 /// Postgres as a lock store.
 ///
 /// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
-/// process: it keeps one connection for each tokio runtime that uses it, and one that listens. Dropping it ends the
+/// process: it keeps one connection for each tokio runtime that uses it, and one that listens for all managers. Dropping it ends the
 /// connections and leaves the locks as they are.
 pub struct Postgres {
     server: Server,
@@ -206,9 +206,9 @@ impl Backend for Postgres {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        self.listeners.add(process, listener);
+        self.listeners.add(process, Weak::clone(&listener));
         if let Some(listening) = &self.server.listening {
-            listening.attach(background);
+            listening.attach(listener, background);
         }
     }
 

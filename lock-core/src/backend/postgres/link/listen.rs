@@ -5,11 +5,11 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::dial::{CHANNEL, Session, open};
 use super::shared::Shared;
 use super::watch::beat;
+use crate::backend::Listener;
 use crate::backend::postgres::config::Config;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::remote::{Connector, PerRuntime};
@@ -28,15 +29,25 @@ use crate::sync::Mutex;
 /// heartbeat.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The listening connections: one on the runtime of each manager's background.
+/// The listening connection, on the runtime of one manager's background. When that ends, the next manager's takes over.
 #[derive(Debug)]
 pub(crate) struct Listening {
     connections: Arc<PerRuntime<ListenConnector>>,
-    /// The runtimes of managers that have not needed notifications yet.
-    idle: Mutex<Vec<Handle>>,
+    managers: Arc<Managers>,
 }
 
-/// Makes and watches listening connections.
+/// The managers on whose runtimes the connection may be.
+#[derive(Debug, Default)]
+struct Managers(Mutex<Attached>);
+
+#[derive(Debug, Default)]
+struct Attached {
+    managers: Vec<(Weak<dyn Listener>, Handle)>,
+    /// Whether one of them has the connection.
+    listens: bool,
+}
+
+/// Makes and watches the listening connection.
 #[derive(Debug)]
 struct ListenConnector {
     shared: Shared,
@@ -44,7 +55,9 @@ struct ListenConnector {
     covered: watch::Sender<u64>,
     /// Whether the last dial failed: then nobody waits for it.
     failed: AtomicBool,
-    /// Wakes the connections when there are more listeners.
+    /// Whether a connection has listened before, here or on another runtime.
+    lost_before: AtomicBool,
+    /// Wakes the connection when there are more listeners.
     more: Notify,
 }
 
@@ -53,34 +66,25 @@ impl Listening {
     pub(crate) fn new(config: Config, store: &Shared) -> Result<Self> {
         let mut shared = Shared::new(config, Arc::clone(store.listeners()))?;
         shared.wanted = Arc::clone(&store.wanted);
-        let (covered, failed) = (watch::Sender::new(0), AtomicBool::new(false));
-        let connector = ListenConnector { shared, covered, failed, more: Notify::new() };
-        Ok(Self {
-            connections: Arc::new(PerRuntime::idle(Arc::new(connector))),
-            idle: Mutex::new(Vec::new()),
-        })
+        let covered = watch::Sender::new(0);
+        let (failed, lost_before) = (AtomicBool::new(false), AtomicBool::new(false));
+        let connector = ListenConnector { shared, covered, failed, lost_before, more: Notify::new() };
+        Ok(Self { connections: Arc::new(PerRuntime::idle(Arc::new(connector))), managers: Arc::default() })
     }
 
-    /// Notes the runtime on which a manager's notifications are to be listened for, once it needs them.
-    pub(crate) fn attach(&self, background: Option<&Handle>) {
-        self.idle.lock().extend(background.cloned());
+    /// Notes the runtime of a manager. The first one that needs notifications makes the connection.
+    pub(crate) fn attach(&self, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        if let Some(background) = background {
+            let mut attached = self.managers.0.lock();
+            attached.managers.retain(|(listener, _)| listener.strong_count() > 0);
+            attached.managers.push((listener, background.clone()));
+        }
         self.connector().more.notify_waiters();
     }
 
     /// Connects, unless that was done.
     pub(crate) fn start(&self) {
-        for runtime in std::mem::take(&mut *self.idle.lock()) {
-            let connections = Arc::clone(&self.connections);
-            // The first caller of a runtime makes its connection, which is then kept up.
-            runtime.spawn(async move {
-                if let Err(failure) = connections.get().await {
-                    tracing::warn!(
-                        server = %connections.connector().shared.address(), ?failure,
-                        "no notifications from postgres: waiters ask by themselves"
-                    );
-                }
-            });
-        }
+        self.managers.start(&self.connections);
     }
 
     /// Waits until the notifications of all listeners can be heard. Returns whether they can.
@@ -105,12 +109,71 @@ impl Listening {
     }
 }
 
+impl Managers {
+    /// Makes the connection on the runtime of the first manager that lives, unless one of them has it.
+    fn start(self: &Arc<Self>, connections: &Arc<PerRuntime<ListenConnector>>) {
+        let runtime = {
+            let mut attached = self.0.lock();
+            if attached.listens {
+                return;
+            }
+            attached.managers.retain(|(listener, _)| listener.strong_count() > 0);
+            let Some((_, runtime)) = attached.managers.first() else { return };
+            let runtime = runtime.clone();
+            attached.listens = true;
+            runtime
+        };
+        let (managers, connections) = (Arc::clone(self), Arc::downgrade(connections));
+        let turn = Turn { managers, connections, runtime: runtime.id() };
+        // The first caller of a runtime makes its connection, which is then kept up. The task ends with its runtime, and
+        // the turn with the task.
+        runtime.spawn(async move {
+            turn.connect().await;
+            std::future::pending::<()>().await;
+        });
+    }
+}
+
+/// The turn of one manager to have the connection.
+struct Turn {
+    managers: Arc<Managers>,
+    /// Weak, so that the connection ends with the store.
+    connections: Weak<PerRuntime<ListenConnector>>,
+    runtime: Id,
+}
+
+impl Turn {
+    async fn connect(&self) {
+        let Some(connections) = self.connections.upgrade() else { return };
+        if let Err(failure) = connections.get().await {
+            tracing::warn!(
+                server = %connections.connector().shared.address(), ?failure,
+                "no notifications from postgres: waiters ask by themselves"
+            );
+        }
+    }
+}
+
+/// The runtime has ended, or the store has.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        {
+            let mut attached = self.managers.0.lock();
+            attached.listens = false;
+            // The manager may live on for a while, and the runtime does not.
+            attached.managers.retain(|(_, runtime)| runtime.id() != self.runtime);
+        }
+        if let Some(connections) = self.connections.upgrade() {
+            self.managers.start(&connections);
+        }
+    }
+}
+
 impl Connector for ListenConnector {
     type Connection = Connection;
     type Session = Session;
     type Reaction = Reaction;
-    /// Whether a connection was lost before.
-    type Legacy = bool;
+    type Legacy = ();
 
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(1_000));
 
@@ -132,10 +195,18 @@ impl Connector for ListenConnector {
         dialled
     }
 
-    async fn watch(&self, session: &mut Session, lost_before: &mut bool, pauses: &mut Pauses) -> Failure {
-        let failure = self.listen(session, lost_before, pauses).await;
-        self.covered.send_replace(0);
-        failure
+    async fn watch(&self, session: &mut Session, _legacy: &mut (), pauses: &mut Pauses) -> Failure {
+        let _ends = Ends(&self.covered);
+        self.listen(session, pauses).await
+    }
+}
+
+/// Notes that nothing is listened to any more: also when the runtime of the connection ends.
+struct Ends<'a>(&'a watch::Sender<u64>);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(0);
     }
 }
 
@@ -158,28 +229,23 @@ impl ListenConnector {
         Ok(session)
     }
 
-    async fn listen(&self, session: &mut Session, lost_before: &mut bool, pauses: &mut Pauses) -> Failure {
+    async fn listen(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
         let (mut missed, mut channels) = (0, HashSet::new());
         loop {
             // Made before the version is read, so that no listener is missed.
             let more = self.more.notified();
             let version = self.shared.listeners().version();
-            let new: Vec<u128> = self
-                .shared
-                .listeners()
-                .processes()
-                .into_iter()
-                .filter(|process| channels.insert(*process))
-                .collect();
-            if !new.is_empty() {
-                let listen: String =
-                    new.iter().map(|process| format!("LISTEN \"{CHANNEL}{process:032x}\";")).collect();
-                match timeout(self.shared.config.timeout, session.live.batch(&listen)).await {
+            let wanted: HashSet<u128> = self.shared.listeners().processes().into_iter().collect();
+            let changes = changes(&channels, &wanted);
+            if !changes.is_empty() {
+                match timeout(self.shared.config.timeout, session.live.batch(&changes)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(failure)) => return failure,
                     Err(_) => return Failure::no_answer(self.shared.config.timeout),
                 }
-                if std::mem::replace(lost_before, true) {
+                let begun = wanted.difference(&channels).next().is_some();
+                channels = wanted;
+                if begun && self.lost_before.swap(true, Ordering::AcqRel) {
                     // Earlier notifications may be lost.
                     self.shared.listeners().reconnected();
                 }
@@ -196,4 +262,11 @@ impl ListenConnector {
             }
         }
     }
+}
+
+/// Returns the statements after which the channels of `wanted` are listened to, and no others.
+fn changes(channels: &HashSet<u128>, wanted: &HashSet<u128>) -> String {
+    let begun = wanted.difference(channels).map(|process| format!("LISTEN \"{CHANNEL}{process:032x}\";"));
+    let ended = channels.difference(wanted).map(|process| format!("UNLISTEN \"{CHANNEL}{process:032x}\";"));
+    begun.chain(ended).collect()
 }
