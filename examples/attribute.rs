@@ -36,8 +36,8 @@ async fn import(shard: u64) -> Result<Duration, LockError> {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    // The attribute uses the installed manager. `LOCK_URL` names the store; without it, the store is memory.
-    LockManager::from_env().await?.install()?;
+    // The attribute uses the installed manager. `LOCK_URL` names the store; without it, the store is `memory://`.
+    LockManager::from_env_or("memory://").await?.install()?;
     let locks = LockManager::current()?;
 
     let look = async {

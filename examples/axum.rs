@@ -26,7 +26,7 @@ fn routes(locks: LockManager) -> Result<Router, LockError> {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    let locks = LockManager::from_env().await?;
+    let locks = LockManager::from_env_or("memory://").await?;
     // A service calls `axum::serve(listener, app).with_graceful_shutdown(..)` here, and then `locks.shutdown(..)`.
     let app = routes(locks.clone())?;
 

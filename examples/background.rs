@@ -28,7 +28,7 @@ async fn work(guard: LockGuard) {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    let locks = LockManager::from_env().await?;
+    let locks = LockManager::from_env_or("memory://").await?;
     // `max_hold` limits the whole time, the work included.
     let layer = LockLayer::new(locks.clone()).key("import:<id:u64>").max_hold(Duration::from_secs(3_600));
     let app = Router::new().route("/imports/{id}", post(import).route_layer(layer.check()?));

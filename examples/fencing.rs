@@ -26,7 +26,7 @@ impl Row {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    let locks = LockManager::from_env().await?;
+    let locks = LockManager::from_env_or("memory://").await?;
     let row = Row::default();
 
     // A holder that does not renew its lease, like a process that is stopped for longer than its ttl.

@@ -82,7 +82,7 @@ where
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    let locks = LockManager::from_env().await?;
+    let locks = LockManager::from_env_or("memory://").await?;
     locks.install()?;
     nine("read", |_, crowd| show(7, crowd)).await?;
     nine("write", |_, crowd| change(7, crowd)).await?;

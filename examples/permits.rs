@@ -34,7 +34,7 @@ async fn watch(locks: &LockManager) -> Result<(), LockError> {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    let locks = LockManager::from_env().await?;
+    let locks = LockManager::from_env_or("memory://").await?;
     locks.install()?;
 
     // Two large ones do not fit: the second one waits, and is served before those that come later.

@@ -5,7 +5,7 @@ use lock_core::{LockError, LockManager};
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    let locks = LockManager::from_env().await?;
+    let locks = LockManager::from_env_or("memory://").await?;
 
     let first = locks.read("page:7").acquire().await?;
     let second = locks.read("page:7").acquire().await?;

@@ -42,7 +42,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             return Err(format!("unknown argument `{other}`: the only argument is `--serve`").into());
         }
     };
-    let locks = ManagerBuilder::from_env().await?.service("shop").build()?;
+    let locks = ManagerBuilder::from_env_or("memory://").await?.service("shop").build()?;
     locks.install()?;
     println!("store       {}", report::store(&locks));
 

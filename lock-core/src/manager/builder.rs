@@ -71,7 +71,18 @@ impl ManagerBuilder {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn from_env() -> Result<Self> {
-        connect::from_env().await.map(Self::new)
+        connect::from_env(None).await.map(Self::new)
+    }
+
+    /// Like [`LockManager::from_env_or`], before the defaults are set.
+    ///
+    /// # Errors
+    /// As [`LockManager::from_env_or`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn from_env_or(default: &str) -> Result<Self> {
+        connect::from_env(Some(default)).await.map(Self::new)
     }
 
     /// Sets the prefix of every key, followed by a colon. Services that share a store but not their locks need
@@ -205,16 +216,31 @@ impl LockManager {
         ManagerBuilder::connect(url).await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names. If it is unset or empty, the store is
-    /// `memory://`, and a warning says so: processes that each lock only for themselves are rarely what is meant.
+    /// Connects to the store that the environment variable `LOCK_URL` names.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set, or is set and empty, as a template
+    /// leaves it whose value is missing: a machine that locks only for itself must not go unnoticed. Else as
+    /// [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn from_env() -> Result<Self> {
         ManagerBuilder::from_env().await?.build()
+    }
+
+    /// Connects to the store that the environment variable `LOCK_URL` names, or to that of the URL `default` if the
+    /// variable is not set. For programs that also run on a machine without a store: `from_env_or("memory://")` keeps the
+    /// locks in this process, and excludes no other one.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set and empty. Else as
+    /// [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn from_env_or(default: &str) -> Result<Self> {
+        ManagerBuilder::from_env_or(default).await?.build()
     }
 
     /// Starts building a manager over `backend`.

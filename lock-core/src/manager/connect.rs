@@ -1,5 +1,6 @@
 //! From a URL to a store.
 
+use std::env::VarError;
 use std::sync::Arc;
 
 use crate::backend::memory::Memory;
@@ -80,18 +81,27 @@ fn known() -> String {
     }
 }
 
-pub(super) async fn from_env() -> Result<Arc<dyn DynBackend>> {
-    match std::env::var(VARIABLE) {
-        Ok(url) if !url.is_empty() => connect(&url).await,
-        Ok(_) | Err(std::env::VarError::NotPresent) => {
-            tracing::warn!(
-                "{VARIABLE} is not set: locks are kept in this process's memory and exclude nobody else"
-            );
-            Ok(Arc::new(Memory::new()))
+/// Connects to the store that the environment names. If it names none, `default` is the URL; without a default, that is
+/// an error. So is a variable that is set and empty, as a template leaves it whose value is missing: processes that each
+/// lock only for themselves are never what it means.
+pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend>> {
+    let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    match (std::env::var(VARIABLE), default) {
+        (Ok(url), _) if url.trim().is_empty() => invalid(format!(
+            "the variable {VARIABLE} is set and empty: expected the URL of a store, such as `redis://127.0.0.1:6379/`, \
+             or `memory://` for locks in this process only"
+        )),
+        (Ok(url), _) => connect(&url).await,
+        (Err(VarError::NotPresent), Some(default)) => {
+            let scheme = default.split_once("://").map_or("", |(scheme, _)| scheme);
+            tracing::info!("{VARIABLE} is not set: the locks are kept in the default store, `{scheme}://`");
+            connect(default).await
         }
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(LockError::new(LockErrorKind::InvalidRequest, format!("{VARIABLE} is not text")))
-        }
+        (Err(VarError::NotPresent), None) => invalid(format!(
+            "the variable {VARIABLE} is not set: expected the URL of a store, such as `redis://127.0.0.1:6379/`; a \
+             program that may run without it calls `from_env_or(\"memory://\")`"
+        )),
+        (Err(VarError::NotUnicode(_)), _) => invalid(format!("the variable {VARIABLE} is not text")),
     }
 }
 

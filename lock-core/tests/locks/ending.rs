@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::{Order, Waiting, memory::Memory};
-use lock_core::{Kind, LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
+use lock_core::{Kind, LockError, LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
 use tokio::time::Instant;
 
 use crate::millis;
@@ -268,15 +268,17 @@ impl tracing::Subscriber for Events {
 fn the_environment_names_the_store() {
     const CHILD: &str = "LOCK_TEST_EXPECTS";
     let cases = [
-        (None, "memory, 1 warning"),
-        (Some(""), "memory, 1 warning"),
-        (Some("memory://"), "memory, 0 warnings"),
-        (Some("localhost"), "InvalidRequest"),
+        (None, "the variable LOCK_URL is not set", "memory"),
+        (Some(""), "the variable LOCK_URL is set and empty", "the variable LOCK_URL is set and empty"),
+        (Some(" "), "the variable LOCK_URL is set and empty", "the variable LOCK_URL is set and empty"),
+        (Some("memory://"), "memory", "memory"),
+        (Some("localhost"), "there is no `://`", "there is no `://`"),
     ];
     let Ok(expected) = std::env::var(CHILD) else {
-        for (url, expected) in cases {
+        for (url, alone, with_default) in cases {
             let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "ending::the_environment_names_the_store"]).env(CHILD, expected);
+            child.args(["--exact", "ending::the_environment_names_the_store"]);
+            child.env(CHILD, format!("{alone}|{with_default}"));
             match url {
                 Some(url) => child.env("LOCK_URL", url),
                 None => child.env_remove("LOCK_URL"),
@@ -287,21 +289,19 @@ fn the_environment_names_the_store() {
         }
         return;
     };
-    let warnings = Arc::new(AtomicUsize::new(0));
+    let (alone, with_default) = expected.split_once('|').unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let _second = second_log();
-    let made = tracing::subscriber::with_default(
-        Events(tracing::Level::WARN, Arc::clone(&warnings), Then::GoesOn),
-        || runtime.block_on(LockManager::from_env()),
-    );
-    let told = match made {
-        Ok(locks) => match warnings.load(Ordering::SeqCst) {
-            1 => format!("{}, 1 warning", locks.store()),
-            n => format!("{}, {n} warnings", locks.store()),
-        },
-        Err(error) => format!("{:?}", error.kind()),
+    let told = |made: Result<LockManager, LockError>| match made {
+        Ok(locks) => locks.store().to_owned(),
+        Err(error) => {
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+            error.to_string()
+        }
     };
-    assert_eq!(told, expected);
+    let got = told(runtime.block_on(LockManager::from_env()));
+    assert!(got.contains(alone), "{got}");
+    let got = told(runtime.block_on(LockManager::from_env_or("memory://")));
+    assert!(got.contains(with_default), "{got}");
 }
 
 #[test]
