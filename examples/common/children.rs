@@ -38,10 +38,7 @@ impl Worker {
 
     /// Stops the process, as a debugger or a crowded host does, and lets it go on after `time`. Returns then.
     pub(crate) async fn pause(&self, time: Duration) -> Result<()> {
-        // The shell lets it go on, whatever happens to this process.
-        let commands = "kill -STOP $1 && sleep $2 && kill -CONT $1";
-        let (id, time) = (self.id.to_string(), time.as_secs_f64().to_string());
-        Command::new("sh").args(["-c", commands, "pause", &id, &time]).status().await.map(drop)
+        Command::from(pause(self.id, time)).status().await.map(drop)
     }
 
     /// Returns whether the process has ended by itself.
@@ -63,6 +60,15 @@ impl Worker {
         drop(input);
         Ok(status?.success())
     }
+}
+
+/// Returns a command that stops a process and lets it go on after `time`, whatever happens to its parent meanwhile. The
+/// process may be killed before that: then there is nothing to let go on, and nothing to say.
+pub(crate) fn pause(id: u32, time: Duration) -> std::process::Command {
+    let commands = "{ kill -STOP $1 && sleep $2 && kill -CONT $1; } 2>/dev/null";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", commands, "pause", &id.to_string(), &time.as_secs_f64().to_string()]);
+    shell
 }
 
 /// In a worker: waits until it is told to end.

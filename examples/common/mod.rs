@@ -7,3 +7,4 @@ pub(crate) mod clock;
 pub(crate) mod database;
 pub(crate) mod random;
 pub(crate) mod store;
+pub(crate) mod variable;

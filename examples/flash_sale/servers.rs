@@ -37,7 +37,7 @@ impl Servers {
             tokio::spawn(async move { axum::serve(listener, app).await });
             return Ok(servers);
         }
-        if std::env::var_os("LOCK_URL").is_none() {
+        if !store::is_shared(servers.store()) {
             return Err(
                 "several processes need a store that they share: set LOCK_URL, as for redis://".into()
             );

@@ -44,6 +44,7 @@ mod worker;
 use std::process::ExitCode;
 
 use common::database::{Place, Result};
+use common::store;
 use options::Options;
 use report::Report;
 use table::Table;
@@ -51,7 +52,7 @@ use table::Table;
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let options = Options::from_args(std::env::args().skip(1))?;
-    let place = Place::from_env("import_worker");
+    let place = Place::from_env("import_worker")?;
     if let Some(number) = options.worker {
         fleet::work_alone(&options, number, &place.name).await?;
         return Ok(ExitCode::SUCCESS);
@@ -62,7 +63,7 @@ async fn main() -> Result<ExitCode> {
     table.make(options.groups, options.tasks, options.lines).await?;
     println!("locks                     in {store}");
     println!("tables                    in {}", table.database().name());
-    if std::env::var_os("LOCK_URL").is_some() {
+    if store::is_shared(store) {
         fleet::run_processes(&options, &place.name, &table).await?;
     } else if options.crashes > 0 || options.stall_every.is_some() {
         return Err(

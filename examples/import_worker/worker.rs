@@ -5,6 +5,7 @@ use std::time::Duration;
 use lock_core::observe::LockEvents;
 use lock_core::{LockEvent, LockHandle, LockManager, LockRequest, strategy};
 
+use crate::common::children;
 use crate::common::clock;
 use crate::common::database::Result;
 use crate::common::random;
@@ -93,9 +94,7 @@ impl Worker {
     fn stall(&self) {
         let Some(every) = self.options.stall_every else { return };
         if random::below(every) == 0 {
-            let commands = "kill -STOP $PPID && sleep $1 && kill -CONT $PPID";
-            let time = (self.options.ttl * 3 / 2).as_secs_f64().to_string();
-            let _ = std::process::Command::new("sh").args(["-c", commands, "stall", &time]).status();
+            let _ = children::pause(std::process::id(), self.options.ttl * 3 / 2).status();
         }
     }
 

@@ -48,6 +48,7 @@ use std::process::ExitCode;
 
 use common::clock;
 use common::database::{Place, Result};
+use common::store;
 use fleet::Processes;
 use options::Options;
 use report::Report;
@@ -57,7 +58,7 @@ use table::Table;
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let options = Options::from_args(std::env::args().skip(1))?;
-    let place = Place::from_env("scheduler");
+    let place = Place::from_env("scheduler")?;
     if let Some(name) = &options.worker {
         fleet::serve_alone(&options, name, &place.name).await?;
         return Ok(ExitCode::SUCCESS);
@@ -69,7 +70,7 @@ async fn main() -> Result<ExitCode> {
     println!("locks     in {store}");
     println!("tables    in {}", table.database().name());
     println!("job       each {:?}, estimate {:?}, ttl {:?}\n", plan.every, plan.estimate, plan.ttl());
-    if std::env::var_os("LOCK_URL").is_some() {
+    if store::is_shared(store) {
         Processes::start(&options, &table, &place.name)?.run().await?;
     } else if options.kill_every.is_some() || options.pause_every.is_some() {
         return Err(

@@ -8,6 +8,8 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 pub(crate) use value::{Row, Value};
 
+use super::variable;
+
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -25,6 +27,12 @@ impl Database {
     pub(crate) async fn open(place: &str) -> Result<Self> {
         if place.starts_with("postgres") {
             return Ok(Self::Postgres(Box::new(Postgres::connect(place).await?)));
+        }
+        if let Some((scheme, _)) = place.split_once("://") {
+            return Err(format!(
+                "DATABASE_URL names `{scheme}://`: expected `postgres://..` or the path of a file"
+            )
+            .into());
         }
         Ok(Self::Sqlite(Sqlite::open(place)?))
     }
@@ -80,11 +88,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn from_env(program: &str) -> Self {
-        match std::env::var("DATABASE_URL") {
-            Ok(name) => Self { name, own: false },
-            Err(_) => Self::temporary(program),
-        }
+    pub(crate) fn from_env(program: &str) -> Result<Self> {
+        let named = variable::read("DATABASE_URL")?;
+        Ok(named.map_or_else(|| Self::temporary(program), |name| Self { name, own: false }))
     }
 
     /// Returns the name of a new file in the temporary folder.

@@ -74,6 +74,8 @@ impl Postgres {
             for (number, column) in row.columns().iter().enumerate() {
                 columns.push(match *column.type_() {
                     Type::INT8 => Value::Number(row.try_get(number)?),
+                    // Of a literal: `SELECT 1`.
+                    Type::INT4 => Value::Number(row.try_get::<_, i32>(number)?.into()),
                     _ => Value::Text(row.try_get(number)?),
                 });
             }

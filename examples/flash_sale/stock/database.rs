@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
+use crate::common::variable;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -64,7 +65,7 @@ impl Stock {
 
     /// Makes the tables: on the server that `STOCK_URL` names, else in a new file.
     pub(crate) async fn make() -> Result<Self> {
-        if let Ok(url) = std::env::var("STOCK_URL") {
+        if let Some(url) = variable::read("STOCK_URL")? {
             let stock = Postgres::connect(&url, true).await?;
             return Ok(Self::Postgres(Arc::new(stock)));
         }

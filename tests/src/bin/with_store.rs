@@ -1,5 +1,6 @@
 //! Runs a command with `LOCK_URL` set to a store that is started for it: `with_store etcd cargo run ..`. A Postgres is
-//! also the `STOCK_URL` and the `DATABASE_URL` of the examples. Ends with the status of the command.
+//! also the `STOCK_URL` and the `DATABASE_URL` of the examples. `LOCK_URL_ETCD` and so on have the same URL, for a command
+//! that needs several stores: `with_store etcd with_store redis ..`. Ends with the status of the command.
 #![allow(clippy::print_stderr, reason = "what is wrong is said to whoever called")]
 
 use std::process::{Command, ExitCode};
@@ -20,29 +21,26 @@ fn main() -> ExitCode {
     match store.as_str() {
         "redis" => {
             let server = RedisServer::start();
-            run(command.env("LOCK_URL", server.url()))
+            run(&mut command, &store, server.url())
         }
         "redlock" => {
             let masters = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
             let hosts = masters.each_ref().map(|master| format!("127.0.0.1:{}", master.port())).join(",");
             // They vote when the longest lease is over.
-            run(command.env("LOCK_URL", format!("redlock://{hosts}/?max_ttl=1s")))
+            run(&mut command, &store, format!("redlock://{hosts}/?max_ttl=1s"))
         }
         "postgres" => {
             let server = PostgresServer::start();
             let database = server.url_of("postgres");
-            run(command
-                .env("LOCK_URL", server.url())
-                .env("STOCK_URL", &database)
-                .env("DATABASE_URL", &database))
+            run(command.env("STOCK_URL", &database).env("DATABASE_URL", &database), &store, server.url())
         }
         "etcd" => {
             let server = Etcd::start();
-            run(command.env("LOCK_URL", server.url()))
+            run(&mut command, &store, server.url())
         }
         "zookeeper" => {
             let servers = ZooKeeperServers::start();
-            run(command.env("LOCK_URL", format!("{}?session_timeout=3s", servers.url("locks"))))
+            run(&mut command, &store, format!("{}?session_timeout=3s", servers.url("locks")))
         }
         other => {
             eprintln!(
@@ -53,7 +51,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &mut Command) -> ExitCode {
+fn run(command: &mut Command, store: &str, url: String) -> ExitCode {
+    command.env(format!("LOCK_URL_{}", store.to_uppercase()), &url).env("LOCK_URL", url);
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

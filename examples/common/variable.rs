@@ -1,0 +1,14 @@
+//! The variables of the environment that say where the data are.
+
+/// Returns the value of a variable; `None` if it is not set. One that is set and empty, as a template leaves it whose
+/// value is missing, is an error: it names no place.
+pub(crate) fn read(name: &str) -> Result<Option<String>, String> {
+    match std::env::var(name) {
+        Ok(value) if value.trim().is_empty() => {
+            Err(format!("the variable {name} is set and empty: give it a value, or remove it"))
+        }
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => Err(format!("the variable {name} is not text")),
+    }
+}
