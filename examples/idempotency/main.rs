@@ -15,9 +15,13 @@
 //! | while the first request with this key is being served | 409 with `Retry-After`, by the layer |
 //! | the same request again | the answer to the first, with `idempotent-replayed: true` |
 //! | the same key with another body | 422 |
+//! | again, after the client disconnected in the middle | as above: the payment goes on without its client |
+//!
+//! A process that is killed in the middle leaves a payment without an answer. Give the bank the same key then: it says
+//! what became of the first try.
 //!
 //! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends itself such requests, prints the
-//! answers, and exits with status 1 if the card was charged more than once for a payment.
+//! answers, and exits with status 1 if the card was not charged exactly once for each payment.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod answers;
@@ -26,6 +30,7 @@ mod payments;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -41,7 +46,7 @@ const COPIES: usize = 5;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let locks = ManagerBuilder::from_env().await?.service("payments").build()?;
+    let locks = ManagerBuilder::from_env_or("memory://").await?.service("payments").build()?;
     let card = Arc::new(Card::default());
     let app = payments::routes(locks, Arc::clone(&card), Arc::new(Answers::default()))?;
 
@@ -56,11 +61,26 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("the same once more\n  {}", pay(app.clone(), Some("k-1"), "30").await);
     println!("the same key for another sum\n  {}", pay(app.clone(), Some("k-1"), "31").await);
     println!("no key\n  {}", pay(app.clone(), None, "30").await);
-    println!("another payment\n  {}", pay(app, Some("k-2"), "30").await);
+    println!("another payment\n  {}", pay(app.clone(), Some("k-2"), "30").await);
+
+    // A server drops the request of a client that disconnects.
+    let asked = card.asked();
+    tokio::select! {
+        answer = pay(app.clone(), Some("k-3"), "50") => return Err(format!("too early: {answer}").into()),
+        () = asked => println!("a client that disconnects while the bank is asked"),
+    }
+    let replayed = loop {
+        let answer = pay(app.clone(), Some("k-3"), "50").await;
+        println!("  {answer}");
+        if !answer.starts_with("409") {
+            break answer.contains("idempotent-replayed");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
 
     let charges = card.charges();
     println!("\nthe card was charged {} times: {charges:?}", charges.len());
-    Ok(if charges == [30, 30] { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if replayed && charges == [30, 30, 50] { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Sends a payment, and returns the answer as a line of text.

@@ -10,8 +10,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use lock_axum::{FencingToken, LockLayer};
+use lock_axum::{FencingToken, LockLayer, OnDisconnect};
 use lock_core::{LockError, LockManager};
+use tokio::sync::watch;
 
 use crate::answers::{Answer, Answers};
 
@@ -20,11 +21,27 @@ const LARGEST_BODY: usize = 64 * 1024;
 
 /// The charges of a card.
 #[derive(Default)]
-pub(crate) struct Card(Mutex<Vec<u32>>);
+pub(crate) struct Card {
+    charges: Mutex<Vec<u32>>,
+    asked: watch::Sender<()>,
+}
 
 impl Card {
     pub(crate) fn charges(&self) -> Vec<u32> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until the bank is asked for another charge, which is not made yet.
+    pub(crate) fn asked(&self) -> impl Future<Output = ()> + use<> {
+        let mut asked = self.asked.subscribe();
+        async move { drop(asked.changed().await) }
+    }
+
+    async fn charge(&self, sum: u32) {
+        self.asked.send_replace(());
+        // The bank takes some time, in which the copies of the request arrive.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner).push(sum);
     }
 }
 
@@ -40,6 +57,9 @@ pub(crate) fn routes(
         .ttl(Duration::from_secs(10))
         // A client that sends its payment slowly does not hold the lock in the meantime.
         .after_body(LARGEST_BODY)
+        // Without this, a client that disconnects would drop the payment between the bank and the stored answer, and
+        // nobody would know whether it was made.
+        .on_disconnect(OnDisconnect::Finish)
         .check()?;
     let pay = post(pay)
         .route_layer(from_fn_with_state(answers, replay))
@@ -101,8 +121,6 @@ async fn pay(State(card): State<Arc<Card>>, sum: String) -> Response {
     let Ok(sum) = sum.parse() else {
         return (StatusCode::BAD_REQUEST, "how much?").into_response();
     };
-    // The bank takes some time, in which the copies of the request arrive.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    card.0.lock().unwrap_or_else(PoisonError::into_inner).push(sum);
+    card.charge(sum).await;
     (StatusCode::CREATED, format!("paid {sum}")).into_response()
 }
