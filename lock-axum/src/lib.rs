@@ -5,6 +5,7 @@ mod answer;
 mod config;
 mod extract;
 mod hold;
+mod in_use;
 mod key;
 mod key_limit;
 mod label;

@@ -8,4 +8,6 @@ mod rejection;
 
 pub(crate) use answers::Answers;
 pub use outcome::Outcome;
+pub(crate) use problem::LONGEST;
 pub use rejection::LockRejection;
+pub(crate) use rejection::UNKNOWN;

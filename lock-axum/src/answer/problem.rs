@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::outcome::{Outcome, Text};
 
 /// The longest time in `Retry-After`.
-pub(super) const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
 /// The content of an answer to a request that was not served.
 #[derive(Clone, Debug)]

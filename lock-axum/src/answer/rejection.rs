@@ -14,7 +14,7 @@ use super::problem::{LONGEST, Problem};
 use crate::once;
 
 /// The retry hint if it is unknown when the lock will be free.
-const UNKNOWN: Duration = Duration::from_secs(1);
+pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// The reason for which a request was not served, as a response: a status, headers and a problem document without
 /// secrets.
@@ -91,6 +91,11 @@ impl LockRejection {
         rejection.0.lock = Some(template.into());
         rejection.0.retry_after = Some(UNKNOWN);
         rejection
+    }
+
+    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
+        self.0.retry_after = Some(after.min(LONGEST));
+        self
     }
 
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {

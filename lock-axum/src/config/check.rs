@@ -5,6 +5,7 @@ use lock_core::{Kind, LockError, LockErrorKind, Result};
 
 use super::methods::Methods;
 use super::options::Options;
+use crate::answer::LONGEST;
 use crate::key::Keys;
 
 /// Refuses options that only a layer has, if they contradict each other. The options of a request are checked by a
@@ -63,6 +64,9 @@ fn requests(keys: &Keys, options: &Options) -> Result<()> {
         return Err(invalid(
             "after_body is 0, so every body would be too large: give it a limit, or remove it".to_owned(),
         ));
+    }
+    if let Some(after) = options.retry_after.filter(|after| *after > LONGEST) {
+        return Err(invalid(format!("retry_after is {after:?}: a client is told {LONGEST:?} at most")));
     }
     if options.max_keys == 0 {
         return Err(invalid(

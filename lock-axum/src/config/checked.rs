@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use lock_core::key::Key;
@@ -54,6 +55,16 @@ impl Config {
             Rendered::One(Key::new(keys.template()).or_else(|_| Key::new("sample"))?)
         };
         self.request(sample, None).check()
+    }
+
+    /// Returns how long a key stays locked at least: that of the layer, else that of its profile.
+    pub(crate) fn min_hold(&self) -> Duration {
+        let options = self.options();
+        let of_profile = || {
+            let profile = options.profile.as_deref()?;
+            options.manager.profile(profile).ok()?.shortest_hold()
+        };
+        options.own.shortest_hold().or_else(of_profile).unwrap_or_default()
     }
 
     pub(crate) fn keys(&self) -> &Keys {

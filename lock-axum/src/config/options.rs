@@ -14,6 +14,7 @@ use super::methods::Methods;
 use super::policy::{OnDisconnect, OnNoRoute, OnStoreError};
 use crate::answer::Answers;
 use crate::hold::Hold;
+use crate::in_use::UseTimes;
 use crate::key::Registered;
 use crate::key_limit::KeyLimit;
 
@@ -39,6 +40,10 @@ pub(crate) struct Options {
     pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
     pub(crate) key_limit: KeyLimit,
+    /// How long requests for the key of the layer use it.
+    pub(crate) use_times: UseTimes,
+    /// When a client is told to come back; `None` for what requests take.
+    pub(crate) retry_after: Option<Duration>,
     pub(crate) answers: Answers,
     pub(crate) logged: Arc<Logged>,
     /// The types that `<ext.Name>` stands for.
@@ -68,6 +73,8 @@ impl Options {
             after_body: None,
             max_keys: MAX_KEYS,
             key_limit: KeyLimit::default(),
+            use_times: UseTimes::default(),
+            retry_after: None,
             answers: Answers::default(),
             logged: Arc::default(),
             extensions: Registered::default(),

@@ -1,6 +1,7 @@
 //! How a mounted layer answers a request that does not run under its lock, and what it logs about it.
 
 use std::fmt;
+use std::time::Duration;
 
 use axum_core::response::Response;
 use http::request::Parts;
@@ -10,7 +11,7 @@ use lock_core::{LockError, LockErrorKind};
 
 use super::checked::Config;
 use super::policy::{OnNoRoute, OnStoreError};
-use crate::answer::{LockRejection, Outcome};
+use crate::answer::{LockRejection, Outcome, UNKNOWN};
 use crate::key::NoKey;
 use crate::router;
 
@@ -35,9 +36,11 @@ impl Config {
     /// Returns the answer to a request whose lock was not acquired, or was lost, and logs what an operator must know.
     pub(crate) fn refused(&self, error: &LockError, version: Version, head: Option<&Parts>) -> Response {
         let (template, manager) = (self.keys().template(), &self.options().manager);
-        let rejection = LockRejection::of_error(error, Some(template), version);
+        let mut rejection = LockRejection::of_error(error, Some(template), version);
         match error.kind() {
-            LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {}
+            LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {
+                rejection = rejection.with_retry_after(self.retry_after(error));
+            }
             _ if rejection.outcome() == Outcome::Misconfigured => {
                 self.misconfigured(&manager.redacted(error));
             }
@@ -51,6 +54,18 @@ impl Config {
             }
         }
         self.answer(rejection, head)
+    }
+
+    /// Returns the time after which a client whose request found the key held is to come back: what the layer says, else
+    /// what requests take, but no more than is left of the lease.
+    fn retry_after(&self, error: &LockError) -> Duration {
+        let options = self.options();
+        options.retry_after.unwrap_or_else(|| {
+            let probably = options.use_times.probably_free_after().unwrap_or(UNKNOWN);
+            // A key is kept for its `min_hold`, however short the request was.
+            let probably = probably.max(self.min_hold());
+            error.retry_after().map_or(probably, |rest| rest.min(probably))
+        })
     }
 
     /// Logs that a handler that needs its lock ran without one, because the store does not answer.

@@ -1,6 +1,7 @@
 //! The answers to requests that are not served.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum_core::response::IntoResponse;
 use http::StatusCode;
@@ -66,6 +67,39 @@ impl<K> LockLayer<K> {
         self.status(Outcome::Contended, status).status(Outcome::TimedOut, status)
     }
 
+    /// Sets the time after which a client whose request found the key held is told to come back, at most 30 s. Default:
+    /// what requests take: three times the mean of the last ones that this layer has served in this process, 1 s before
+    /// the first one, not less than the [`min_hold`](Self::min_hold) and not more than is left of the lease.
+    ///
+    /// Set it where the work goes on after the answer, under a
+    /// [guard of its own](crate#work-that-outlives-the-answer): that time is not measured.
+    ///
+    /// [`check`](LockLayer::check) refuses more than 30 s.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::Request;
+    /// # use tower::ServiceExt;
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let import = lock_axum::LockLayer::new(locks.clone()).key("import").retry_after(Duration::from_secs(20));
+    /// let app: Router = Router::new().route("/", post(async || "done").route_layer(import.check()?));
+    /// let _busy = locks.lock("import").acquire().await?;
+    /// let answer = app.oneshot(Request::post("/").body(Body::empty())?).await?;
+    /// let seconds: u64 = answer.headers()["retry-after"].to_str()?.parse()?;
+    /// assert!((20..=25).contains(&seconds), "up to a quarter more, so that not all come back together");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.options.retry_after = Some(after);
+        self
+    }
+
     /// Answers in the form that gRPC expects, for a service of tonic: HTTP status 200, no body, and `grpc-status` in
     /// the head.
     ///
@@ -82,14 +116,27 @@ impl<K> LockLayer<K> {
     /// (`<header.x-order>`), from the method (`<uri.path>`) or from [`key_fn`](LockLayer::key_fn); the layer does not
     /// read the message. A streamed answer holds its lock until its end, as every body of unknown length does.
     ///
+    /// **Wrap one service**, with `named_layer` of tonic's `LayerExt`. `Server::builder().layer(layer)` locks every
+    /// service, those for health and reflection too, which have no `x-order`; there, [`skip_if`](Self::skip_if) leaves
+    /// out what is not to be locked, by its path. The example `tonic` in the repository does both.
+    ///
     /// [`check`](LockLayer::check) refuses it together with [`status`](Self::status) or
     /// [`respond_with`](Self::respond_with).
     ///
     /// # Examples
     /// ```
     /// # let locks = lock_core::LockManager::in_memory();
-    /// let layer = lock_axum::LockLayer::new(locks).key("order:<header.x-order>").grpc();
-    /// // tonic::transport::Server::builder().layer(layer).add_service(orders)
+    /// use lock_axum::LockLayer;
+    ///
+    /// let layer = LockLayer::new(locks.clone()).key("order:<header.x-order>").grpc();
+    /// // use tonic::service::LayerExt;
+    /// // Server::builder().add_service(health).add_service(layer.named_layer(OrdersServer::new(orders)))
+    ///
+    /// let for_all = LockLayer::new(locks)
+    ///     .key("order:<header.x-order>")
+    ///     .skip_if(|request| !request.uri.path().starts_with("/shop.Orders/"))
+    ///     .grpc();
+    /// // Server::builder().layer(for_all).add_service(health).add_service(OrdersServer::new(orders))
     /// ```
     pub fn grpc(mut self) -> Self {
         self.options.answers.set_grpc();

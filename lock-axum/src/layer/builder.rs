@@ -117,7 +117,7 @@ impl LockLayer {
     ///   [`fencing(false)`](Self::fencing);
     /// - a [`linger`](Self::linger) that is too long, or that the kind or the number of keys does not allow;
     /// - an empty list of [`methods`](Self::methods), [`max_keys`](Self::max_keys) below the number of keys of a
-    ///   request, or [`after_body`](Self::after_body) of 0;
+    ///   request, [`after_body`](Self::after_body) of 0, or [`retry_after`](Self::retry_after) above 30 s;
     /// - a [`status`](Self::status) other than 4xx and 5xx, or [`grpc`](Self::grpc) with `status` or
     ///   [`respond_with`](Self::respond_with);
     /// - a [`profile`](Self::profile) that the manager does not have, or one whose options contradict those of the

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use lock_core::Result;
 
 use super::builder::{HasNoKey, Keyed, LockLayer, TakesExtension};
+use crate::in_use::UseTimes;
 use crate::key::Keys;
 
 impl<K> LockLayer<K> {
@@ -190,7 +191,9 @@ impl<K> LockLayer<K> {
         self
     }
 
-    pub(super) fn keyed(self, keys: Keys) -> LockLayer {
+    pub(super) fn keyed(mut self, keys: Keys) -> LockLayer {
+        // Several layers may begin as clones of one without a key, and their requests take different times.
+        self.options.use_times = UseTimes::default();
         // Registered here, so that dashboards show the template from the start: a router may mount the layer only when
         // its first client connects.
         self.options.manager.register_template(keys.template());

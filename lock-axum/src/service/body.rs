@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -14,8 +15,9 @@ use http_body::{Body, Frame, SizeHint};
 use lock_core::{LockGuard, LockScope, LossReason, OnLost};
 use pin_project_lite::pin_project;
 
+use super::caught::Panic;
 use super::release::release;
-use crate::key_limit::KeyPermit;
+use crate::in_use::InUse;
 
 pin_project! {
     /// The body of an answer of [`Lock`](crate::Lock): the body of the wrapped service, or a problem document.
@@ -59,7 +61,7 @@ struct Held {
     /// Whether a server stops polling when none remain. Over HTTP/2 it polls to the end, because trailers may follow.
     ends_with_length: bool,
     guard: LockGuard,
-    permit: KeyPermit,
+    in_use: InUse,
 }
 
 impl<B: Body> LockBody<B> {
@@ -80,13 +82,13 @@ impl<B: Body> LockBody<B> {
         scope: LockScope,
         (announced, version): (Option<u64>, Version),
         on_lost: OnLost,
-        permit: KeyPermit,
+        in_use: InUse,
     ) -> Self {
         let handle = guard.handle();
         let cancels = on_lost == OnLost::Cancel;
         let lost = cancels.then(|| Box::pin(async move { handle.lost().await }) as Pin<Box<_>>);
         let ends_with_length = version <= Version::HTTP_11;
-        let lock = Some(Held { lost, scope, left: announced, ends_with_length, guard, permit });
+        let lock = Some(Held { lost, scope, left: announced, ends_with_length, guard, in_use });
         Self { state: State::Held { body, tail: VecDeque::new(), lock } }
     }
 }
@@ -110,14 +112,15 @@ impl Held {
         self.left == Some(0)
     }
 
-    /// Polls for the next frame, in the scope of the lock.
+    /// Polls for the next frame, in the scope of the lock. The error is a panic of the body.
     fn poll_frame<B: Body>(
         &self,
         mut body: Pin<&mut B>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Result<Poll<Option<Result<Frame<B::Data>, B::Error>>>, Panic> {
         let frame = self.scope.clone().enter(poll_fn(|cx| body.as_mut().poll_frame(cx)));
-        pin!(frame).poll(cx)
+        // Nothing of the body is used after a panic.
+        catch_unwind(AssertUnwindSafe(|| pin!(frame).poll(cx)))
     }
 }
 
@@ -129,6 +132,8 @@ enum Next<B: Body> {
     Poll,
     /// Release the lock, then send the tail.
     Release,
+    /// Release the lock, then go on with the panic of the body.
+    Panic(Panic),
 }
 
 impl<B: Body<Data = Bytes>> State<B>
@@ -150,9 +155,10 @@ where
         // one.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
-            Poll::Pending if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(frame) => frame,
+            Ok(Poll::Pending) if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(frame)) => frame,
+            Err(panic) => return Poll::Ready(Next::Panic(panic)),
         };
         let frame = match frame {
             // Trailers may follow an empty frame, where they can be sent at all.
@@ -176,8 +182,8 @@ where
         Poll::Ready(if last { Next::Release } else { Next::Poll })
     }
 
-    /// Drops the body and starts the release.
-    fn begin_release(mut self: Pin<&mut Self>) {
+    /// Drops the body and starts the release, which ends with the panic of the body, if there is one.
+    fn begin_release(mut self: Pin<&mut Self>, panic: Option<Panic>) {
         let (tail, lock) = match self.as_mut().project() {
             StateProj::Held { tail, lock, .. } => (mem::take(tail), lock.take()),
             StateProj::Unlocked { .. }
@@ -185,8 +191,8 @@ where
             | StateProj::Releasing { .. }
             | StateProj::Ended { .. } => return,
         };
-        let Some(Held { guard, permit, .. }) = lock else { return self.set(Self::Ended { tail }) };
-        self.set(Self::Releasing { release: Box::pin(release_with(guard, permit)), tail });
+        let Some(Held { guard, in_use, .. }) = lock else { return self.set(Self::Ended { tail }) };
+        self.set(Self::Releasing { release: Box::pin(release_with(guard, in_use, panic)), tail });
     }
 }
 
@@ -214,7 +220,8 @@ where
                 StateProj::Held { .. } => match ready!(state.as_mut().poll_held(cx)) {
                     Next::Send(frame) => return Poll::Ready(Some(Ok(frame))),
                     Next::Poll => {}
-                    Next::Release => state.as_mut().begin_release(),
+                    Next::Release => state.as_mut().begin_release(None),
+                    Next::Panic(panic) => state.as_mut().begin_release(Some(panic)),
                 },
                 StateProj::Releasing { release, tail } => {
                     ready!(release.as_mut().poll(cx));
@@ -247,10 +254,13 @@ where
     }
 }
 
-/// Releases the lock, then its key.
-async fn release_with(guard: LockGuard, permit: KeyPermit) {
+/// Releases the lock, then its key; then goes on with the panic of the body.
+async fn release_with(guard: LockGuard, in_use: InUse, panic: Option<Panic>) {
     release(guard).await;
-    drop(permit);
+    drop(in_use);
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
 }
 
 fn is_empty(frame: &Frame<Bytes>) -> bool {

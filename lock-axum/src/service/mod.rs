@@ -2,6 +2,7 @@
 
 mod admission;
 mod body;
+mod caught;
 mod future;
 mod lock;
 mod release;

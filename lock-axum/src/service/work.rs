@@ -12,8 +12,10 @@ use tower::Service;
 use tracing::{Instrument, Span};
 
 use super::body::LockBody;
+use super::caught::caught;
 use super::release::release;
 use crate::config::{Config, OnDisconnect};
+use crate::in_use::InUse;
 use crate::key_limit::KeyPermit;
 
 /// A request with its lock.
@@ -24,7 +26,7 @@ pub(super) struct Work {
     guard: LockGuard,
     /// What happens to the handler when the lock is lost.
     on_lost: OnLost,
-    permit: KeyPermit,
+    in_use: InUse,
 }
 
 impl Work {
@@ -35,7 +37,8 @@ impl Work {
         permit: KeyPermit,
     ) -> Self {
         let head = config.options().answers.need_request().then(|| Arc::new(head.clone()));
-        Self { config, head, guard, on_lost, permit }
+        let in_use = config.options().use_times.begin(permit);
+        Self { config, head, guard, on_lost, in_use }
     }
 
     /// Runs the handler, in a task of its own if it must survive its client.
@@ -68,35 +71,39 @@ impl Work {
         S: Service<Request<B>, Response = Response<R>>,
         R: Body,
     {
-        let Self { config, head, guard, on_lost, permit } = self;
+        let Self { config, head, guard, on_lost, in_use } = self;
         let options = config.options();
         let (parts, body) = request.into_parts();
         let (method, version) = (parts.method.clone(), parts.version);
         let handler = async move {
-            let answer = inner.call(Request::from_parts(parts, body)).await;
+            let answer = caught(async move { inner.call(Request::from_parts(parts, body)).await }).await;
             // The scope contains this lock: a body that carries the lock runs in the scope of its handler.
             (answer, LockScope::current())
-            // The service is dropped here, before the lock is released.
+            // The service is dropped by now, before the lock is released.
         };
         let (answer, scope) = match guard.run_on_lost(on_lost, handler).await {
             Ok(answered) => answered,
             Err(lost) => return Ok(config.refused(&lost, version, head.as_deref()).map(LockBody::problem)),
         };
         let response = match answer {
-            Ok(response) => response,
-            Err(error) => {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
                 release(guard).await;
                 return Err(error);
+            }
+            Err(panic) => {
+                release(guard).await;
+                std::panic::resume_unwind(panic);
             }
         };
         let announced =
             response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if options.hold.ends_with_handler(&method, response.status(), announced, response.body()) {
             release(guard).await;
-            drop(permit);
+            drop(in_use);
             return Ok(response.map(LockBody::unlocked));
         }
-        Ok(response.map(|body| LockBody::held(body, guard, scope, (announced, version), on_lost, permit)))
+        Ok(response.map(|body| LockBody::held(body, guard, scope, (announced, version), on_lost, in_use)))
     }
 }
 

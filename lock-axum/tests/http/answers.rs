@@ -1,6 +1,7 @@
 //! The answers to clients whose requests do not get their lock.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,8 +26,8 @@ fn retry_after<B>(response: &http::Response<B>) -> &str {
 #[tokio::test(start_paused = true)]
 async fn clients_do_not_all_come_back_together() {
     let locks = LockManager::in_memory();
-    let app = app(LockLayer::new(locks.clone()).key("order:<id>"));
-    let _holder = locks.lock("order:42").ttl(Duration::from_secs(8)).acquire().await.unwrap();
+    let app = app(LockLayer::new(locks.clone()).key("order:<id>").retry_after(Duration::from_secs(8)));
+    let _holder = locks.lock("order:42").acquire().await.unwrap();
     let mut told = std::collections::BTreeSet::new();
     for _ in 0..100 {
         told.insert(retry_after(&send(&app, get("/orders/42")).await).to_owned());
@@ -34,8 +35,40 @@ async fn clients_do_not_all_come_back_together() {
     assert_eq!(told.iter().collect::<Vec<_>>(), ["10", "9"], "never before 8 s");
 }
 
+/// Not what is left of a lease that is renewed.
 #[tokio::test(start_paused = true)]
-async fn contended_is_409_with_the_rest_of_the_lease_and_no_names() {
+async fn a_client_is_told_to_come_back_after_what_requests_take() {
+    let locks = LockManager::in_memory();
+    let takes = Arc::new(Mutex::new(Duration::from_millis(300)));
+    let handler = {
+        let takes = Arc::clone(&takes);
+        move || tokio::time::sleep(*takes.lock().unwrap())
+    };
+    let layer = LockLayer::new(locks.clone()).key("order:<id>");
+    let app = Router::new().route("/orders/{id}", on_get(handler).route_layer(layer.check().unwrap()));
+    let told = async || {
+        let holder = locks.lock("order:42").acquire().await.unwrap();
+        let body = text(send(&app, get("/orders/42")).await).await;
+        holder.release().await.unwrap();
+        let (_, rest) = body.split_once(r#""retry_after_ms":"#).unwrap();
+        rest.split_once(',').unwrap().0.parse::<u32>().unwrap()
+    };
+    let first = told().await;
+    assert!((1_000..=1_250).contains(&first), "nothing is known: {first}");
+    assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::OK);
+    let quick = told().await;
+    assert!((900..=1_125).contains(&quick), "three times 300 ms, and up to a quarter more: {quick}");
+    *takes.lock().unwrap() = Duration::from_secs(60);
+    assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::OK);
+    let slow = told().await;
+    assert!((9_000..=12_500).contains(&slow), "never longer than the lease of 10 s: {slow}");
+    let layer = LockLayer::new(locks.clone()).key("order:<id>").retry_after(Duration::from_secs(31));
+    let error = layer.check().unwrap_err().to_string();
+    assert!(error.contains("retry_after is 31s: a client is told 30s at most"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn contended_is_409_with_a_time_and_no_names() {
     let locks = LockManager::builder(Memory::new()).service("secret-service").build().unwrap();
     let app = app(LockLayer::new(locks.clone()).key("order:<id>"));
     let holder = locks
@@ -48,13 +81,13 @@ async fn contended_is_409_with_the_rest_of_the_lease_and_no_names() {
     let response = send(&app, get("/orders/42")).await;
     assert_eq!(response.status(), StatusCode::CONFLICT);
     assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
-    assert!(["3", "4"].contains(&retry_after(&response)), "{:?}", response.headers());
+    assert!(["1", "2"].contains(&retry_after(&response)), "{:?}", response.headers());
     let length = response.headers()["content-length"].to_str().unwrap().parse::<usize>().unwrap();
     let body = text(response).await;
     assert_eq!(body.len(), length);
     let (before, rest) = body.split_once(r#""retry_after_ms":"#).unwrap();
     let (after, behind) = rest.split_once(',').unwrap();
-    assert!((2_500..=3_125).contains(&after.parse::<u32>().unwrap()), "up to a quarter more: {after}");
+    assert!((1_000..=1_250).contains(&after.parse::<u32>().unwrap()), "up to a quarter more: {after}");
     assert_eq!(
         format!("{before}{behind}"),
         r#"{"type":"urn:problem-type:lock-contended","title":"Locked","status":409,"detail":"Another request has locked this resource.","lock":"order:<id>","waited_ms":0}"#

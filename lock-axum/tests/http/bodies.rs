@@ -311,6 +311,31 @@ impl HttpBody for Announced {
     }
 }
 
+/// A body that panics instead of sending its first frame.
+struct Broken;
+
+impl HttpBody for Broken {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("a panic that the test wants")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_body_frees_the_key_before_it_goes_on() {
+    let store = Remote::slow(Duration::from_millis(30));
+    let layer = LockLayer::new(store.manager()).key("k");
+    let app = Router::new().route("/", on_get(async || Body::new(Broken)).route_layer(layer));
+    let body = send(&app, get("/")).await.into_body();
+    assert!(tokio::spawn(to_bytes(body, 100)).await.unwrap_err().is_panic());
+    assert_eq!(store.log.all(), ["acquire", "release"]);
+}
+
 /// A server does not poll again once the declared length is reached, so the lock does not wait for it either.
 #[tokio::test]
 async fn what_comes_after_the_announced_length_is_not_waited_for() {

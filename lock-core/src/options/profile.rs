@@ -177,6 +177,12 @@ impl Profile {
         self
     }
 
+    /// Returns the [`min_hold`](Self::min_hold) that it sets.
+    #[must_use]
+    pub fn shortest_hold(&self) -> Option<Duration> {
+        self.options.min_hold
+    }
+
     /// Returns whether it sets what to do when the key is held: a strategy, how long to wait, or the pauses between
     /// tries.
     #[must_use]
