@@ -58,7 +58,7 @@ fn parse(literal: &LitStr, option: &str, params: &Params) -> syn::Result<Vec<Seg
     for piece in split(&literal.value()).map_err(error)? {
         segments.push(match piece {
             Piece::Literal(text) => {
-                if let Some((found, name)) = foreign(&text, params) {
+                if let Some((found, name)) = foreign(&text, segments.is_empty(), params) {
                     return Err(error(format!(
                         "`{found}` is plain text here, the same for every call: write the placeholder as `<{name}>`"
                     )));
@@ -129,8 +129,8 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
 }
 
 /// Finds a parameter in the placeholder syntax of format strings, routes, shells or other libraries. Returns the
-/// placeholder, and the name in it.
-fn foreign<'a>(text: &'a str, params: &Params) -> Option<(String, &'a str)> {
+/// placeholder, and the name in it. `first` says that the template begins with the text.
+fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &'a str)> {
     let is_parameter = |name: &str| params.names().any(|known| known == name);
     let in_braces = text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     for name in in_braces {
@@ -145,7 +145,19 @@ fn foreign<'a>(text: &'a str, params: &Params) -> Option<(String, &'a str)> {
     let is_part = |char: char| char.is_alphanumeric() || char == '_';
     let after_dollar =
         text.split('$').skip(1).map(|rest| rest.split(|char| !is_part(char)).next().unwrap_or(rest));
-    after_dollar.into_iter().find(|name| is_parameter(name)).map(|name| (format!("${name}"), name))
+    if let Some(name) = after_dollar.into_iter().find(|name| is_parameter(name)) {
+        return Some((format!("${name}"), name));
+    }
+    // `:id` at the start of a part, as in `order::id`: in `order:id` the colon ends the part before it.
+    let begins = |at: usize| match text[..at].chars().next_back() {
+        Some(before) => matches!(before, ':' | '/'),
+        None => first,
+    };
+    let after_colon = text
+        .match_indices(':')
+        .filter(|(at, _)| begins(*at))
+        .map(|(at, _)| text[at + 1..].split(|char| !is_part(char)).next().unwrap_or_default());
+    after_colon.into_iter().find(|name| is_parameter(name)).map(|name| (format!(":{name}"), name))
 }
 
 /// Returns whether this text separates two values unambiguously: `<a><b>` would give the same key for "ab", "c" and for

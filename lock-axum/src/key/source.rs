@@ -20,7 +20,7 @@ pub(crate) struct KeySource {
 impl KeySource {
     pub(crate) fn parse(template: &str, extensions: &Registered) -> Result<Self> {
         let template = KeyTemplate::parse(template)?;
-        no_braces(template.as_str())?;
+        refuse_other_placeholders(template.as_str())?;
         let values = template
             .placeholders()
             .map(|name| Value::parse(name, &template, extensions))
@@ -69,23 +69,36 @@ impl KeySource {
     }
 }
 
-/// Refuses `order:{id}`, which is written like the path of a route: it would be one key for all orders.
-fn no_braces(template: &str) -> Result<()> {
+/// Refuses `order:{id}`, `order::id` and `order/:id`, which are written like the path of a route: each would be one key
+/// for all orders.
+fn refuse_other_placeholders(template: &str) -> Result<()> {
     let in_braces = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let is_name = |name: &&str| {
         !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'*'))
     };
-    match in_braces.into_iter().find(is_name) {
-        None => Ok(()),
-        Some(name) => {
-            let detail = format!(
-                "`{{{name}}}` in the template `{template}` is plain text, the same for every request: write the \
-                 placeholder as `<{name}>`"
-            );
-            Err(LockError::new(LockErrorKind::InvalidKey, detail))
-        }
-    }
+    let braced = in_braces.into_iter().find(is_name).map(|name| (format!("{{{name}}}"), name));
+    let other = braced.or_else(|| after_colon(template).map(|name| (format!(":{name}"), name)));
+    let Some((found, name)) = other else { return Ok(()) };
+    let detail = format!(
+        "`{found}` in the template `{template}` is plain text, the same for every request: write the placeholder as \
+         `<{name}>`"
+    );
+    Err(LockError::new(LockErrorKind::InvalidKey, detail))
+}
+
+/// Returns the name in `:id`, as the routes of other routers have it, at the start of the template or of a part of it.
+/// In `order:id` the colon ends the part before it.
+fn after_colon(template: &str) -> Option<&str> {
+    let begins =
+        |(at, _): &(usize, &str)| matches!(template[..*at].chars().next_back(), None | Some(':' | '/'));
+    let name = |(at, _): (usize, &'_ str)| {
+        let rest = &template[at + 1..];
+        let end = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(rest.len());
+        &rest[..end]
+    };
+    let is_name = |name: &&str| name.starts_with(|char: char| char.is_ascii_alphabetic() || char == '_');
+    template.match_indices(':').filter(begins).map(name).find(is_name)
 }
 
 pub(crate) async fn path_params(parts: &mut Parts) -> Result<Params, NoKey> {
@@ -113,12 +126,19 @@ mod tests {
             "sweep",
             "<a>:<header.b>:<query.c.d>",
             "<id:u64>:<other:uuid>:<header.x-tenant:lower>:<query.page:i32>:<zip:text>",
+            "order:id:<id>",
+            "order::<id>",
+            "http://<id>:8080",
         ] {
             assert!(KeySource::parse(template, &Registered::default()).is_ok(), "{template}");
         }
         for (template, says) in [
             ("", "is empty"),
             ("order:<id", "is not closed"),
+            ("order:{id}", "`{id}` in the template `order:{id}` is plain text"),
+            ("order::id", "write the placeholder as `<id>`"),
+            ("/orders/:order_id", "`:order_id` in the template"),
+            (":id", "write the placeholder as `<id>`"),
             ("<header.>", "not the name of a header"),
             ("<header.a b>", "not the name of a header"),
             ("<query.>", "a name is expected after the dot"),

@@ -29,4 +29,20 @@ async fn ship_5(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
+#[distributed_lock(key = "order::id")]
+async fn ship_6(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "/orders/:id")]
+async fn ship_7(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+// The same for an argument whose name is a word of the key.
+#[distributed_lock(key = "order:id:<id>:id")]
+async fn ship_8(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
 fn main() {}
