@@ -69,6 +69,11 @@ const MISSING: &str = "the tables of this backend are missing or too old: run `l
                        once as a user who may create them, feed `lock_core::backend::postgres::migration(schema)` to psql, or \
                        write `?migrate=true` into the URL";
 
+const NOT_PERMITTED: &str = "the user lacks a permission: let the owner of the tables run, with the names of your schema and user, \
+     `GRANT USAGE ON SCHEMA lock_core TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lock_core TO app; \
+     GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lock_core TO app;`, after each migration; to migrate, a user needs CREATE on the \
+     database";
+
 const LOCKED: &str = "another transaction keeps a row of the lock tables locked";
 
 /// The first row whose code begins the server's code wins.
@@ -80,11 +85,7 @@ const RULES: &[Rule] = &[
     ),
     rule("28", PERMANENT, "the server refuses the user or the password of the URL"),
     rule("3D000", PERMANENT, "the server has no database of this name; `CREATE DATABASE` makes one"),
-    rule(
-        "42501",
-        PERMANENT,
-        "the user lacks a permission; the documentation of this backend lists the ones it needs",
-    ),
+    rule("42501", PERMANENT, NOT_PERMITTED),
     rule("3F000", PERMANENT, MISSING),
     rule("42P01", PERMANENT, MISSING),
     rule("42883", PERMANENT, MISSING),
