@@ -9,7 +9,7 @@
 //! | [`resume`] | a worker that takes up the half-done work of one that has crashed |
 //! | [`leader`] | one process that does a thing for as long as it lives |
 //! | [`shutdown`] | a program that ends without leaving keys locked |
-//! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson or Curator |
+//! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson, Curator, kazoo or etcdctl |
 //! | [`faq`] | what a lock can promise, clocks, pauses, the ttl, cancelled futures |
 //!
 //! The crate `lock-axum` has pages for HTTP: the key of a tenant, a key from the body, `Idempotency-Key`.
