@@ -8,7 +8,7 @@ use std::time::Duration;
 use lock_core::{FencingToken, LockError, LockManager};
 
 /// A row, with the largest token that it has seen. In SQL:
-/// `UPDATE stock SET left = $1, fence = $2 WHERE item = 'lamp' AND fence <= $2`
+/// `UPDATE stock SET remaining = $1, fence = $2 WHERE item = 'lamp' AND fence <= $2`
 #[derive(Default)]
 struct Row(Mutex<(Option<FencingToken>, u32)>);
 

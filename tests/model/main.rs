@@ -13,7 +13,7 @@
 //! property breaks. So each rule is needed, and the properties detect its absence. The test prints the shortest way to
 //! the broken state:
 //!
-//! ```text
+//! ```sh
 //! cargo test -p lock-model rules -- --nocapture
 //! ```
 //!

@@ -2,7 +2,7 @@
 //! connections, the voters, the quorum, the manager and its renewer) against servers that run the shipped scripts. One
 //! thread, one clock and one seed: the same seed gives the same history.
 //!
-//! ```text
+//! ```sh
 //! cargo test -p lock-tests --test simulation                                                   # 100 seeds and the controls
 //! LOCK_TEST_SCALE=5 cargo test -p lock-tests --test simulation                                 # 500 seeds and the controls
 //! SIMULATION_SEED=42 cargo test -p lock-tests --test simulation nobody -- --nocapture          # one, with its history

@@ -33,6 +33,9 @@ use std::time::Duration;
 
 use rig::Server;
 
+/// What the arguments can be.
+const WORDS: &[&str] = &["short", "unix", "hot", "processes", "handoff", "queue", "shared", "unpolled"];
+
 /// The duration and the number of the rounds.
 #[derive(Clone, Copy)]
 struct Scale {
@@ -50,6 +53,8 @@ fn main() {
         player::main(&arguments[1..]);
         return;
     }
+    let unknown = arguments.iter().find(|word| !WORDS.contains(&word.as_str()));
+    assert!(unknown.is_none(), "unknown word {unknown:?}: expected some of {WORDS:?}");
     let scale = if arguments.iter().any(|word| word == "short") { SHORT } else { FULL };
     let unix = arguments.iter().any(|word| word == "unix");
     let only: Vec<&str> =

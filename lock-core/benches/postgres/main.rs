@@ -31,6 +31,8 @@ fn main() {
         runtime().block_on(handoff::play(&arguments[1..]));
         return;
     }
+    let unknown = arguments.iter().find(|word| !["free", "hot", "handoff"].contains(&word.as_str()));
+    assert!(unknown.is_none(), "unknown word {unknown:?}: expected `free`, `hot` or `handoff`");
     let wanted = |name| arguments.is_empty() || arguments.iter().any(|word| word == name);
     let server = Server::start();
     runtime().block_on(async {

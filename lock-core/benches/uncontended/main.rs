@@ -41,6 +41,11 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == word)?;
         Some(&arguments[at + 1..])
     };
+    let first = arguments.iter().skip(1).find(|word| !word.starts_with("--")).map(String::as_str);
+    assert!(
+        matches!(first, None | Some("chart" | "durability" | "count")),
+        "unknown word {first:?}: the head of the file has all"
+    );
     if let Some(arguments) = after("count") {
         return count::run(arguments);
     }

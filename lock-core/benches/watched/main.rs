@@ -24,6 +24,8 @@ use server::Server;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let unknown = arguments.iter().find(|word| !["etcd", "zookeeper"].contains(&word.as_str()));
+    assert!(unknown.is_none(), "unknown word {unknown:?}: expected `etcd` or `zookeeper`");
     let wanted = |name| arguments.is_empty() || arguments.iter().any(|word| word == name);
     let servers = [("etcd", Server::etcd as fn() -> Server), ("zookeeper", Server::zookeeper)];
     for (name, start) in servers {
