@@ -1,8 +1,10 @@
 //! Where the library's own work runs: renewals, releases that nobody waits for, and the session of a store.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -20,11 +22,11 @@ const LAST_RELEASES: Duration = Duration::from_secs(2);
 ///
 /// Over a remote store it is a thread with a current-thread runtime, so that a body that blocks every worker of the
 /// caller's runtime keeps its lock. Over the memory store it is the runtimes that take locks, so that a paused clock
-/// drives it.
+/// drives it. There the thread is started for the first caller outside of tokio: nobody may be driving those runtimes.
 #[derive(Debug)]
 pub(crate) enum Background {
     OwnThread(Thread),
-    OnRuntimes(Mutex<Vec<OnRuntime>>),
+    OnRuntimes(Mutex<Vec<OnRuntime>>, Mutex<Option<Thread>>),
 }
 
 pub(crate) struct Thread {
@@ -57,7 +59,7 @@ impl Background {
         if placement == Placement::Remote && !simulation::is_on() {
             return start().map(Self::OwnThread);
         }
-        Ok(Self::OnRuntimes(Mutex::default()))
+        Ok(Self::OnRuntimes(Mutex::default(), Mutex::default()))
     }
 
     /// Returns the runtime on which a store drives its session: that of the thread, or the one within which the manager
@@ -65,7 +67,7 @@ impl Background {
     pub(crate) fn of_session(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
-            Self::OnRuntimes(_) => Handle::try_current().ok(),
+            Self::OnRuntimes(..) => Handle::try_current().ok(),
         }
     }
 
@@ -73,7 +75,7 @@ impl Background {
     pub(crate) fn runtime(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
-            Self::OnRuntimes(all) => {
+            Self::OnRuntimes(all, _) => {
                 let all = all.lock();
                 // A runtime that is gone drops what is spawned on it, and the release with it.
                 all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
@@ -81,13 +83,56 @@ impl Background {
         }
     }
 
+    /// Completes with `call`. It is polled inside tokio: in the runtime of the caller, or else in that of the thread.
+    ///
+    /// For calls that do not run code of the application: that code would block the thread.
+    ///
+    /// # Errors
+    /// The caller is outside of tokio, and the system has no further thread.
+    pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
+        let mut call = pin!(call);
+        poll_fn(|cx| {
+            // At each poll, because a future may move from one executor to another.
+            if Handle::try_current().is_ok() {
+                return call.as_mut().poll(cx).map(Ok);
+            }
+            match self.of_thread() {
+                Ok(runtime) => {
+                    let _inside = runtime.enter();
+                    call.as_mut().poll(cx).map(Ok)
+                }
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// Returns the runtime of the thread, and starts one where there is none.
+    fn of_thread(&self) -> Result<Handle> {
+        let spare = match self {
+            Self::OwnThread(thread) => return Ok(thread.runtime.clone()),
+            Self::OnRuntimes(_, spare) => spare,
+        };
+        let mut spare = spare.lock();
+        match &*spare {
+            Some(thread) => Ok(thread.runtime.clone()),
+            None => Ok(spare.insert(start()?).runtime.clone()),
+        }
+    }
+
     /// Adds a runtime, for as long as a task on it keeps what is returned.
     pub(crate) fn join(&self, runtime: &Handle) -> Arc<Presence> {
         let presence = Arc::new(Presence(()));
-        if let Self::OnRuntimes(all) = self {
-            let mut all = all.lock();
-            all.retain(|one| one.presence.strong_count() > 0);
-            all.push(OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) });
+        if let Self::OnRuntimes(all, _) = self {
+            let here = OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) };
+            // The last handle of a runtime that has ended may go, with what the application has given to it.
+            drop(all.with(|all| {
+                let alive = |one: &OnRuntime| one.presence.strong_count() > 0;
+                let (mut alive, gone): (Vec<_>, Vec<_>) = all.drain(..).partition(alive);
+                alive.push(here);
+                *all = alive;
+                gone
+            }));
         }
         presence
     }
@@ -108,10 +153,12 @@ impl Thread {
     }
 }
 
-/// Returns the runtime of the caller.
+/// Returns the runtime of the caller. The first look of a call that begins what its runtime goes on with: a lock, a
+/// connection.
 pub(crate) fn current_runtime() -> Result<Handle> {
     Handle::try_current().map_err(|error| {
-        let advice = "locks are taken inside a tokio runtime: call this from an async fn that tokio runs";
+        let advice = "locks are taken, and stores are connected, inside a tokio runtime: call this from an async fn that \
+                      tokio runs";
         LockError::new(LockErrorKind::InvalidRequest, advice).with_source(error)
     })
 }

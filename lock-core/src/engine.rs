@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-
-use tokio::sync::Notify;
 
 use crate::backend::{Capability, Claim, Released};
 use crate::background::Background;
@@ -15,14 +14,14 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::expiry;
 use crate::local_queue::LocalQueue;
 use crate::notifications::{Latches, LostOwners, Notifications};
-use crate::observe::Observer;
+use crate::observe::{Observer, ReleaseContext};
 use crate::options::{Profiles, Resolved};
 use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
-use crate::pending::{Certainty, Cleanup, FreedKeys};
+use crate::pending::{Certainty, Cleanup, FreedKeys, Next};
 use crate::process::OwnProcess;
 use crate::rates::Rates;
 use crate::store::Store;
-use crate::sync::survives;
+use crate::sync::Notify;
 
 /// The shared state of one manager.
 pub(crate) struct Engine {
@@ -178,7 +177,7 @@ impl Engine {
     fn wake_waiters(&self) {
         // Where a waker of the application panics, those behind it in this list look when their time comes, and those in
         // the local queue are woken all the same.
-        survives(|| self.changed.notify_waiters());
+        self.changed.notify_waiters();
         self.local_queue.wake_all();
     }
 
@@ -272,7 +271,10 @@ impl Engine {
     /// granted.
     fn release_again(&self, claim: &Claim) {
         if claim.is_resent() {
-            self.cleanup.release(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
+            let until = self.clock.now().plus(claim.ttl);
+            // The key is free. Whoever acquires it next need not wait for this.
+            let context = ReleaseContext::default;
+            self.cleanup.release_as(claim, None, Certainty::MaybeAgain, until, Next::GoesOn, context);
         }
     }
 
@@ -283,6 +285,12 @@ impl Engine {
 }
 
 impl Engine {
+    /// Completes with `call`, which is polled inside tokio whoever polls it: the door of every call of the application that
+    /// takes no lock and runs no body.
+    pub(crate) async fn inside<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.cleanup.inside(call).await?
+    }
+
     /// Sleeps for `pause`, or less if the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());

@@ -62,16 +62,22 @@ pub enum LossReason {
     SessionEnded,
 }
 
-impl fmt::Display for LossReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl LossReason {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
             Self::Expired => "its lease ran out before a renewal was answered",
             Self::Taken => "the store reports that it belongs to somebody else or to nobody",
             Self::MaxHold => "it was held for `max_hold`",
             Self::Forced => "it was released by force",
             Self::ShutDown => "the manager shut down",
             Self::SessionEnded => "the session of this process at the store ended",
-        })
+        }
+    }
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 
@@ -88,6 +94,8 @@ struct Inner {
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
+    /// Whether the holder has released the key, which stays taken until its `min_hold` is over.
+    kept: bool,
     /// Whether the key is that of a latch.
     latch: bool,
     waited: Option<Duration>,
@@ -114,6 +122,7 @@ impl LockError {
             temporary: matches!(kind, Unavailable | NoQuorum | Contended | TimedOut | Overloaded),
             nothing_taken: false,
             skipped: false,
+            kept: false,
             latch: false,
             waited: None,
             retry_after: None,
@@ -200,6 +209,12 @@ impl LockError {
         self
     }
 
+    /// Marks a refusal by a key that its last holder has released, and that stays taken until its `min_hold` is over.
+    pub(crate) fn kept(mut self) -> Self {
+        self.0.kept = true;
+        self
+    }
+
     pub(crate) fn skipped(mut self) -> Self {
         self.0.skipped = true;
         self
@@ -246,7 +261,7 @@ impl LockError {
         self.0.position
     }
 
-    /// Returns who holds the key, if the store knows.
+    /// Returns who holds the key, if the store knows. For a key that is only [kept](Self::is_kept), it is the last holder.
     #[must_use]
     pub fn holder(&self) -> Option<&OwnerRecord> {
         self.0.holder.as_ref()
@@ -262,6 +277,14 @@ impl LockError {
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
+    }
+
+    /// Returns whether nobody held the key any more: its last holder has released it, and it stays taken until its
+    /// [`min_hold`](crate::LockRequest::min_hold) is over. [`retry_after`](Self::retry_after) is the time until then, if
+    /// the store knows it, and [`holder`](Self::holder) the last holder.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.0.kept
     }
 
     /// Returns whether the wait ended before the key was free.
@@ -342,8 +365,10 @@ impl fmt::Display for LockError {
         if !inner.detail.is_empty() {
             write!(f, ": {}", inner.detail)?;
         }
-        if let Some(holder) = &inner.holder {
-            write!(f, "; held by {holder}")?;
+        match &inner.holder {
+            Some(holder) if inner.kept => write!(f, "; its last holder, {holder}, has ended")?,
+            Some(holder) => write!(f, "; held by {holder}")?,
+            None => {}
         }
         if let Some(waited) = inner.waited.filter(|waited| waited.as_millis() > 0) {
             write!(f, "; waited {waited:.1?}")?;

@@ -1,17 +1,22 @@
-//! Locks without poisoning, and calls that survive a panic.
+//! Locks without poisoning, and what may not run under them.
 //!
 //! Application code, such as a log subscriber or a waker, may panic while one of these locks is held. The state behind
 //! them is consistent between any two statements, so such a panic must not make every later call fail.
+//!
+//! Application code should not run under them at all: it may block, or call the library again, which takes the same lock.
+//! So what is to be called or dropped leaves the lock first: [`Mutex::with`] and [`change`] return what their closure
+//! returns. The doors to such code are in [`foreign`]. A build with debug assertions checks at each of them that its
+//! thread has none of these locks.
+
+pub(crate) mod foreign;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, PoisonError};
 
-/// Runs what may call into the application (its log, its metrics, its wakers). A panic there must not end what goes on for
-/// everybody: renewals, the watch over a connection. Returns `None` after one.
-pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(call)).ok()
-}
+pub(crate) use foreign::{Notify, OutsideOfLocks, change, survives, survives_polls};
+
+use foreign::Locked;
 
 /// [`std::sync::Mutex`] without poisoning.
 #[derive(Default)]
@@ -23,7 +28,13 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
+    }
+
+    /// Looks at the value under the lock, and returns what `look` returns. What runs code of the application when it is
+    /// called or dropped, `look` returns.
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
+        look(&mut self.lock())
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
@@ -47,18 +58,46 @@ impl<T> RwLock<T> {
         Self(sync::RwLock::new(value))
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn read(&self) -> Guard<sync::RwLockReadGuard<'_, T>> {
+        Guard { guard: self.0.read().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn write(&self) -> Guard<sync::RwLockWriteGuard<'_, T>> {
+        Guard { guard: self.0.write().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
+    }
+
+    /// As [`Mutex::with`].
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
+        look(&mut self.write())
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// The guard of a [`Mutex`].
+pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
+
+/// The guard of a lock, counted while it lives.
+pub(crate) struct Guard<G> {
+    guard: G,
+    _locked: Locked,
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
     }
 }
 

@@ -3,6 +3,7 @@
 use lock_core::LockErrorKind;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
+use crate::outside::{every_call_outside, refused_outside};
 use crate::support::{LONG, SHORTEST, empty, manager};
 
 #[tokio::test]
@@ -89,4 +90,12 @@ async fn what_there_is_not_is_named() {
     let error = locks.latch("ready").set(2).await.expect_err("no latches");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     assert!(error.to_string().contains("latch"), "{error}");
+}
+
+/// Each call is polled by a plain executor: it works, or its error says what is missing.
+#[test]
+fn no_call_panics_outside_of_tokio() {
+    let etcd = Etcd::start();
+    every_call_outside(&etcd.url());
+    refused_outside(lock_core::backend::etcd::Etcd::connect(&etcd.url()));
 }

@@ -26,6 +26,8 @@ mod login;
 mod names;
 #[path = "../no_stall/mod.rs"]
 mod no_stall;
+#[path = "../outside/mod.rs"]
+mod outside;
 mod partition;
 mod processes;
 mod proxied;

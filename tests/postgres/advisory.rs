@@ -35,6 +35,7 @@ const NOT_APPLICABLE: &[&str] = &[
     "release::after_expiry",
     "release::keeps",
     "release::of_one_who_ran_out",
+    "release::says_kept",
     "renewal::not_after_expiry",
     "renewal::promises_what_is_kept",
     "session::its_end_frees_every_key_of_several",

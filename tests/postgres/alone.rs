@@ -345,3 +345,24 @@ async fn company_of_a_row_that_is_alone_is_found_out() {
         waiting.await.expect("no panic").expect("its turn comes").release().await.expect("an answer");
     }
 }
+
+/// A guard is dropped, and then a body that holds the lock. The next request of this process has no patience.
+#[tokio::test]
+async fn what_is_dropped_does_not_refuse_its_own_process() {
+    let server = PostgresServer::start();
+    let locks = manager(&server).await;
+    let request = || locks.lock("k").ttl(LONG).strategy(strategy::fail_fast());
+    for number in 0..100 {
+        let guard = request().acquire().await;
+        drop(guard.unwrap_or_else(|error| panic!("after body {number}: {error}")));
+        let entered = tokio::sync::Notify::new();
+        let body = async {
+            entered.notify_one();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            ended = request().run(body) => panic!("after guard {number}: {ended:?}"),
+            () = entered.notified() => {}
+        }
+    }
+}

@@ -39,6 +39,8 @@ mod names;
 mod no_stall;
 mod opened;
 mod orders;
+#[path = "../outside/mod.rs"]
+mod outside;
 mod plenty;
 mod pooler;
 mod process;

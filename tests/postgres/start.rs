@@ -1,9 +1,11 @@
 //! What a server must have before it takes locks, and the errors of one that lacks something.
 
-use lock_core::backend::postgres::{migrate, migration};
+use lock_core::backend::postgres::advisory::PostgresAdvisory;
+use lock_core::backend::postgres::{Postgres, migrate, migration};
 use lock_core::{LockError, LockErrorKind, LockManager};
 use lock_tests::PostgresServer;
 
+use crate::outside::{every_call_outside, refused_outside};
 use crate::support::{connect, cycle};
 
 async fn refused(url: &str) -> LockError {
@@ -135,4 +137,14 @@ async fn of_several_hosts_the_one_that_takes_writes_is_used() {
     let at = server.address();
     let url = format!("postgres://postgres@127.0.0.1:1,{at}/postgres?migrate=true");
     cycle(&connect(&url).await, "k").await;
+}
+
+/// Each call is polled by a plain executor: it works, or its error says what is missing.
+#[test]
+fn no_call_panics_outside_of_tokio() {
+    let server = PostgresServer::start();
+    every_call_outside(&server.url());
+    refused_outside(Postgres::connect(&server.url()));
+    refused_outside(PostgresAdvisory::connect(&server.url()));
+    refused_outside(migrate(&server.url()));
 }

@@ -35,6 +35,8 @@ mod mark;
 mod no_stall;
 mod observed;
 mod other_data;
+#[path = "../outside/mod.rs"]
+mod outside;
 mod own_places;
 mod queue;
 mod redis_py;

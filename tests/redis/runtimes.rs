@@ -3,10 +3,13 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::{LockManager, Released};
 use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::outside::{every_call_outside, refused_outside};
 use crate::support::{connect, cycle, manager, ms, try_once};
 
 fn runtime() -> Runtime {
@@ -131,4 +134,19 @@ async fn a_connect_that_is_given_up_closes_its_connection() {
         }
     }
     wait_until("the connections are gone", PATIENCE, async || clients(&server) == 0).await;
+}
+
+/// Each call is polled by a plain executor: it works, or its error says what is missing.
+#[test]
+fn no_call_panics_outside_of_tokio() {
+    let server = RedisServer::start();
+    for url in ["memory://".to_owned(), format!("{}{TIMEOUT}", server.url())] {
+        every_call_outside(&url);
+    }
+    refused_outside(Redis::connect(&server.url()));
+    let client = redis::Client::open(server.url()).expect("a URL of Redis");
+    refused_outside(Redis::from_client(&client));
+    refused_outside(Voter::connect(&server.url(), VoterOptions::default()));
+    refused_outside(Voter::connect_all([server.url().as_str()], VoterOptions::default()));
+    refused_outside(Voter::bootstrap_new_cluster([server.url().as_str()], VoterOptions::default()));
 }

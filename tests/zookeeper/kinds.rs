@@ -3,6 +3,7 @@
 use lock_core::{LockErrorKind, Released};
 use lock_tests::{PATIENCE, ZooKeeperServers};
 
+use crate::outside::{every_call_outside, refused_outside};
 use crate::support::{LONG, SESSION, connect, try_once, url};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,4 +52,12 @@ async fn what_the_store_does_not_have_is_refused() {
     assert!(short.to_string().contains("ttl is 1s: the zookeeper store holds 2s to"), "{short}");
     let guard = try_once(&locks, "a").await.expect("nothing was taken");
     guard.release().await.expect("an answer");
+}
+
+/// Each call is polled by a plain executor: it works, or its error says what is missing.
+#[test]
+fn no_call_panics_outside_of_tokio() {
+    let servers = ZooKeeperServers::start();
+    every_call_outside(&url(&servers));
+    refused_outside(lock_core::backend::zookeeper::ZooKeeper::connect(&url(&servers)));
 }

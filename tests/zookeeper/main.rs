@@ -19,6 +19,8 @@ mod leaders;
 mod load;
 #[path = "../no_stall/mod.rs"]
 mod no_stall;
+#[path = "../outside/mod.rs"]
+mod outside;
 mod pauses;
 mod refusals;
 mod removal;

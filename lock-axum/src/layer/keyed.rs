@@ -40,6 +40,11 @@ impl<K> LockLayer<K> {
     /// database compares without accents. For these, take the key from the value that the handler gets, with
     /// [`key_of`](Self::key_of).
     ///
+    /// `:lower` is the lower case of Unicode, without a normalisation. It depends on the place of a letter in its word
+    /// (`Σ` at the end of a word becomes `ς`), and leaves `é` as one character and as `e` with an accent two texts. A database that
+    /// ignores case by other rules (`citext` of Postgres, a collation of MySQL) may call two texts equal that have two
+    /// locks. For names beyond ASCII, use [`key_of`](Self::key_of) with what the database compares.
+    ///
     /// Values are encoded, so no value produces the key of another template as long as the fixed texts of the templates
     /// differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, if `name` is `nightly`: write
     /// `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.

@@ -78,6 +78,11 @@ impl<K> LockLayer<K> {
     /// A request for a further key is refused with 503. Keys are made from what clients send, so without a limit one
     /// client could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
+    /// It counts the keys of requests under way, and does not bound two things. Keys that stay in the store after their
+    /// request: for a [`min_hold`](Self::min_hold), or as the memory of a fencing token, each new id of a client leaves
+    /// one. And the share of one client: with enough slow requests it takes all of the limit, and everybody else is
+    /// answered 503. Put authentication and a rate limit for each client before the layer.
+    ///
     /// [`check`](LockLayer::check) refuses 0.
     ///
     /// # Examples

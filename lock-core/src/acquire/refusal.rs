@@ -1,13 +1,14 @@
 //! Why a wait ended without the lock, and what the strategy knows when it decides.
 
+use std::borrow::Cow;
+
 use super::run::Acquire;
 use crate::backend::Held;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind};
 use crate::strategy::{Contention, Decision};
 
-/// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks, or one
-/// that is done and whose `min_hold` is not over.
+/// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 
@@ -66,13 +67,30 @@ impl Acquire<'_> {
         };
         let waiters = Some(self.waiters(held));
         self.record_attempts();
-        let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine.identity);
-        let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
+        let error = LockError::new(kind, self.detail(held))
             .with_waited(waited)
             .with_waiters(waiters)
             .with_position(held.position)
             .with_retry_after(held.remaining)
             .with_holder(held.holder.clone());
+        let error = match &held.key {
+            Some(key) => error.with_key(key),
+            None => error,
+        };
+        let error = if held.kept { error.kept() } else { error };
         if decision == Decision::Skip { error.skipped() } else { error }
+    }
+
+    /// Returns what the error says of the holder besides its name.
+    fn detail(&self, held: &Held) -> Cow<'static, str> {
+        let is_own = || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine.identity);
+        match held.remaining {
+            Some(left) if held.kept => {
+                format!("it is kept until its `min_hold` is over, {left:.1?} more").into()
+            }
+            None if held.kept => "it is kept until its `min_hold` is over".into(),
+            _ if is_own() => OWN_GUARD.into(),
+            _ => Cow::default(),
+        }
     }
 }

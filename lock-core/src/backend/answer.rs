@@ -8,6 +8,7 @@ use super::Backend;
 use super::Claim;
 use crate::clock::Moment;
 use crate::error::LockError;
+use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
@@ -105,6 +106,22 @@ pub struct Held {
     /// last of the queue, or the holder where nobody waits. Then the claim is not queued, and its process hands the
     /// grant of that owner on to it before it releases. A store that never says so queues every claim.
     pub behind: Option<Owner>,
+    /// The key that is held, for a claim of several keys. `None` for a claim of one key.
+    pub key: Option<Key>,
+    /// Whether the holder has released the key, and asked for it to stay taken for the rest of the lease.
+    pub kept: bool,
+}
+
+#[cfg(feature = "_remote")]
+impl Held {
+    /// Sets [`key`](Self::key) to `key`, if `claim` has several keys and none is named yet.
+    #[must_use]
+    pub(crate) fn on_key(mut self, claim: &Claim, key: &Key) -> Self {
+        if self.key.is_none() && !claim.more.is_empty() {
+            self.key = Some(key.clone());
+        }
+        self
+    }
 }
 
 /// The answer to one attempt.
@@ -115,6 +132,17 @@ pub enum Attempt {
     Granted(Grant),
     /// Another owner has the key.
     Held(Held),
+}
+
+#[cfg(feature = "_remote")]
+impl Attempt {
+    /// Names the key of `claim` that is held; see [`Held::on_key`].
+    pub(crate) fn on_key(self, claim: &Claim, key: &Key) -> Self {
+        match self {
+            Self::Held(held) => Self::Held(held.on_key(claim, key)),
+            Self::Granted(_) => self,
+        }
+    }
 }
 
 /// The answer to a heartbeat.

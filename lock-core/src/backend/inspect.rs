@@ -18,7 +18,7 @@ pub const WAITERS_TOLD: usize = 16;
 ///
 /// # Examples
 /// ```
-/// use lock_core::backend::GrantId;
+/// use lock_core::GrantId;
 ///
 /// let id: GrantId = "0123456789abcdef0123456789abcdef01234567".parse()?;
 /// assert_eq!(id.to_string(), "0123456789abcdef0123456789abcdef01234567");

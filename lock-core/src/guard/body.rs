@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::guard::LockGuard;
 use super::scope::LockScope;
-use crate::error::{LockError, LossReason, Result};
+use crate::error::{LossReason, Result};
 use crate::lease::Lease;
 use crate::options::OnLost;
 
@@ -262,7 +262,7 @@ impl Inside {
 
     fn cancel(&self, body: &mut dyn AnyBody, reason: LossReason) -> Result<()> {
         self.end(body);
-        Err(LockError::lost(&self.lease.claim().key, reason))
+        Err(self.lease.lost_error(reason))
     }
 
     /// Drops what is left of the body, within its span and scope.

@@ -44,7 +44,8 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn downgrade(self) -> Result<Self> {
-        downgrade(self).await
+        let engine = Arc::clone(&self.lease().engine);
+        engine.inside(downgrade(self)).await
     }
 }
 

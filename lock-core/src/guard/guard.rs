@@ -11,7 +11,7 @@ use super::under::extend;
 use crate::backend::{FencingToken, Released};
 #[cfg(doc)]
 use crate::error::LockErrorKind;
-use crate::error::{LockError, LossReason, Result};
+use crate::error::{LossReason, Result};
 use crate::hub::Hub;
 use crate::lease::Lease;
 use crate::observe::ReleaseError;
@@ -26,7 +26,11 @@ use crate::options::Release;
 /// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
 /// - **Drop** releases the lock in the background, best effort. It works outside a runtime, while unwinding and at the
 ///   end of a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay
-///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
+///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release. The next
+///   request of this process for the key waits for the answer to the release, for at most a second, and is not refused
+///   because of it. Another process may be.
+/// - **Another executor**: a lock is taken inside a tokio runtime. Whoever polls the other calls of a guard outside of one
+///   borrows the runtime of the manager; a body that [`run`](Self::run) polls has none.
 /// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and
 ///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). A child that
 ///   was not made by `fork` of the C library, but by `_Fork`, `vfork`, `clone` or a system call, counts as its parent:
@@ -130,7 +134,7 @@ impl LockGuard {
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
         self.lease().check_process()?;
-        self.lease().fence().await
+        self.lease().engine.inside(self.lease().fence()).await
     }
 
     /// Returns a handle of this lock for the code under it. The handle does not hold the lock; a guard made of it
@@ -153,7 +157,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe; the lease may or may not have been extended.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        extend(self.lease(), &self.hub, ttl).await
+        self.lease().engine.inside(extend(self.lease(), &self.hub, ttl)).await
     }
 
     /// Releases the lock, and waits for the store's answer. Does nothing for a lock that was
@@ -175,7 +179,7 @@ impl LockGuard {
         let lost = lease.loss_at(now);
         if !lease.leave() {
             return match lost {
-                Some(reason) => Err(LockError::lost(&lease.claim().key, reason)),
+                Some(reason) => Err(lease.lost_error(reason)),
                 // An ended lease was released early. Others cannot share it.
                 None if lease.has_ended() => Ok(Released::Released),
                 None => Ok(Released::StillHeld),
@@ -185,7 +189,7 @@ impl LockGuard {
         let now = releasing.after_report(now);
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
-            return Err(LockError::lost(releasing.key(), reason));
+            return Err(releasing.lost_error(reason));
         }
         // A future is made, and moved, only where there is something to wait for.
         match releasing.release_now(now) {
@@ -211,9 +215,11 @@ impl LockGuard {
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the release, and so hands it to the background.
-        match tokio::time::timeout(patience, self.release()).await {
-            Ok(released) => released.ok(),
-            Err(_) => {
+        let within =
+            lease.engine.cleanup.inside(async { tokio::time::timeout(patience, self.release()).await });
+        match within.await {
+            Ok(Ok(released)) => released.ok(),
+            Ok(Err(_)) | Err(_) => {
                 lease.record_release_failed(ReleaseError::Unanswered, None);
                 None
             }

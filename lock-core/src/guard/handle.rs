@@ -85,7 +85,7 @@ impl LockHandle {
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
         self.lease.check_process()?;
-        self.lease.fence().await
+        self.lease.engine.inside(self.lease.fence()).await
     }
 }
 

@@ -9,8 +9,7 @@ use tokio::runtime::{Handle, Id};
 
 use crate::backend::{Queue, Released};
 use crate::clock::Moment;
-use crate::error::Result;
-use crate::key::Key;
+use crate::error::{LockError, LossReason, Result};
 use crate::lease::Lease;
 use crate::local_queue::{HandedOff, QUESTION_TIMEOUT};
 use crate::observe::ReleaseError;
@@ -54,8 +53,9 @@ impl Releasing {
         self.lease.after_report(now)
     }
 
-    pub(super) fn key(&self) -> &Key {
-        &self.lease.claim().key
+    /// Makes the error of the lock, which was lost for `reason`.
+    pub(super) fn lost_error(&self, reason: LossReason) -> LockError {
+        self.lease.lost_error(reason)
     }
 
     /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here. `now` is
@@ -130,8 +130,8 @@ impl Releasing {
 
     /// Asks the store, and waits for the answer.
     pub(super) async fn answer(mut self, now: Moment) -> Result<Released> {
-        let lease = &self.lease;
-        let answer = lease.engine.release(lease.claim(), lease.keep_for(now), now).await;
+        let (lease, engine) = (&self.lease, &self.lease.engine);
+        let answer = engine.inside(engine.release(lease.claim(), lease.keep_for(now), now)).await;
         self.settle(answer)
     }
 

@@ -41,7 +41,7 @@ impl LockHandle {
     /// # }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        extend(self.lease(), self.hub(), ttl).await
+        self.lease().engine.inside(extend(self.lease(), self.hub(), ttl)).await
     }
 
     /// Releases the lock before the code under it ends, and waits for the store's answer: for a body that needs the
@@ -85,7 +85,7 @@ impl LockHandle {
         lease.check_process()?;
         let now = lease.now();
         if let Some(reason) = lease.loss_at(now) {
-            return Err(LockError::lost(&lease.claim().key, reason));
+            return Err(lease.lost_error(reason));
         }
         if !lease.leave_alone() {
             return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });

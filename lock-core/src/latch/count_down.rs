@@ -110,7 +110,7 @@ impl CountDownLatch {
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_latch(key));
         }
         let step = LatchStep::Set { count, owner: self.hub.engine.owners.mint(), ttl: self.ttl };
-        match retry(&self.hub.engine, key, &step, self.ttl).await {
+        match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { by_us, .. }) => {
                 // The store did not know of the waiters of this process that came before the latch was set.
                 self.hub.engine.latches.opened(key);
@@ -137,7 +137,7 @@ impl CountDownLatch {
         let key = self.checked()?;
         // One owner for all retries of this call, by which the store counts it once.
         let step = LatchStep::CountDown { owner: self.hub.engine.owners.mint(), ttl: self.ttl };
-        match retry(&self.hub.engine, key, &step, self.ttl).await {
+        match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { left, .. }) => {
                 // The waiters of this process do not depend on the notification of the store, which may be lost.
                 if left == 0 {
@@ -162,7 +162,7 @@ impl CountDownLatch {
     pub async fn count(&self) -> Result<Option<u32>> {
         let key = self.checked()?;
         self.hub.engine.check_open()?;
-        match self.hub.engine.store.latch(key, &LatchStep::Look).await {
+        match self.hub.engine.inside(self.hub.engine.store.latch(key, &LatchStep::Look)).await {
             Ok(LatchState::Set { left, .. }) => Ok(Some(left)),
             Ok(LatchState::Unset) => Ok(None),
             Err(error) => Err(error.with_latch(key)),
@@ -214,7 +214,8 @@ impl CountDownLatch {
 
     async fn wait_up_to(&self, limit: Option<Duration>) -> Result<()> {
         let key = self.checked()?;
-        let waited = Wait::new(&self.hub.engine, key, self.ttl, limit).run().await;
+        let waiting = Wait::new(&self.hub.engine, key, self.ttl, limit).run();
+        let waited = self.hub.engine.inside(waiting).await;
         waited.map_err(|error| error.with_latch(key))
     }
 

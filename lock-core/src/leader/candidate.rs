@@ -10,6 +10,7 @@ use crate::backend::{FencingToken, Released};
 use crate::clock::Moment;
 use crate::guard::LockHandle;
 use crate::owner::OwnerRecord;
+use crate::sync::change;
 
 /// The time for which a candidate leads: from one election to its end.
 #[derive(Clone, Debug)]
@@ -89,23 +90,23 @@ impl Candidate {
 
     /// Begins a term, which ends when the returned value is dropped.
     pub(super) fn begin_term(self: &Arc<Self>, term: Term) -> Seat {
-        self.terms.send_modify(|terms| terms.current = Some(term.clone()));
+        // What goes may be the last reference to the lease of that term, with its span.
+        drop(change(&self.terms, |terms| terms.current.replace(term.clone())));
         Seat { candidate: Arc::clone(self), term }
     }
 
     /// Counts a run, which ends when the returned value is dropped.
     pub(super) fn begin_run(self: &Arc<Self>) -> Run {
         let before = *self.resigned.borrow();
-        self.runs.send_modify(|runs| runs.push(before));
+        change(&self.runs, |runs| runs.push(before));
         Run { candidate: Arc::clone(self), before }
     }
 
     /// Asks every run to end, and completes when they have.
     pub(super) async fn end_runs(&self) {
-        let mut this = 0;
-        self.resigned.send_modify(|count| {
+        let this = change(&self.resigned, |count| {
             *count += 1;
-            this = *count;
+            *count
         });
         // The sender is here, so this cannot fail.
         let _ = self.runs.subscribe().wait_for(|runs| runs.iter().all(|before| *before >= this)).await;
@@ -122,13 +123,13 @@ pub(super) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let (term, now) = (&self.term, self.term.handle.lease().now());
-        self.candidate.terms.send_modify(|terms| {
+        // Dropped behind the lock, as in `begin_term`.
+        drop(change(&self.candidate.terms, |terms| {
             // Another clone may lead by now: a guard can be kept after its loss.
-            if terms.current.as_ref().is_some_and(|current| current.token == term.token) {
-                terms.current = None;
-            }
-            terms.last = Some((term.clone(), now));
-        });
+            let is_current = terms.current.as_ref().is_some_and(|current| current.token == term.token);
+            let ended = if is_current { terms.current.take() } else { None };
+            (ended, terms.last.replace((term.clone(), now)))
+        }));
     }
 }
 
@@ -148,7 +149,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.candidate.runs.send_modify(|runs| {
+        change(&self.candidate.runs, |runs| {
             if let Some(at) = runs.iter().position(|before| *before == self.before) {
                 runs.swap_remove(at);
             }

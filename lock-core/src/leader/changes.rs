@@ -1,6 +1,7 @@
 //! The stream of changes of who leads.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -107,6 +108,12 @@ impl LeaderChanges {
     /// Cancel safe: no change is lost. A caller that cancels it each time before the store has answered hears of others only
     /// once it waits for as long.
     pub async fn next(&mut self) -> Option<LeaderChange> {
+        let engine = Arc::clone(self.election.engine());
+        // Without a thread for a caller outside of tokio, nothing is learned any more.
+        engine.cleanup.inside(self.next_change()).await.ok().flatten()
+    }
+
+    async fn next_change(&mut self) -> Option<LeaderChange> {
         loop {
             let held = self.terms.borrow_and_update().held().cloned();
             if let Some(change) = self.told.own_news(held.as_ref()) {

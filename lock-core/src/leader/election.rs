@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::candidate::{Candidate, Term};
 use super::leader::{Leader, leader_of};
 use super::leadership::Leadership;
+use crate::backoff::Pauses;
 use crate::engine::Engine;
 use crate::error::Result;
 #[cfg(doc)]
@@ -19,6 +20,12 @@ use crate::options::OnLost;
 use crate::options::Release;
 use crate::request::LockRequest;
 use crate::strategy;
+
+/// The pauses of a candidate that is deposed again and again.
+pub(super) const AFTER_A_LOSS: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
+
+/// A term that lasted for as long was none that is over at once.
+pub(super) const GOOD_TERM: Duration = Duration::from_secs(1);
 
 /// One candidate for the lead of a key. [`LockManager::leader`](crate::LockManager::leader) makes one, which calls the
 /// store only when one of its methods is called.
@@ -139,6 +146,7 @@ impl LeaderElection {
     /// Dropping the future withdraws: what may have been granted is released in the background, and the queue entry is
     /// removed.
     pub async fn campaign(&self) -> Result<Leadership> {
+        let mut pauses = AFTER_A_LOSS;
         loop {
             let guard = self.request.clone().acquire().await?;
             // The token came with the grant.
@@ -151,6 +159,7 @@ impl LeaderElection {
                 Err(error) if error.is_lost() => drop(guard),
                 Err(error) => return Err(error),
             }
+            self.pause(&mut pauses).await?;
         }
     }
 
@@ -176,7 +185,7 @@ impl LeaderElection {
         let (engine, key) = (self.engine(), self.request.key()?);
         engine.check_open()?;
         engine.check_process()?;
-        let found = engine.store.inspect(key).await?;
+        let found = engine.inside(engine.store.inspect(key)).await?;
         leader_of(found, &self.candidate.terms()).map_err(|error| error.with_key(key))
     }
 
@@ -192,6 +201,13 @@ impl LeaderElection {
     /// The runs end also where the future is dropped, once it was polled.
     pub async fn resign(&self) {
         self.candidate.end_runs().await;
+    }
+
+    /// Waits before it asks for the lead again: what has deposed it may do so at once. Jittered, because other candidates
+    /// may have been deposed by the same.
+    pub(super) async fn pause(&self, pauses: &mut Pauses) -> Result<()> {
+        let part = 0.5 + fastrand::f64() / 2.0;
+        self.engine().sleep(pauses.next().mul_f64(part)).await
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use super::candidate::Run;
-use super::election::LeaderElection;
+use super::election::{AFTER_A_LOSS, GOOD_TERM, LeaderElection};
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::Result;
@@ -72,12 +72,14 @@ impl LeaderElection {
         F: FnMut(LockHandle) -> Fut,
         Fut: Future<Output = T>,
     {
+        let mut pauses = AFTER_A_LOSS;
         loop {
             let leadership = tokio::select! {
                 biased;
                 () = run.resigned() => return Ok(None),
                 won = self.campaign() => won?,
             };
+            let began = self.engine().clock.now();
             // In a box, because every async function that takes a future by value stores a copy of it in its own.
             let term = Box::pin(body(leadership.handle()));
             let ended = tokio::select! {
@@ -87,7 +89,19 @@ impl LeaderElection {
             };
             let output = match ended {
                 Some(Ok(output)) => Some(output),
-                Some(Err(error)) if error.is_lost() => continue,
+                Some(Err(error)) if error.is_lost() => {
+                    drop(leadership);
+                    if self.engine().clock.now().since(began) >= GOOD_TERM {
+                        pauses.reset();
+                        continue;
+                    }
+                    tokio::select! {
+                        biased;
+                        () = run.resigned() => return Ok(None),
+                        paused = self.pause(&mut pauses) => paused?,
+                    }
+                    continue;
+                }
                 Some(Err(error)) => return Err(error),
                 None => None,
             };

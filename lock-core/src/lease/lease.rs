@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 use tokio::runtime::Id;
-use tokio::sync::Notify;
 
 use super::bounds;
 use super::schedule::{Schedule, Scheduled};
@@ -19,6 +18,7 @@ use crate::local_queue::{FenceSequence, HeldGrant, SharedGrant};
 use crate::observe::HoldRecorder;
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
+use crate::sync::{Notify, OutsideOfLocks};
 
 /// What a lease begins with.
 #[derive(Clone, Copy)]
@@ -79,6 +79,8 @@ pub(crate) struct Lease {
     /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
+    /// The end of the span runs the log of the application.
+    _outside: OutsideOfLocks,
 }
 
 impl Lease {
@@ -140,6 +142,7 @@ impl Lease {
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),
+            _outside: OutsideOfLocks::default(),
             engine,
             grant,
         })

@@ -62,6 +62,7 @@ impl Lease {
             (now <= state::ENDANGERED).then_some(code(why))
         });
         if lost.is_ok() {
+            // None of these ends the others: a waker that panics is survived, and the log is last.
             self.changed.notify_waiters();
             // The waiters of this process waited for this guard, and must ask the store now.
             self.claim().keys().for_each(|key| self.engine.local_queue.freed(key, self.claim().owner));
@@ -84,7 +85,25 @@ impl Lease {
 
     /// Fails where the grant is lost.
     pub(crate) fn check_loss(&self) -> Result<()> {
-        self.loss().map_or(Ok(()), |reason| Err(LockError::lost(&self.claim().key, reason)))
+        self.loss().map_or(Ok(()), |reason| Err(self.lost_error(reason)))
+    }
+
+    /// Makes the error of the grant, which was lost for `reason`.
+    pub(crate) fn lost_error(&self, reason: LossReason) -> LockError {
+        LockError::new(LockErrorKind::Lost, self.why_lost(reason))
+            .with_loss(reason)
+            .with_key(&self.claim().key)
+    }
+
+    /// Returns why the grant was lost, in words.
+    pub(super) fn why_lost(&self, reason: LossReason) -> &'static str {
+        match reason {
+            // Nobody need look for a renewal that was not answered.
+            LossReason::Expired if !self.options.renew => {
+                "its lease ran out, and it was not renewed (renew = false)"
+            }
+            reason => reason.text(),
+        }
     }
 
     /// Fails where the grant was released.
@@ -97,6 +116,26 @@ impl Lease {
 
     /// Completes when the grant is lost; never for one that was released.
     pub(crate) async fn lost(&self) -> LossReason {
+        match self.engine.cleanup.inside(self.until_lost()).await {
+            Ok(reason) => reason,
+            // Outside of tokio, in a process that cannot start a thread: there is no timer.
+            Err(_) => self.until_notified().await,
+        }
+    }
+
+    /// Completes when somebody notes that the grant is lost.
+    async fn until_notified(&self) -> LossReason {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(reason) = self.loss() {
+                return reason;
+            }
+            changed.await;
+        }
+    }
+
+    async fn until_lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the check: a loss between the two would notify nobody.

@@ -62,8 +62,9 @@ impl Lease {
     /// Closes the record: the lock is lost.
     pub(super) fn record_lost(&self, reason: LossReason) {
         let (template, key) = (self.template(), self.redacted_key());
-        tracing::error!(parent: &self.span, lock.template = template, lock.key = %key, %reason, "lock lost");
-        failed(&self.span, &reason);
+        let why = self.why_lost(reason);
+        tracing::error!(parent: &self.span, lock.template = template, lock.key = %key, reason = %why, "lock lost");
+        failed(&self.span, &why);
         if let Some(subject) = self.recorder.close() {
             self.count_lost(subject, reason);
         }

@@ -2,21 +2,23 @@
 
 use super::lease::Lease;
 use crate::clock::Moment;
-use crate::options::Release;
-use crate::pending::{Certainty, ReleaseUnderWay};
+use crate::pending::{Certainty, Next, ReleaseUnderWay};
 
 impl Lease {
     /// Releases the grant in the background. See [`Cleanup::release_as`](crate::pending::Cleanup::release_as).
-    /// `under_way` is there if the release has begun before.
-    pub(crate) fn release_in_background(&self, under_way: Option<ReleaseUnderWay>) {
+    /// `begun` is there if the release has begun before.
+    pub(crate) fn release_in_background(&self, begun: Option<ReleaseUnderWay>) {
         let context = || self.recorder.release_context();
-        let under_way = || {
-            let is_ordered = self.options.release == Release::Background;
-            under_way.or_else(|| is_ordered.then(|| self.release_under_way(self.now())))
-        };
         let (keep_until, until) = (self.keep_until(), self.store_until());
         let cleanup = &self.engine.cleanup;
-        cleanup.release_as(self.claim(), keep_until, Certainty::Granted, until, under_way, context);
+        cleanup.release_as(
+            self.claim(),
+            keep_until,
+            Certainty::Granted,
+            until,
+            Next::Follows(begun),
+            context,
+        );
     }
 
     /// Notes that the release begins at `now`, so that the next acquisition of the keys stays behind it.

@@ -73,43 +73,84 @@ impl Renewers {
         if is_of(first, runtime.id()) {
             return Ok(Renewing::Known(first));
         }
-        // Locked until the new schedule is listed, or two first locks of one runtime would start two loops.
-        let mut others = self.others.lock();
-        if let Some(schedule) = others.iter().find(|schedule| is_of(schedule, runtime.id())) {
-            return Ok(Renewing::Other(Arc::clone(schedule)));
+        if let Some(schedule) = self.other(|schedule| is_of(schedule, runtime.id())) {
+            return Ok(Renewing::Other(schedule));
         }
-        // One that is in use may yet have something filed.
-        others.retain(|schedule| !schedule.is_over() || Arc::strong_count(schedule) > 1);
-        let schedule = self.start(&runtime);
-        others.push(Arc::clone(&schedule));
+        self.forget_ended();
+        let renewer = self.renewer(runtime.id());
+        let schedule = Arc::clone(renewer.schedule());
+        // Looked for once more under the lock that lists it, or two first locks of one runtime would start two loops.
+        let first = self.others.with(|others| {
+            let first = others.iter().find(|schedule| is_of(schedule, runtime.id())).cloned();
+            if first.is_none() {
+                others.push(Arc::clone(&schedule));
+            }
+            first
+        });
+        if let Some(schedule) = first {
+            return Ok(Renewing::Other(schedule));
+        }
+        // Out of the lock: a runtime that ends drops the renewer at once, which gives back what lingers.
+        self.run(renewer, &runtime);
         Ok(Renewing::Other(schedule))
+    }
+
+    /// Forgets the schedules of runtimes that have ended and left nothing alive.
+    fn forget_ended(&self) {
+        // Whether that is so is found out of the lock, because the last references to leases may go.
+        let all = self.others.with(|others| others.clone());
+        let over: Vec<_> = all.into_iter().filter(|schedule| schedule.is_over()).collect();
+        let forgotten = self.others.with(|others| {
+            // One that is in use may yet have something filed. One reference is that of the list, and one that of `over`.
+            let is_over = |schedule: &Arc<Schedule<Lease>>| {
+                over.iter().any(|other| Arc::ptr_eq(other, schedule)) && Arc::strong_count(schedule) <= 2
+            };
+            let (over, kept): (Vec<_>, Vec<_>) = others.drain(..).partition(is_over);
+            *others = kept;
+            over
+        });
+        drop(forgotten);
+    }
+
+    /// Returns the one of the other schedules for which `is_it` says so.
+    fn other(&self, is_it: impl Fn(&Schedule<Lease>) -> bool) -> Option<Arc<Schedule<Lease>>> {
+        self.others.with(|others| others.iter().find(|schedule| is_it(schedule)).cloned())
     }
 
     /// Returns the schedule on which `lease` is watched. Where its runtime is gone, nobody renews the lease any more.
     /// Then the runtime of the caller does.
     pub(crate) fn of(&self, lease: &Lease) -> Result<Renewing<'_>> {
-        let watches = |schedule: &&Arc<Schedule<Lease>>| is_of(schedule, lease.runtime);
-        if let Some(schedule) = self.own.iter().chain(self.first.get()).find(watches) {
+        let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
+        if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
             return Ok(Renewing::Known(schedule));
         }
-        let other = self.others.lock().iter().find(watches).map(Arc::clone);
-        other.map_or_else(|| self.here(), |schedule| Ok(Renewing::Other(schedule)))
+        self.other(watches).map_or_else(|| self.here(), |schedule| Ok(Renewing::Other(schedule)))
     }
 
     /// Starts a renewer on `runtime`.
     fn start(&self, runtime: &Handle) -> Arc<Schedule<Lease>> {
-        let (store, local_queue) = (self.store.clone(), Arc::clone(&self.local_queue));
-        let renewer = Renewer::new(store, local_queue, self.clock, runtime.id());
+        let renewer = self.renewer(runtime.id());
         let schedule = Arc::clone(renewer.schedule());
+        self.run(renewer, runtime);
+        schedule
+    }
+
+    /// Makes a renewer of `runtime`.
+    fn renewer(&self, runtime: Id) -> Arc<Renewer> {
+        Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock, runtime)
+    }
+
+    /// Runs a renewer on `runtime`.
+    fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
         // The task keeps it, so the runtime counts as alive until it drops its tasks. A release in the background picks
         // a runtime by that.
         let presence = self.background.join(runtime);
-        let ends = Ends { schedule: Arc::clone(&schedule), local_queue: Arc::clone(&self.local_queue) };
+        let ends =
+            Ends { schedule: Arc::clone(renewer.schedule()), local_queue: Arc::clone(&self.local_queue) };
         runtime.spawn(async move {
             let (_presence, _ends) = (presence, ends);
             renewer.run().await;
         });
-        schedule
     }
 
     /// Returns every lease that was not released, also of a runtime that has ended.
@@ -123,8 +164,8 @@ impl Renewers {
 
     /// Returns all schedules.
     fn all(&self) -> Vec<Arc<Schedule<Lease>>> {
-        let others = self.others.lock();
-        self.own.iter().chain(self.first.get()).chain(others.iter()).map(Arc::clone).collect()
+        let others = self.others.with(|others| others.clone());
+        self.own.iter().chain(self.first.get()).cloned().chain(others).collect()
     }
 }
 
@@ -145,7 +186,7 @@ impl Drop for Ends {
         // The log of the application may panic when the last reference to a lease goes.
         survives(|| self.schedule.end());
         // Nobody else may be there to end the grants that linger in time.
-        self.local_queue.end_all_lingering();
+        survives(|| self.local_queue.end_all_lingering());
     }
 }
 

@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Id;
-use tokio::sync::Notify;
 
 use crate::clock::{Moment, nanos};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Notify};
 
 /// The longest time by which a renewal is sent early, to travel in the batch of another, in nanoseconds.
 const MAX_SLACK: i64 = 100_000_000;
@@ -100,7 +99,7 @@ impl<T: Scheduled> Schedule<T> {
     pub(super) fn new(runtime: Id) -> Arc<Self> {
         Arc::new(Self {
             runtime,
-            queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0 }),
+            queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0, looked_at: Vec::new() }),
             // The loop looks at the queue before it first sleeps, so nobody has to wake it.
             wakes_at: AtomicI64::new(i64::MIN),
             wake: Notify::new(),
@@ -112,13 +111,20 @@ impl<T: Scheduled> Schedule<T> {
         self.runtime
     }
 
-    fn queue(&self) -> MutexGuard<'_, DueQueue<T>> {
-        self.queue.lock()
+    /// Changes the queue. Whoever looks at an item may have its last reference, whose drop ends a span of the application.
+    /// So what was looked at leaves the lock, and is dropped here.
+    fn with<R>(&self, change: impl FnOnce(&mut DueQueue<T>) -> R) -> R {
+        let (answer, looked_at) = self.queue.with(|queue| {
+            let answer = change(queue);
+            (answer, std::mem::take(&mut queue.looked_at))
+        });
+        drop(looked_at);
+        answer
     }
 
     /// Files `item` under `due`; an earlier filing of it becomes stale.
     pub(super) fn file(&self, item: &Arc<T>, due: Due) {
-        self.queue().file(item, due);
+        self.with(|queue| queue.file(item, due));
         // Read after the item is in the queue. The loop does the reverse in `sleeps_until`: it announces its time, then
         // looks at the queue. So one of the two sees the other.
         if due.late < self.wakes_at.load(Ordering::Acquire) {
@@ -128,22 +134,23 @@ impl<T: Scheduled> Schedule<T> {
 
     /// Takes everything that is due at `now`, and what may as well go along.
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
-        self.queue().take_due(now)
+        self.with(|queue| queue.take_due(now))
     }
 
     /// Returns every item that is filed and alive.
     pub(crate) fn items(&self) -> Vec<Arc<T>> {
-        let mut queue = self.queue();
-        if self.is_closing() {
-            // Nobody else sweeps it.
-            queue.sweep();
-        }
-        queue.items()
+        self.with(|queue| {
+            if self.is_closing() {
+                // Nobody else sweeps it.
+                queue.sweep();
+            }
+            queue.items()
+        })
     }
 
     /// Returns when the next look is due; `None` when nothing is filed.
     pub(super) fn next(&self) -> Option<i64> {
-        self.queue().next()
+        self.with(|queue| queue.next())
     }
 
     /// Announces that the loop sleeps until the next look, or until `limit` if that is earlier. Returns `None` where
@@ -174,7 +181,7 @@ impl<T: Scheduled> Schedule<T> {
     /// Notes that there is no loop any more: nobody looks at what is filed here. What is alive stays listed.
     pub(super) fn end(&self) {
         self.close();
-        self.queue().sweep();
+        self.with(DueQueue::sweep);
     }
 
     /// Returns whether there is no loop any more, and nothing alive was left by it.
@@ -182,9 +189,10 @@ impl<T: Scheduled> Schedule<T> {
         if !self.is_closing() {
             return false;
         }
-        let mut queue = self.queue();
-        queue.sweep();
-        queue.heap.is_empty()
+        self.with(|queue| {
+            queue.sweep();
+            queue.heap.is_empty()
+        })
     }
 }
 
@@ -218,6 +226,8 @@ struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
     /// The length at which dead entries are swept out next.
     sweep_at: usize,
+    /// The items that were looked at under this lock. They are dropped behind it; see [`Schedule::with`].
+    looked_at: Vec<Arc<T>>,
 }
 
 /// Queues shorter than this are never swept. So small, because the memory of a released lease is used again only after
@@ -235,7 +245,8 @@ impl<T: Scheduled> DueQueue<T> {
     }
 
     fn sweep(&mut self) {
-        self.heap.retain(|Reverse(entry)| is_current(entry).is_some());
+        let looked_at = &mut self.looked_at;
+        self.heap.retain(|Reverse(entry)| entry.look(looked_at).is_some());
         self.sweep_at = self.heap.len() * 2;
     }
 
@@ -246,8 +257,8 @@ impl<T: Scheduled> DueQueue<T> {
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
             let Some(Reverse(entry)) = self.heap.pop() else { break };
-            match is_current(&entry) {
-                Some(item) if entry.due.early <= now => due.push(item),
+            match entry.look(&mut self.looked_at) {
+                Some(item) if entry.due.early <= now => due.push(Arc::clone(item)),
                 Some(_) => not_yet.push(Reverse(entry)),
                 None => {}
             }
@@ -262,15 +273,21 @@ impl<T: Scheduled> DueQueue<T> {
         self.heap.peek().map(|Reverse(entry)| entry.due.late)
     }
 
-    fn items(&self) -> Vec<Arc<T>> {
-        self.heap.iter().filter_map(|Reverse(entry)| is_current(entry)).collect()
+    fn items(&mut self) -> Vec<Arc<T>> {
+        let Self { heap, looked_at, .. } = self;
+        heap.iter().filter_map(|Reverse(entry)| entry.look(looked_at).map(Arc::clone)).collect()
     }
 }
 
-fn is_current<T: Scheduled>(entry: &Entry<T>) -> Option<Arc<T>> {
-    let item = entry.item.upgrade()?;
-    let filed = item.next_look().load(Ordering::Acquire);
-    (filed == entry.due.late && !item.has_ended()).then_some(item)
+impl<T: Scheduled> Entry<T> {
+    /// Returns the item, if this entry is that of its next look. Whether or not it is, the reference to it ends with
+    /// `looked_at`.
+    fn look<'a>(&self, looked_at: &'a mut Vec<Arc<T>>) -> Option<&'a Arc<T>> {
+        looked_at.push(self.item.upgrade()?);
+        let item = looked_at.last()?;
+        let filed = item.next_look().load(Ordering::Acquire);
+        (filed == self.due.late && !item.has_ended()).then_some(item)
+    }
 }
 
 #[cfg(test)]
@@ -339,6 +356,67 @@ mod tests {
         }
     }
 
+    /// An item whose last reference but that of the schedule goes while the schedule looks at it.
+    struct Goes {
+        next_look: AtomicI64,
+        itself: Mutex<Option<Arc<Self>>>,
+        schedule: Arc<Schedule<Self>>,
+        _outside: crate::sync::OutsideOfLocks,
+    }
+
+    impl Scheduled for Goes {
+        fn next_look(&self) -> &AtomicI64 {
+            &self.next_look
+        }
+
+        fn has_ended(&self) -> bool {
+            // Another thread drops its guard at this moment.
+            self.itself.lock().take().is_some()
+        }
+    }
+
+    impl Drop for Goes {
+        fn drop(&mut self) {
+            // The log of the application takes a lock when the span of the item ends.
+            assert_eq!(self.schedule.next(), None);
+        }
+    }
+
+    #[test]
+    fn the_last_reference_to_an_item_goes_outside_of_the_lock() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let looks: [fn(&Schedule<Goes>); 4] = [
+            |schedule| schedule.end(),
+            |schedule| assert!(schedule.items().is_empty()),
+            |schedule| {
+                assert!(schedule.take_due(Clock::Suspend.now().plus(Duration::from_secs(60))).is_empty())
+            },
+            |schedule| {
+                schedule.close();
+                assert!(schedule.is_over());
+            },
+        ];
+        for look in looks {
+            let schedule = Schedule::new(runtime.handle().id());
+            let item = Arc::new(Goes {
+                next_look: AtomicI64::new(0),
+                itself: Mutex::default(),
+                schedule: Arc::clone(&schedule),
+                _outside: crate::sync::OutsideOfLocks::default(),
+            });
+            schedule.file(&item, Due::at(Clock::Suspend.now()));
+            let weak = Arc::downgrade(&item);
+            item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
+            drop(item);
+            // In a thread of its own: with the lock, the drop of the item waits for itself.
+            let looked = std::thread::spawn(move || look(&schedule));
+            let ends = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(10)));
+            assert!(ends.take(6_000).any(|()| looked.is_finished()), "a deadlock");
+            looked.join().expect("no panic");
+            assert!(weak.upgrade().is_none(), "it is gone");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn stale_and_dead_entries_are_dropped_and_live_ones_are_not() {
         let locks = crate::manager::LockManager::in_memory();
@@ -356,7 +434,7 @@ mod tests {
         for ms in 0..10_000 {
             queue.file(again.lease(), due(10_000 - ms));
         }
-        let filed = queue.queue().heap.len();
+        let filed = queue.with(|queue| queue.heap.len());
         assert!(filed <= 2 * MIN_SWEEP, "{filed} entries for two leases");
         assert_eq!(queue.items().len(), 2);
         assert_eq!(

@@ -9,7 +9,7 @@ use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
 use crate::observe::ReleaseContext;
-use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
+use crate::pending::{Certainty, Cleanup, Next, ReleaseUnderWay};
 
 /// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
 /// waiter that left, or in the future of one that was cancelled.
@@ -76,12 +76,9 @@ impl Handoff {
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(grant) = self.grant.take() {
-            let begun = self.under_way.take();
-            let (cleanup, claim) = (&grant.cleanup, &grant.claim);
-            // See `begin_release`.
-            let under_way = || begun.or_else(|| Some(cleanup.under_way.add(claim, cleanup.clock.now())));
-            let context = ReleaseContext::default;
-            cleanup.release_as(claim, None, Certainty::Granted, grant.store_until(), under_way, context);
+            let next = Next::Follows(self.under_way.take());
+            let (until, context) = (grant.store_until(), ReleaseContext::default);
+            grant.cleanup.release_as(&grant.claim, None, Certainty::Granted, until, next, context);
         }
     }
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
-
 use super::handoff::Handoff;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Notify};
 
 /// A grant that lingers.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The queues of all keys.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::futures::Notified;
@@ -20,7 +20,7 @@ use crate::clock::{Clock, Moment};
 use crate::key::{Key, KeyMap};
 use crate::owner::Owner;
 use crate::pending::{FreedKeys, LeftEntry};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 type Shard = KeyMap<KeyQueue>;
 

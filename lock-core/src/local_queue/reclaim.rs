@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+
+use crate::sync::Notify;
 
 /// How long a waiter has to take what it was given. After that it is for the next: the waiter's future is not polled.
 pub(crate) const RECLAIM_AFTER: Duration = Duration::from_millis(250);

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::MutexGuard;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::handoff::Handoff;
 use crate::clock::Moment;
 use crate::pending::LeftEntry;
-use crate::sync::{Mutex, survives};
+use crate::sync::{Mutex, MutexGuard, survives};
 
 /// A waiter's part of a queue, shared between the queue and the waiter.
 pub(super) struct WaiterNode {

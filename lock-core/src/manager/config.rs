@@ -85,6 +85,10 @@ impl LockManager {
     ///
     /// A profile may be changed or removed, unless an attribute of the program needs it as it is. A request that names a removed one fails.
     ///
+    /// Replace the file by a rename, as `mv` does on one file system: a reload while an editor or `cp` writes it may find
+    /// only a part of the profiles. A file that had profiles and has none now is refused, unless it says `[profile]` with
+    /// nothing below it. So is anything but a regular file, and one of more than 1 MiB.
+    ///
     /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ impl LockManager {
         engine.check_process()?;
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
-        let mut listed = engine.store.list(&prefix, namespaced, LIMIT).await?;
+        let mut listed = engine.inside(engine.store.list(&prefix, namespaced, LIMIT)).await?;
         listed.locks.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(listed)
     }
@@ -97,7 +97,7 @@ impl LockManager {
         engine.check_open()?;
         engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let mut found = engine.store.inspect(&key).await?;
+        let mut found = engine.inside(engine.store.inspect(&key)).await?;
         found.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(found)
     }
@@ -165,7 +165,7 @@ impl LockManager {
         engine.check_open()?;
         engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let done = engine.store.force_release(&key, id).await?;
+        let done = engine.inside(engine.store.force_release(&key, id)).await?;
         if done {
             let shown = engine.observer.redact_key(&key, None);
             tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");

@@ -32,6 +32,21 @@ impl LockManager {
             return ShutdownReport::default();
         }
         engine.close();
+        match engine.cleanup.inside(self.wind_down(grace)).await {
+            Ok(report) => report,
+            // Outside of tokio, in a process that cannot start a thread: there is nothing to wait with.
+            Err(_) => {
+                let mut report = ShutdownReport::default();
+                self.revoke_held(&mut report);
+                report.unanswered = engine.cleanup.pending() + engine.acquiring();
+                report
+            }
+        }
+    }
+
+    /// Ends what goes on, within a runtime.
+    async fn wind_down(&self, grace: Duration) -> ShutdownReport {
+        let engine = self.engine();
         // The runtimes that took the locks may have ended, and releases need one.
         let _ = self.hub().renewers.here();
         // A hand-off whose waiter is not polled is no lease that could be waited for.

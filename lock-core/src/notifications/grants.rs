@@ -1,12 +1,10 @@
 //! Delivers the store's grants to the owners that wait in its queue.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
-
-use tokio::sync::Notify;
+use std::sync::Arc;
 
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// The mailboxes of the waiting owners of one manager.
 #[derive(Debug, Default)]

@@ -1,12 +1,11 @@
 //! Delivers the opening of a latch to those who wait for it.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::key::{Key, KeyMap};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// The latches that somebody of one manager waits for.
 #[derive(Debug, Default)]

@@ -1,12 +1,11 @@
 //! The owners whose grants the store has reported as lost.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::LossReason;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The owners whose grants the store has lately reported as lost.
 ///

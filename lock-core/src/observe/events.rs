@@ -1,13 +1,13 @@
 //! The stream of events of a manager.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::event::LockEvent;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Sees every event at once, in the order in which they are emitted: for tests. Must not use the manager.
 #[cfg(feature = "testing")]

@@ -15,6 +15,9 @@ use crate::strategy::{Contention, Decision, Strategy};
 /// The shortest time between two renewals.
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
 
+/// The shortest `max_hold`: with less, a lock is over before its body begins.
+const SHORTEST_HOLD: Duration = Duration::from_millis(1);
+
 type Checked<T = ()> = Result<T, Flaw>;
 
 impl Options {
@@ -73,6 +76,10 @@ impl Options {
     fn check_hold(&self, store: &Capability) -> Checked {
         if self.max_hold.is_some_and(|max| max.is_zero()) {
             return Err(Flaw::invalid("max_hold", "max_hold is 0: nothing could run".to_owned()));
+        }
+        if let Some(max) = self.max_hold.filter(|max| *max < SHORTEST_HOLD) {
+            let detail = format!("max_hold is {max:?}: choose {SHORTEST_HOLD:?} or longer");
+            return Err(Flaw::invalid("max_hold", detail));
         }
         let Some(min) = self.min_hold else { return Ok(()) };
         if let Some(max) = self.max_hold.filter(|max| *max < min) {

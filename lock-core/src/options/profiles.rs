@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "config")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(feature = "config")]
 use super::attributes::{NamedProfile, named_by_attributes};
@@ -32,9 +34,12 @@ pub(crate) struct Profiles {
     pub(crate) source: Source,
     /// The profiles in force. Replaced as a whole, so that a request sees all of one state or all of the next.
     in_force: RwLock<Arc<Named>>,
-    /// Held while profiles are read again: an older state must not follow a newer one.
+    /// How many reloads have begun. An older state must not follow a newer one.
     #[cfg(feature = "config")]
-    reloading: Mutex<()>,
+    reloads: AtomicU64,
+    /// The last reload that was put into force.
+    #[cfg(feature = "config")]
+    reloaded: Mutex<u64>,
 }
 
 impl fmt::Debug for Profiles {
@@ -80,22 +85,36 @@ impl Profiles {
         if let Some((name, flaw)) = self.flaws(&named, store).into_iter().next() {
             return Err(told(&format!("profile `{name}`: "), flaw.error.detail()));
         }
-        *self.in_force.write() = Arc::new(named);
+        drop(self.replaced_by(named));
         Ok(())
+    }
+
+    /// Puts `named` into force. Returns the profiles before. They may have the last reference to a strategy of the
+    /// application, so they are to be dropped outside of locks.
+    fn replaced_by(&self, named: Named) -> Arc<Named> {
+        let named = Arc::new(named);
+        self.in_force.with(|in_force| std::mem::replace(in_force, named))
     }
 
     /// As [`load`](Self::load), while requests are made.
     #[cfg(feature = "config")]
     pub(crate) fn reload(&self, store: &Capability) -> Result<()> {
-        let one_at_a_time = self.reloading.lock();
+        // No lock is held while the configuration is read, because its warnings run the log of the application.
+        let number = self.reloads.fetch_add(1, Ordering::AcqRel) + 1;
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
         let before = self.in_force();
         let fitted = |attribute: &&NamedProfile| attribute.check(self, &before, store).is_ok();
         let fits = |attribute: &NamedProfile| attribute.check(self, &named, store);
         all_of(named_by_attributes().into_iter().filter(fitted).map(fits))
             .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
-        *self.in_force.write() = Arc::new(named);
-        drop(one_at_a_time);
+        let mut named = Some(named);
+        let before = self.reloaded.with(|last| {
+            // One that began later has read a newer state.
+            let is_newest = *last < number;
+            *last = number.max(*last);
+            is_newest.then(|| named.take().map(|named| self.replaced_by(named)))
+        });
+        drop((before, named));
         Ok(())
     }
 
@@ -185,7 +204,9 @@ impl Default for Profiles {
             source: Source::default(),
             in_force: RwLock::default(),
             #[cfg(feature = "config")]
-            reloading: Mutex::default(),
+            reloads: AtomicU64::new(0),
+            #[cfg(feature = "config")]
+            reloaded: Mutex::default(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The process that requests a lock.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use super::field::Field;
 use crate::sync::Mutex;
 
-/// The identities that are [kept](Identity::kept).
-static KEPT: Mutex<Vec<&Identity>> = Mutex::new(Vec::new());
+/// The identities that are [kept](Identity::kept), by their [text](Identity::encoded).
+static KEPT: Mutex<BTreeMap<&str, &Identity>> = Mutex::new(BTreeMap::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
 #[derive(Clone, Debug)]
@@ -38,11 +39,11 @@ impl Identity {
     /// process has one for each name of a service, and every lock would pay for counting the references to it.
     pub(crate) fn kept(self) -> &'static Self {
         let mut kept = KEPT.lock();
-        if let Some(same) = kept.iter().copied().find(|one| **one == self) {
+        if let Some(same) = kept.get(self.encoded()) {
             return same;
         }
-        let identity: &Self = Box::leak(Box::new(self));
-        kept.push(identity);
+        let identity: &'static Self = Box::leak(Box::new(self));
+        kept.insert(identity.encoded(), identity);
         identity
     }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cleanup::{Certainty, Cleanup};
+use super::cleanup::{Certainty, Cleanup, Next};
 use super::granted::Granted;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::expiry;
 use crate::notifications::Subscription;
+use crate::observe::ReleaseContext;
 use crate::owner::{Owner, OwnerSource};
 
 /// The minimum time to keep cleaning up after an unanswered request, even for a shorter ttl.
@@ -232,12 +233,12 @@ impl PendingClaim {
     /// Rolls back, and goes on with another owner: nobody knows what became of the request, so its owner is never used
     /// again.
     pub(crate) fn start_over(&mut self, owners: &OwnerSource) {
-        self.roll_back();
+        self.roll_back(Next::GoesOn);
         self.has_grants = false;
         self.claim.set_owner(owners.mint_like(self.claim.owner));
     }
 
-    fn roll_back(&mut self) {
+    fn roll_back(&mut self, next: Next) {
         // Ends the subscription too: a notification that arrives from now on finds no mailbox.
         let was_queued = self.entry.take().is_some();
         let certainty = match self.state {
@@ -257,12 +258,12 @@ impl PendingClaim {
         // A request on its way to a server that stands still takes effect when that goes on, not before.
         let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
         let until = self.cleanup.clock.now().plus(self.claim.ttl.max(patience));
-        self.cleanup.release(&self.claim, None, certainty, until);
+        self.cleanup.release_as(&self.claim, None, certainty, until, next, ReleaseContext::default);
     }
 }
 
 impl Drop for PendingClaim {
     fn drop(&mut self) {
-        self.roll_back();
+        self.roll_back(Next::Follows(None));
     }
 }

@@ -1,23 +1,25 @@
 //! Releases that nobody waits for: grants of dropped guards, and what a cancelled acquire may have taken.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::backend::{Capability, Claim, LeaseScope, Released};
 use crate::background::Background;
 use crate::backoff::Pauses;
 use crate::clock::{Clock, Moment};
-use crate::error::{LockError, LockErrorKind};
+use crate::error::{LockError, LockErrorKind, Result};
 use crate::expiry;
 use crate::key::Key;
 use crate::observe::ReleaseContext;
 use crate::owner::Owner;
 use crate::process::OwnProcess;
 use crate::store::Store;
+use crate::sync::{Notify, survives, survives_polls};
 
 /// What is known of the claim that is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,15 @@ pub(crate) enum Certainty {
     /// The same for an owner with earlier grants. A release that freed something may have freed those, and the request
     /// may arrive behind it, so nothing ends the repetition early.
     MaybeAgain,
+}
+
+/// What the next acquisition of the keys by this process does about a release. See [`under_way`](super::under_way).
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// It stays behind the release, which has begun if this is there.
+    Follows(Option<ReleaseUnderWay>),
+    /// It does not wait for the release: it is the same acquisition, which goes on with another owner.
+    GoesOn,
 }
 
 /// Is notified when a key was released in the background.
@@ -48,7 +59,7 @@ pub(crate) struct Cleanup {
     background: Arc<Background>,
     /// The waiters of this process. Weak, because they keep claims and grants that come back here.
     waiters: Weak<dyn FreedKeys>,
-    /// Those that the next acquisition of their keys stays behind.
+    /// All of them that have begun, by key: the next acquisition of a key stays behind them.
     pub(crate) under_way: Arc<ReleasesUnderWay>,
     /// Releases under way.
     pending: AtomicUsize,
@@ -118,22 +129,22 @@ impl Cleanup {
         certainty: Certainty,
         until: Moment,
     ) {
-        self.release_as(claim, keep_until, certainty, until, || None, ReleaseContext::default);
+        let next = Next::Follows(None);
+        self.release_as(claim, keep_until, certainty, until, next, ReleaseContext::default);
     }
 
     /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
     /// callable from anywhere, also outside a runtime and while unwinding. Does nothing in a forked child.
     ///
     /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless
-    /// it lives in a session. `under_way` is made where the release cannot be done at once, and keeps the next
-    /// acquisition of the keys waiting until it is answered.
+    /// it lives in a session. `next` counts for a release that cannot be done at once.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
         keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
-        under_way: impl FnOnce() -> Option<ReleaseUnderWay>,
+        next: Next,
         context: impl FnOnce() -> ReleaseContext,
     ) {
         // A forked child has a copy of the grant, which is its parent's.
@@ -150,7 +161,11 @@ impl Cleanup {
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
         let until = Some(until).filter(|_| !self.has_session());
-        let (claim, under_way, context) = (claim.clone(), under_way(), context());
+        let under_way = match next {
+            Next::Follows(begun) => Some(begun.unwrap_or_else(|| self.under_way.add(claim, now))),
+            Next::GoesOn => None,
+        };
+        let (claim, context) = (claim.clone(), context());
         let not_before = None;
         // On a runtime of the library and never with `tokio::spawn`, which panics outside a runtime. While a thread
         // unwinds, that panic would abort the process.
@@ -183,6 +198,11 @@ impl Cleanup {
     /// Returns the runtime of the background; `None` where it is gone.
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
         self.background.runtime()
+    }
+
+    /// Completes with `call`, which is polled inside tokio whoever polls it. See [`Background::inside`].
+    pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
+        self.background.inside(call).await
     }
 
     fn spawn(self: &Arc<Self>, release: PendingRelease) {
@@ -234,7 +254,9 @@ impl Cleanup {
     /// Notifies the waiters of this process. Called once the store has answered: before that they would ask in vain.
     fn freed(&self, claim: &Claim) {
         if let Some(waiters) = self.waiters.upgrade() {
-            claim.keys().for_each(|key| waiters.freed(key, claim.owner));
+            for key in claim.keys() {
+                survives(|| waiters.freed(key, claim.owner));
+            }
         }
     }
 
@@ -289,7 +311,12 @@ impl Cleanup {
                 let _permit = self.permits.acquire().await;
                 // Anew for each try: `min_hold` counts from the grant, however late its release arrives.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
-                self.store.release(&release.claim, keep_for).await
+                // The log and the metrics of the application are called within. Nobody else releases the key.
+                let answer = survives_polls(self.store.release(&release.claim, keep_for)).await;
+                answer.unwrap_or_else(|| {
+                    let what = "the log or the metrics of the application panicked";
+                    Err(LockError::new(LockErrorKind::Unavailable, what))
+                })
             };
             match answer {
                 Ok(answer) => return Some(answer),
@@ -299,11 +326,11 @@ impl Cleanup {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
                         // Whether the others took anything was never known, so nothing is reported of them.
                         if release.certainty == Certainty::Granted {
-                            self.log_abandoned(release, &error);
+                            survives(|| self.log_abandoned(release, &error));
                         }
                         return None;
                     }
-                    self.log_retry(release, &error);
+                    survives(|| self.log_retry(release, &error));
                 }
             }
             tokio::time::sleep(pauses.next()).await;

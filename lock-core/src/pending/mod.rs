@@ -10,6 +10,6 @@ mod granted;
 mod under_way;
 
 pub(crate) use claim::{LeftEntry, PendingClaim, QueueEntry};
-pub(crate) use cleanup::{Certainty, Cleanup, Counted, FreedKeys};
+pub(crate) use cleanup::{Certainty, Cleanup, Counted, FreedKeys, Next};
 pub(crate) use granted::Granted;
 pub(crate) use under_way::{Earlier, Refusal, ReleaseUnderWay};

@@ -1,8 +1,8 @@
 //! Releases that nobody waits for, and the next acquisition of their keys by this process.
 //!
-//! A body with [`Release::Background`](crate::Release::Background) ends before its release is answered. The next
-//! acquisition of the key must not be refused because of that release, or a caller without patience would fail on the
-//! lock that its own process gives back. Two rules see to that:
+//! A dropped guard, a dropped acquisition and a body with [`Release::Background`](crate::Release::Background) end before
+//! their release is answered. The next acquisition of the key must not be refused because of that release, or a caller
+//! without patience would fail on the lock that its own process gives back. Two rules see to that:
 //!
 //! 1. **Behind or after it.** The acquisition asks the store at once where the release is ahead of it on the same way
 //!    ([`Progress::Ahead`], which the store says by [`Claim::mark_release_ahead`]). Otherwise it first waits for the
@@ -15,17 +15,16 @@
 //! Nobody is kept for longer than [`PATIENCE`] after the release began: the same time for which the caller of a body
 //! waits for its release by default.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime::Id;
-use tokio::sync::Notify;
 
 use crate::backend::{Claim, MoreKeys};
 use crate::clock::Moment;
 use crate::key::{Key, KeyMap};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// For how long a release keeps the next acquisition of its key waiting, from its beginning.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -90,7 +90,7 @@ impl LockRequest {
     }
 
     /// Sets the longest time for which the lock is held, renewals included: for bodies that hang and guards that are
-    /// forgotten. After it the lock is lost. Default: none.
+    /// forgotten. After it the lock is lost. At least 1 ms. Default: none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.own().max_hold = Some(max);
         self
@@ -100,6 +100,9 @@ impl LockRequest {
     /// run again on the next machine. The release does not wait for it. If the holder dies, the key is free when the
     /// lease is over, as without this option. At most what the store can keep: 366 days on Redis, and the `max_ttl` of
     /// a `redlock://`, whose servers do not vote for that long after they lost their data. Default: none.
+    ///
+    /// Who is refused meanwhile learns that nobody holds the key any more:
+    /// [`LockError::is_kept`](crate::LockError::is_kept).
     pub fn min_hold(mut self, min: Duration) -> Self {
         self.own().min_hold = Some(min);
         self

@@ -1,12 +1,12 @@
 //! What happened to the locks of a test.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use crate::backend::FencingToken;
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
 use crate::observe::{LockEvent, LockName, Witness};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Something that happened to one key. A request for several keys is recorded once for each.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The memory store, with switches that make it fail.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::fault::StoreFault;
@@ -12,7 +12,7 @@ use crate::backend::{
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A memory store that a test can make fail. Clones are the same store.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! A backend that fails on demand.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use crate::backend::{
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A call of [`Backend`] that a [`Flaky`] can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

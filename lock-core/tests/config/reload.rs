@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lock_core::backend::memory::Memory;
 use lock_core::{Kind, LockErrorKind, LockManager, Profile};
 use tokio::time::Instant;
 
@@ -94,7 +95,7 @@ async fn a_profile_has_its_kind_where_the_request_names_none() {
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("semaphore(2), but several keys have one holder each"), "{error}");
 
-    file.write("");
+    file.write("[profile]");
     locks.reload().unwrap();
     let _fair = locks.request("o", None).profile("pool").acquire().await.expect("the program has it too");
 }
@@ -170,4 +171,38 @@ async fn a_request_never_sees_a_part_of_two_states() {
     for task in asking {
         task.await.unwrap();
     }
+}
+
+/// A reload may come between the truncation of a file and its new text.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_lost_all_profiles_changes_nothing_unless_it_says_so() {
+    let file = File::new("[profile.pay]\nttl = \"1s\"");
+    let locks = file.manager().unwrap();
+    for empty in ["", "# nothing yet\n"] {
+        file.write(empty);
+        let text = locks.reload().unwrap_err().to_string();
+        assert!(text.contains("may be half written") && text.contains("`[profile]`"), "{text}");
+        assert!(locks.profile("pay").is_ok(), "it is in force");
+    }
+    file.write("[profile]\n");
+    locks.reload().unwrap();
+    assert!(locks.profile("pay").is_err(), "the file says that there is none");
+    file.write("");
+    locks.reload().unwrap();
+}
+
+#[test]
+fn a_configuration_is_a_regular_file_that_a_person_has_written() {
+    let of = |path: &str| LockManager::builder(Memory::new()).config(path).build().map(drop);
+    let text = of("/dev/zero").unwrap_err().to_string();
+    assert!(text.contains("`/dev/zero`") || text.contains("/dev/zero cannot be read"), "{text}");
+    assert!(text.contains("no regular file"), "{text}");
+    let file = File::new(&"# a line\n".repeat(200_000));
+    let text = of(&file.path().display().to_string()).unwrap_err().to_string();
+    assert!(text.contains("longer than 1 MiB"), "{text}");
+    // Each mistake has its line.
+    let lines: Vec<String> = (0..2_000).map(|number| format!("wrong{number} = 1\n")).collect();
+    file.write(&lines.concat());
+    let text = of(&file.path().display().to_string()).unwrap_err().to_string();
+    assert!(text.contains(":2: "), "{}", &text[..200]);
 }

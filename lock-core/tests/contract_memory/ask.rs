@@ -127,6 +127,8 @@ impl Broken {
         }
         match self.fault {
             Fault::WrongPositions => held.position = held.position.map(|position| position + 1),
+            Fault::NamesFirstOfSeveral => held.key = held.key.as_ref().map(|_| claim.key.clone()),
+            Fault::KeptLooksHeld => held.kept = false,
             Fault::PlacesUndated => {
                 held.queued_at =
                     held.queued_at.map(|_| lock_core::clock::Clock::Suspend.now().plus(Duration::MAX));

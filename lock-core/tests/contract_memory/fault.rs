@@ -73,6 +73,10 @@ pub(crate) enum Fault {
     AnyRoom,
     /// Positions are counted from one.
     WrongPositions,
+    /// A refusal names the first of several keys, whichever is held.
+    NamesFirstOfSeveral,
+    /// A refusal takes the last holder of a kept key for one that holds it.
+    KeptLooksHeld,
     /// A renewal reports no waiters.
     HidesWaiters,
     /// A queue entry has a date long ago.
@@ -174,7 +178,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 83] = [
+    pub(crate) const ALL: [Self; 85] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -210,6 +214,8 @@ impl Fault {
         Self::NoPlaceForWriters,
         Self::AnyRoom,
         Self::WrongPositions,
+        Self::NamesFirstOfSeveral,
+        Self::KeptLooksHeld,
         Self::HidesWaiters,
         Self::PlacesUndated,
         Self::NobodyDies,
@@ -296,6 +302,8 @@ impl Fault {
             Self::NoPlaceForWriters => "fifo::a_writer_is_not_overtaken",
             Self::AnyRoom => "line::has_room_for_so_many",
             Self::WrongPositions => "line::tells_positions",
+            Self::NamesFirstOfSeveral => "several::names_the_key_that_is_held",
+            Self::KeptLooksHeld => "release::says_kept",
             Self::HidesWaiters => "line::tells_how_many_wait",
             Self::PlacesUndated => "line::places_are_dated",
             Self::NobodyDies => "fifo::one_who_dies",

@@ -43,6 +43,7 @@ fn not_applicable() -> Vec<String> {
         "release::after_expiry",
         "release::keeps",
         "release::of_one_who_ran_out",
+        "release::says_kept",
         "renewal::not_after_expiry",
         "renewal::promises_what_is_kept",
     ];

@@ -10,6 +10,7 @@ mod early;
 mod ending;
 #[cfg(feature = "testkit")]
 mod faults;
+mod foreign;
 mod giving_back;
 mod handoff;
 mod hazards;
@@ -27,6 +28,7 @@ mod offline;
 mod permits;
 mod queue_store;
 mod reentrancy;
+mod refusals;
 mod releasing;
 mod renewal;
 mod scripted;

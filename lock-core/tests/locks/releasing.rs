@@ -78,6 +78,33 @@ async fn where_the_store_cannot_say_the_next_acquisition_waits_for_the_answer() 
     assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
 }
 
+/// The usual release, and a caller without patience behind a guard or an acquisition that was dropped.
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_does_not_refuse_its_own_process() {
+    let request = |locks: &LockManager| locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast());
+    for (in_order, is_guard) in [(true, true), (false, true), (true, false), (false, false)] {
+        let (locks, wire) = Wire::manager(in_order, ROOMY);
+        let acquiring = tokio::spawn(request(&locks).acquire());
+        wire.until(&[Acquire]).await;
+        if is_guard {
+            assert!(wire.deliver().await);
+            drop(acquiring.await.expect("no panic").expect("it is free"));
+            wire.until(&[Back]).await;
+        } else {
+            // Its request goes on without it, and is granted.
+            acquiring.abort();
+            wire.until(&[Acquire, Back]).await;
+            assert!(wire.deliver().await);
+        }
+        let next = tokio::spawn(request(&locks).acquire());
+        settle().await;
+        assert_eq!(wire.on_wire(), [Back], "the next request is not sent before the release");
+        assert!(wire.deliver().await);
+        wire.until(&[Acquire]).await;
+        assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
+    }
+}
+
 /// A release that found no room on the way has no place in the order yet.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_sent_yet_is_waited_for() {

@@ -1,5 +1,7 @@
 //! Counters, gauges and histograms.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lock_core::backend::memory::Memory as Store;
 use lock_core::testkit::{Fault, Operation, SessionStore};
 use lock_core::{LockErrorKind, LockEvent, LockManager, LossReason, strategy};
@@ -468,4 +470,74 @@ async fn nobody_records_and_nothing_is_kept() {
     assert_eq!(recorder.seen(name), None, "what was not counted when it began is not when it ends");
     drop(order(&locks).acquire().await.unwrap());
     assert_eq!(recorder.total(name), 0.0);
+}
+
+/// A recorder that takes a lock of the manager, the first time that it is called.
+#[derive(Debug)]
+struct TakesALock {
+    locks: LockManager,
+    memory: Memory,
+    took: AtomicBool,
+}
+
+impl TakesALock {
+    fn take(&self) {
+        if !self.took.swap(true, Ordering::SeqCst) {
+            let request = self.locks.lock("registry");
+            let mut taking = std::pin::pin!(request.acquire());
+            let waker = std::task::Waker::noop();
+            let taken = taking.as_mut().poll(&mut std::task::Context::from_waker(waker));
+            assert!(matches!(taken, std::task::Poll::Ready(Ok(_))), "memory answers at once");
+        }
+    }
+}
+
+impl metrics::Recorder for TakesALock {
+    fn describe_counter(&self, name: metrics::KeyName, unit: Option<Unit>, text: metrics::SharedString) {
+        self.take();
+        self.memory.describe_counter(name, unit, text);
+    }
+    fn describe_gauge(&self, name: metrics::KeyName, unit: Option<Unit>, text: metrics::SharedString) {
+        self.memory.describe_gauge(name, unit, text);
+    }
+    fn describe_histogram(&self, name: metrics::KeyName, unit: Option<Unit>, text: metrics::SharedString) {
+        self.memory.describe_histogram(name, unit, text);
+    }
+    fn register_counter(&self, key: &metrics::Key, metadata: &metrics::Metadata<'_>) -> metrics::Counter {
+        self.take();
+        self.memory.register_counter(key, metadata)
+    }
+    fn register_gauge(&self, key: &metrics::Key, metadata: &metrics::Metadata<'_>) -> metrics::Gauge {
+        self.memory.register_gauge(key, metadata)
+    }
+    fn register_histogram(&self, key: &metrics::Key, metadata: &metrics::Metadata<'_>) -> metrics::Histogram {
+        self.take();
+        self.memory.register_histogram(key, metadata)
+    }
+}
+
+/// A push exporter guards its registry by a lock. Whatever is registered first, the recorder may call the library.
+#[test]
+fn a_recorder_may_take_a_lock() {
+    let takes = std::thread::spawn(|| {
+        let memory = Memory::default();
+        let locks = LockManager::in_memory();
+        let recorder: &'static TakesALock =
+            Box::leak(Box::new(TakesALock { locks, memory, took: AtomicBool::new(false) }));
+        let _here = metrics::set_default_local_recorder(recorder);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            for number in 0..3 {
+                // A template that is new, and then a series that is.
+                recorder.took.store(false, Ordering::SeqCst);
+                let request = recorder.locks.lock("work").label(format!("work {number}"));
+                request.acquire().await.expect("it is free").release().await.expect("an answer");
+                recorder.locks.register_template(&format!("template {number}"));
+            }
+        });
+    });
+    // In a thread of its own: under the lock of the cache, the recorder waits for itself.
+    let waits = std::iter::repeat_with(|| std::thread::sleep(millis(10)));
+    assert!(waits.take(6_000).any(|()| takes.is_finished()), "a deadlock");
+    takes.join().expect("no panic");
 }

@@ -21,6 +21,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
     Order, Released, Renew, Renewal, Waiting,
 };
+use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -76,6 +77,7 @@ impl Etcd {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
+        current_runtime()?;
         let members = Arc::new(Members::new(Config::parse(url)?)?);
         let error = |failure: Failure| failure.error_of(format_args!("etcd at {}", members.config));
         let session = dial(&members).await.map_err(error)?;

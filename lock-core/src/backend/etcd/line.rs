@@ -202,6 +202,8 @@ impl Line {
                 .is_some_and(|owner| owner.may_hand_off_to(&claim.owner)),
             queued_at,
             behind: None,
+            key: None,
+            kept: first.is_some_and(|entry| entry.kept),
         }
     }
 

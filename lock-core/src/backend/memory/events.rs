@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use tokio::sync::Notify;
-
 use crate::backend::Listener;
 use crate::error::LossReason;
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Notify};
 
 /// An effect of a change outside its entry.
 #[derive(Debug)]

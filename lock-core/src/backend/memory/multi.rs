@@ -3,7 +3,6 @@
 //! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each
 //! other's shards. A claim joins all queues at one moment, so that two claims never wait for each other's turns.
 
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::entry::{Entry, Relation, Verdict};
@@ -14,6 +13,7 @@ use crate::backend::conflict::Use;
 use crate::backend::{Ask, Claim, FencingToken, Held, Mode, Released};
 use crate::clock::Moment;
 use crate::key::Key;
+use crate::sync::MutexGuard;
 
 /// The locked entries of all keys of a claim.
 pub(super) struct Locked<'a> {
@@ -142,7 +142,10 @@ impl<'a> Locked<'a> {
             if *relation == Relation::Held {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
-                all.holder = all.holder.or(held.holder);
+                if all.key.is_none() {
+                    // The holder is that of the key that is named.
+                    (all.key, all.holder, all.kept) = (Some(key.clone()), held.holder, held.kept);
+                }
             }
         }
         all

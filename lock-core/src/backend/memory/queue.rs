@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use super::compatibility::{Compatibility, Share, Usage};
 use super::entry::{Entry, Relation};
 use super::events::Event;
@@ -12,6 +10,7 @@ use super::ticket::{Check, Ticket, Watcher};
 use crate::backend::{Claim, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::owner::Owner;
+use crate::sync::Notify;
 
 /// How long after the end of a lease those look who are not the first that waits.
 const AFTER_THE_FIRST: Duration = Duration::from_millis(250);

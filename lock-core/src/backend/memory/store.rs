@@ -1,14 +1,14 @@
 //! The store: shards of entries.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use super::entry::Entry;
 use super::events::Listeners;
 use crate::clock::Moment;
 use crate::key::{Key, KeyMap};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 32;
 /// A shard smaller than this is not swept.

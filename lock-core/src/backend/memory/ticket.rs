@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::compatibility::Share;
 use super::events::Event;
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
+use crate::sync::Notify;
 
 /// A claim that is queued.
 #[derive(Debug)]

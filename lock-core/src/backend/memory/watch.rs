@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use super::entry::Entry;
 use super::multi::Locked;
 use super::store::Memory;
@@ -12,6 +10,7 @@ use super::ticket::Check;
 use crate::backend::Claim;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
+use crate::sync::Notify;
 
 /// The watcher of one claim. If it is dropped before it has seen its turn, it passes the turn on.
 pub(super) struct Watch<'a> {

@@ -16,6 +16,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
+use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -75,6 +76,7 @@ impl Postgres {
 
     /// Connects with settings that were checked.
     pub(super) async fn open(config: Config) -> Result<Self> {
+        current_runtime()?;
         config.check_leases()?;
         let listeners = Arc::<Listeners>::default();
         let shared = Arc::new(Shared::new(config, Arc::clone(&listeners))?);

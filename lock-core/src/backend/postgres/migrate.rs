@@ -9,6 +9,7 @@ use super::config::{Config, SEARCH_PATH, is_schema};
 use super::error::{Failure, Reaction};
 use super::link::{Shared, check_version, open};
 use super::sql;
+use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// How long the migration may take, once the server is connected.
@@ -46,6 +47,7 @@ const LOCK_TIMEOUT: &str = "1s";
 /// # }
 /// ```
 pub async fn migrate(url: &str) -> Result<()> {
+    current_runtime()?;
     let shared = Shared::new(Config::parse(url)?, Arc::default())?;
     run(&shared).await.map_err(|failure| failure.to_error(shared.address()))
 }

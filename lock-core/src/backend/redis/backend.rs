@@ -20,6 +20,7 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
+use crate::background::current_runtime;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
@@ -123,6 +124,7 @@ impl Redis {
     }
 
     async fn open(config: Config) -> Result<Self> {
+        current_runtime()?;
         if matches!(config.address, Address::Cluster(_)) {
             let router = Box::pin(Router::connect(config)).await?;
             return Ok(Self { topology: Topology::Cluster(router) });

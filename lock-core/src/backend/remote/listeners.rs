@@ -1,10 +1,10 @@
 //! The listeners that a store reports to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::backend::{Listener, NodeAnswer};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The listeners of one store, each with its process, shared by all connections.
 ///

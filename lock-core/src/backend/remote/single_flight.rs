@@ -1,14 +1,12 @@
 //! One question at a time, shared by all callers that need its answer.
 
 use std::future::Future;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::clock::{Clock, Moment};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// Runs one flight at a time, and hands its result to every caller that waits for one.
 ///

@@ -262,6 +262,9 @@ impl Site<'_> {
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),
             behind: None,
+            key: None,
+            // A node is the grant, so none is kept after its release.
+            kept: false,
         })
     }
 

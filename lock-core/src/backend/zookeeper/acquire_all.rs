@@ -130,8 +130,11 @@ impl Several<'_> {
                 Some(site) => Err(site.in_use(with)),
                 None => Err(deleted()),
             },
-            Found::Held(at) => match (self.sites.get(at), surveyed.get(at)) {
-                (Some(site), Some(line)) => Ok(site.held(ask, &line.seen.line, None).await),
+            Found::Held(at) => match (self.sites.get(at), surveyed.get(at), self.claim.keys().nth(at)) {
+                (Some(site), Some(line), Some(key)) => {
+                    let refused = site.held(ask, &line.seen.line, None).await;
+                    Ok(refused.map(|attempt| attempt.on_key(self.claim, key)))
+                }
                 _ => Err(deleted()),
             },
             Found::Free | Found::Ours => Err(deleted()),

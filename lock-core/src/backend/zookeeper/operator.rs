@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use super::config::Config;
 use super::error::failure;
 use super::store::Processes;
+use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A handle that ends sessions at the servers. It does not keep the store alive.
@@ -33,6 +34,7 @@ impl Operator {
     /// # Cancel safety
     /// If the future is dropped, the session may have ended or not.
     pub async fn end_session(&self, process: u128) -> Result<()> {
+        current_runtime()?;
         let process = self.processes.upgrade().and_then(|all| all.lock().get(&process).cloned());
         let Some(session) = process.and_then(|process| process.current()) else {
             return Err(LockError::new(LockErrorKind::Unavailable, "there is no session"));

@@ -15,6 +15,7 @@ use super::places::make_base;
 use super::process::Process;
 use super::session::check;
 use crate::backend::Listener;
+use crate::background::current_runtime;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
@@ -81,6 +82,7 @@ impl ZooKeeper {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
+        current_runtime()?;
         let config = Config::parse(url)?.secured()?;
         let within = config.connect_timeout;
         // A session that is for this question only: those of the managers belong to other threads.

@@ -144,12 +144,24 @@ impl Series {
 
     fn waited(&self, outcome: Outcome) -> &Histogram {
         let label = || Label::from_static_parts("result", outcome.name());
-        self.waited[outcome as usize].get_or_init(|| histogram(key(WAIT_TIME, &self.labels, Some(label()))))
+        kept(&self.waited[outcome as usize], || histogram(key(WAIT_TIME, &self.labels, Some(label()))))
     }
 
     fn used(&self, end: End) -> &Histogram {
         let label = || Label::from_static_parts("end", end.name());
-        self.used[end as usize].get_or_init(|| histogram(key(USE_TIME, &self.labels, Some(label()))))
+        kept(&self.used[end as usize], || histogram(key(USE_TIME, &self.labels, Some(label()))))
+    }
+}
+
+/// Returns what `cell` has, or `registers` it. A recorder that calls the library comes here again, so not while the cell
+/// is locked.
+fn kept(cell: &OnceLock<Histogram>, registers: impl FnOnce() -> Histogram) -> &Histogram {
+    match cell.get() {
+        Some(histogram) => histogram,
+        None => {
+            let histogram = registers();
+            cell.get_or_init(|| histogram)
+        }
     }
 }
 
@@ -281,6 +293,6 @@ impl StoreSeries {
                 vec![Label::from_static_parts("backend", backend), Label::from_static_parts("op", op.name())];
             histogram(Key::from_parts(KeyName::from_const_str(OPERATION), labels))
         };
-        self.operations[op as usize].get_or_init(register).record(time);
+        kept(&self.operations[op as usize], register).record(time);
     }
 }

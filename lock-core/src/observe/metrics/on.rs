@@ -57,17 +57,19 @@ impl Cache {
         self.templates.len() >= MAX_TEMPLATES
     }
 
-    /// Starts again for `recorder`. A new recorder gets all registered templates, at zero.
-    fn renew(&mut self, recorder: RecorderId, now: Moment, backend: &'static str) {
-        let is_new = self.of.is_none_or(|(whose, _)| whose != recorder);
+    /// Starts again for `recorder`, unless that was done meanwhile, with what was `registered` at it. Returns what is to be
+    /// dropped: handles of the application.
+    fn renew(&mut self, recorder: RecorderId, now: Moment, mut registered: Registered) -> Registered {
+        if self.is_of(recorder, now) {
+            return registered;
+        }
         self.of = Some((recorder, now));
-        self.store = Arc::default();
-        if is_new {
-            describe();
-        }
+        std::mem::swap(&mut self.store, &mut registered.store);
         for (template, series) in &mut self.templates {
-            *series = is_new.then(|| Series::register(template, backend));
+            let new = registered.templates.remove(template);
+            registered.replaced.extend(std::mem::replace(series, new));
         }
+        registered
     }
 
     /// Returns the name under which `template` is counted.
@@ -81,6 +83,15 @@ impl Cache {
             new
         })
     }
+}
+
+/// What was registered at a recorder, out of the lock of the cache: a recorder is code of the application.
+#[derive(Debug, Default)]
+struct Registered {
+    templates: HashMap<Arc<str>, Arc<Series>>,
+    store: Arc<StoreSeries>,
+    /// The handles that these have replaced.
+    replaced: Vec<Arc<Series>>,
 }
 
 impl Meters {
@@ -97,18 +108,48 @@ impl Meters {
                 return Meter::new(Arc::clone(series));
             }
         }
-        let mut cache = self.cache.write();
-        if !cache.is_of(recorder, now) {
-            cache.renew(recorder, now, self.backend);
+        self.refresh(recorder, now);
+        let (name, known) = self.cache.with(|cache| {
+            let name = cache.name(template);
+            let known = cache.templates.get(&name).cloned().flatten();
+            (name, known)
+        });
+        if let Some(series) = known {
+            return Meter::new(series);
         }
-        let name = cache.name(template);
-        let series = cache.templates.entry(Arc::clone(&name)).or_default();
-        Meter::new(Arc::clone(series.get_or_insert_with(|| Series::register(&name, self.backend))))
+        let series = Series::register(&name, self.backend);
+        // Where two callers register the same, the recorder has given them one series.
+        let unused = self.cache.with(|cache| match cache.templates.get_mut(&name) {
+            Some(kept) if cache.of.is_some_and(|(whose, _)| whose == recorder) => {
+                kept.replace(Arc::clone(&series))
+            }
+            _ => None,
+        });
+        drop(unused);
+        Meter::new(series)
+    }
+
+    /// Registers everything anew where the handles are not valid for `recorder`. A new recorder gets all registered
+    /// templates, at zero.
+    fn refresh(&self, recorder: RecorderId, now: Moment) {
+        let stale = self.cache.with(|cache| {
+            let is_new = cache.of.is_none_or(|(whose, _)| whose != recorder);
+            let names = || cache.templates.keys().map(Arc::clone).collect::<Vec<_>>();
+            (!cache.is_of(recorder, now)).then(|| is_new.then(names))
+        });
+        let Some(new) = stale else { return };
+        let mut registered = Registered::default();
+        if let Some(names) = new {
+            describe();
+            let register = |name: Arc<str>| (Arc::clone(&name), Series::register(&name, self.backend));
+            registered.templates = names.into_iter().map(register).collect();
+        }
+        drop(self.cache.with(|cache| cache.renew(recorder, now, registered)));
     }
 
     /// Registers `template` at zero, as soon as there is a recorder.
     pub(crate) fn register(&self, template: &str) {
-        self.cache.write().name(template);
+        self.cache.with(|cache| cache.name(template));
         self.of(template, self.clock.now());
     }
 
@@ -119,11 +160,8 @@ impl Meters {
                 return Arc::clone(&cache.store);
             }
         }
-        let mut cache = self.cache.write();
-        if !cache.is_of(recorder, now) {
-            cache.renew(recorder, now, self.backend);
-        }
-        Arc::clone(&cache.store)
+        self.refresh(recorder, now);
+        Arc::clone(&self.cache.read().store)
     }
 
     /// Times a call of the store. A call that is dropped before its answer is not counted.

@@ -18,23 +18,32 @@ const PROFILE: &str = "profile";
 struct File<'a> {
     name: Arc<str>,
     text: &'a str,
+    /// Where its line breaks are: a file may have a mistake in every line.
+    breaks: Vec<usize>,
 }
 
-impl File<'_> {
+impl<'a> File<'a> {
+    fn new(name: &str, text: &'a str) -> Self {
+        let breaks = text.match_indices('\n').map(|(at, _)| at).collect();
+        Self { name: name.into(), text, breaks }
+    }
+
     fn at(&self, span: Range<usize>) -> Origin {
-        let before = self.text.as_bytes().iter().take(span.start);
-        Origin::Line(Arc::clone(&self.name), before.filter(|byte| **byte == b'\n').count() + 1)
+        let before = self.breaks.partition_point(|at| *at < span.start);
+        Origin::Line(Arc::clone(&self.name), before + 1)
     }
 
     fn line(&self, origin: &Origin) -> &str {
         let Origin::Line(_, line) = origin else { return "" };
-        self.text.lines().nth(line - 1).unwrap_or_default().trim()
+        let from = line.checked_sub(2).and_then(|at| self.breaks.get(at)).map_or(0, |at| at + 1);
+        let to = self.breaks.get(line - 1).copied().unwrap_or(self.text.len());
+        self.text.get(from..to).unwrap_or_default().trim()
     }
 }
 
 /// Reads the profiles of a file. A line that is wrong becomes a mistake, and the others are read.
 pub(super) fn read(name: &str, text: &str, mistakes: &mut Mistakes) -> BTreeMap<String, Written> {
-    let file = File { name: name.into(), text };
+    let file = File::new(name, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let origin = file.at(error.span().unwrap_or_default());

@@ -1,7 +1,9 @@
 //! Where profiles are read from, and the one state that comes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mistake::{Mistakes, Origin};
 use super::written::Written;
@@ -18,7 +20,12 @@ pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
     /// Whether it reads the variables `LOCK_PROFILE_..`.
     pub(crate) environment: bool,
+    /// Whether the file had profiles when it was last read.
+    had_profiles: AtomicBool,
 }
+
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 1024 * 1024;
 
 /// What is written of each profile.
 type Profiles = BTreeMap<String, Written>;
@@ -31,15 +38,17 @@ impl Source {
         coded: &Named,
         flaws: impl FnOnce(&Named) -> Vec<(String, Flaw)>,
     ) -> Result<Named> {
-        let mut mistakes = Mistakes::default();
+        let (mut mistakes, mut lost_all) = (Mistakes::default(), None);
         let of_file = match &self.file {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = std::fs::read_to_string(path).map_err(|error| {
+                let text = text_of(path).map_err(|error| {
                     let detail = format!("the configuration {name} cannot be read: {error}");
                     LockError::new(LockErrorKind::InvalidRequest, detail).with_source(error)
                 })?;
-                file::read(&name, &text, &mut mistakes)
+                let profiles = file::read(&name, &text, &mut mistakes);
+                lost_all = self.lost_all(&name, &text, &profiles);
+                profiles
             }
             None => Profiles::new(),
         };
@@ -51,8 +60,41 @@ impl Source {
         } else {
             Profiles::new()
         };
-        merge(coded, &of_file, &of_environment, mistakes, flaws)
+        let named = merge(coded, &of_file, &of_environment, mistakes, flaws)?;
+        // Behind the mistakes, which say more.
+        if let Some(error) = lost_all {
+            return Err(error);
+        }
+        self.had_profiles.store(!of_file.is_empty(), Ordering::Release);
+        Ok(named)
     }
+
+    /// Returns the refusal of a file that had profiles and has none any more, unless it says so: it may be half written.
+    fn lost_all(&self, name: &str, text: &str, profiles: &Profiles) -> Option<LockError> {
+        let says_none = || text.lines().any(|line| line.trim() == "[profile]");
+        if !profiles.is_empty() || !self.had_profiles.load(Ordering::Acquire) || says_none() {
+            return None;
+        }
+        let detail = format!(
+            "the configuration {name} had profiles and has none now: it may be half written, so replace it by a rename; \
+             where it is to have none, write `[profile]` and nothing below it"
+        );
+        Some(LockError::new(LockErrorKind::InvalidRequest, detail))
+    }
+}
+
+/// Reads a file that a person has written: a regular one, and no longer than [`LONGEST`].
+fn text_of(path: &Path) -> std::io::Result<String> {
+    // Before it is opened: a pipe without a writer would never be open.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(std::io::Error::other("it is longer than 1 MiB"));
+    }
+    Ok(text)
 }
 
 /// Makes one state of what is written.

@@ -8,7 +8,9 @@ use crate::backend::{Capability, Claim, Released};
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|_| true; says_released, twice, of_another, now_or_never];
     let leased = list![leases; of_one_who_ran_out, after_expiry];
-    all.into_iter().chain(leased).chain(list![|can: &Capability| can.keeps_after_release.is_some(); keeps])
+    all.into_iter()
+        .chain(leased)
+        .chain(list![|can: &Capability| can.keeps_after_release.is_some(); keeps, says_kept])
 }
 
 pub(super) fn telling() -> impl IntoIterator<Item = Case> {
@@ -81,6 +83,18 @@ async fn keeps(subject: Subject) {
     let kept = subject.now().since(before);
     assert!(kept >= keep.mul_f64(0.95), "kept for {kept:?} of {keep:?}");
     subject.release(&next).await;
+}
+
+/// A refusal says whether the key is only kept after a release, and by whom.
+async fn says_kept(subject: Subject) {
+    let key = subject.key("k");
+    let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
+    subject.acquire(&claim).await;
+    assert!(!subject.refused(&next).await.kept, "it is held");
+    let released = subject.backend().release_dyn(&claim, Some(subject.long())).await;
+    assert_eq!(released.expect("an answer to release"), Released::Released);
+    let refusal = subject.refused(&next).await;
+    assert!(refusal.kept && refusal.holder == Some(claim.record.clone()), "{refusal:?}");
 }
 
 /// A release without waiting, where the store offers one, is complete when it returns.

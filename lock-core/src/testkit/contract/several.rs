@@ -7,7 +7,7 @@ use crate::backend::{Capability, Claim, Mode, Queue, Released};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner,
+    let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner, names_the_key_that_is_held,
         is_renewed_whole_or_not, sets_that_overlap_are_all_served, turns_single_grants_into_one];
     let fifo = list![|can: &Capability| can.several && can.waiting.in_order(); overtakes_nobody];
     let fencing = list![|can: &Capability| can.several && can.fencing.gives_tokens(); has_one_token_above_all,
@@ -55,6 +55,19 @@ async fn excludes_on_every_key(subject: Subject) {
     assert_eq!(subject.release(&all).await, Released::Released);
     for key in &keys {
         subject.acquire(&subject.exclusive(key)).await;
+    }
+}
+
+/// A refusal names the key that is held, whichever of them it is.
+async fn names_the_key_that_is_held(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    for held in &keys {
+        let holder = subject.exclusive(held);
+        subject.acquire(&holder).await;
+        let refusal = subject.refused(&subject.all(&keys)).await;
+        assert_eq!(refusal.key.as_ref(), Some(held));
+        assert_eq!(subject.refused(&subject.exclusive(held)).await.key, None, "one key needs no name");
+        subject.release(&holder).await;
     }
 }
 

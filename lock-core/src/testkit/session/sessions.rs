@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// All sessions of one store.
 #[derive(Debug)]

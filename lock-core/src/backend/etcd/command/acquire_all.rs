@@ -14,8 +14,8 @@ use crate::key::Key;
 
 /// What the lines of the keys say about a claim for all of them.
 enum Found<'s> {
-    /// Another owner has this one, or waits for it.
-    Held(&'s Line),
+    /// Another owner has this one, or waits for it: its place among the keys of the claim.
+    Held(usize, &'s Line),
     /// The owner has them all, bound to one lease.
     Ours(Vec<&'s Entry>),
     /// They can be taken. Where the owner has a key already, its entry.
@@ -37,7 +37,11 @@ impl Store {
                 return Err(Failure::new(LockErrorKind::InvalidRequest, text));
             }
             let granted = match find(&own, &lines) {
-                Found::Held(line) => return Ok(Attempt::Held(line.held(claim, None, None))),
+                Found::Held(at, line) => {
+                    let held = line.held(claim, None, None);
+                    let key = claim.keys().nth(at).unwrap_or(&claim.key);
+                    return Ok(Attempt::Held(held.on_key(claim, key)));
+                }
                 Found::Ours(entries) => {
                     claim.mark_sent();
                     match self.secure(&entries, claim.ttl, sent, Longer::Fresh).await? {
@@ -131,10 +135,10 @@ fn is_of(entry: &Entry, lease: i64) -> bool {
 
 fn find<'s>(claimed: &[Own], lines: &'s [Line]) -> Found<'s> {
     let mut own = Vec::with_capacity(claimed.len());
-    for (claimed, line) in claimed.iter().zip(lines) {
+    for (at, (claimed, line)) in claimed.iter().zip(lines).enumerate() {
         let holder = line.place(claimed).and_then(|place| line.holder(place));
         if holder.is_none() && !line.entries.is_empty() {
-            return Found::Held(line);
+            return Found::Held(at, line);
         }
         own.push(holder);
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sync::Notify;
 use proptest::prelude::*;
-use tokio::sync::Notify;
 
 use super::Claims;
 use crate::backend::memory::arrivals::Arrivals;

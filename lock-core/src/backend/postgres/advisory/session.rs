@@ -16,7 +16,7 @@ use crate::backend::{Attempt, Claim, Grant, Held, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, change};
 
 /// The oldest server that ends a session without a sign of life.
 const OLDEST: i32 = 14;
@@ -134,11 +134,11 @@ impl Session {
         let answer = self.say(&self.lock, Some(id), sent).await;
         if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {
             let freed = self.free(id).await;
-            self.answers.send_modify(|number| *number += 1);
+            change(&self.answers, |number| *number += 1);
             freed?;
             return answer.map(|_| false);
         }
-        self.answers.send_modify(|number| *number += 1);
+        change(&self.answers, |number| *number += 1);
         answer
     }
 
@@ -159,7 +159,7 @@ impl Session {
                     let session = Arc::clone(self);
                     let freed = self.background.spawn(async move {
                         let freed = session.free(id).await;
-                        session.answers.send_modify(|number| *number += 1);
+                        change(&session.answers, |number| *number += 1);
                         freed
                     });
                     if freed.await.map_err(|_| ended())?? {

@@ -18,6 +18,7 @@ use crate::backend::remote::deadline;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, LeaseScope, Listener, Order, Released, Renew, Renewal, Waiting,
 };
+use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::sync::Mutex;
 
@@ -73,6 +74,7 @@ impl PostgresAdvisory {
 
     /// Connects with settings that were checked.
     pub(in crate::backend::postgres) async fn open(mut config: Config) -> Result<Self> {
+        current_runtime()?;
         config.check_advisory()?;
         config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);

@@ -76,7 +76,7 @@ impl Server {
                 }
                 Ok(Attempt::Granted(answer.granted(claim)?))
             }
-            0 => Ok(Attempt::Held(answer.held())),
+            0 => Ok(Attempt::Held(answer.held(claim))),
             -2 => Err(answer.conflict(Use::Lock(claim.mode))),
             _ => Err(answer.unexpected()),
         }
@@ -146,7 +146,7 @@ impl Server {
         let answer = self.answer_with(&self.shared().statements.heartbeat, parameters, turn).await?;
         match answer.verdict {
             1 => Ok(Heartbeat::Granted(answer.granted(claim)?)),
-            0 => Ok(Heartbeat::Waiting(answer.held())),
+            0 => Ok(Heartbeat::Waiting(answer.held(claim))),
             -1 => Ok(Heartbeat::Gone),
             _ => Err(answer.unexpected()),
         }

@@ -108,7 +108,9 @@ impl Answer {
     }
 
     /// Reads who holds the key, and the place in the queue.
-    pub(super) fn held(self) -> Held {
+    pub(super) fn held(self, claim: &Claim) -> Held {
+        let held = self.number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+        let key = held.and_then(|at| claim.keys().nth(at)).filter(|_| !claim.more.is_empty()).cloned();
         let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
         Held {
             remaining: self.left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_micros),
@@ -118,6 +120,8 @@ impl Answer {
             own: self.own,
             queued_at: self.queued.then_some(self.sent),
             behind: self.mode.as_deref().and_then(Owner::from_token),
+            key,
+            kept: self.mode.as_deref() == Some("kept"),
         }
     }
 

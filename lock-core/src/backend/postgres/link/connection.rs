@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use tokio::sync::Notify;
 use tokio::task::unconstrained;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
@@ -17,6 +16,7 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::opener::AnyClient;
 use crate::backend::remote::join_all;
 use crate::error::LockErrorKind;
+use crate::sync::Notify;
 
 /// A parameter of a statement, with its type.
 pub(crate) type Parameter = (Box<dyn ToSql + Send + Sync>, Type);

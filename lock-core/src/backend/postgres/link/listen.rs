@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -23,7 +23,7 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::remote::{Connector, PerRuntime};
 use crate::backoff::Pauses;
 use crate::error::{LockErrorKind, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Notify};
 
 /// How long a claim that is to be queued waits until its notification can be heard. Without one it waits for a
 /// heartbeat.

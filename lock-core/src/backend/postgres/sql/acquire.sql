@@ -172,7 +172,9 @@ BEGIN
             RETURN a;
         END IF;
         IF v_mode IS NOT NULL OR EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = v_key) THEN
-            RETURN lock_core.held(v_key, p_owner, t, false);
+            a := lock_core.held(v_key, p_owner, t, false);
+            a.number := number;
+            RETURN a;
         END IF;
     END LOOP;
     a.verdict := 1;

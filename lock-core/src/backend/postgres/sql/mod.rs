@@ -22,7 +22,7 @@ const STEPS: [&str; 12] = [
 const AROUND: (&str, &str) = (include_str!("begin.sql"), include_str!("end.sql"));
 
 /// The number of the migration that this version needs; see tables.sql.
-pub(crate) const VERSION: i32 = 5;
+pub(crate) const VERSION: i32 = 6;
 
 /// The name of the schema in the files.
 const NAME: &str = "lock_core";

@@ -229,6 +229,7 @@ BEGIN
         a.left_us := CASE WHEN v_holder.expires_at <= t THEN 50000
             ELSE lock_core.micros(v_holder.expires_at) - a.now_us END;
         a.record := v_holder.record;
+        a.mode := CASE WHEN v_holder.kept THEN 'kept' END;
     END IF;
     a.own := coalesce(lock_core.hands_off(v_holder, p_owner, t), false);
     a.waiting := lock_core.waiting(p_key, p_owner, t);

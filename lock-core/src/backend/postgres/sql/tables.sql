@@ -110,11 +110,11 @@ CREATE TABLE IF NOT EXISTS lock_core.version (
 DO $$
 BEGIN
     -- The functions of a later version would be replaced by those of this one.
-    IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > 5) THEN
+    IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > 6) THEN
         RAISE EXCEPTION 'the lock tables are those of a later version, and were left alone' USING ERRCODE = 'LC003';
     END IF;
 END $$;
-INSERT INTO lock_core.version (number) VALUES (5)
+INSERT INTO lock_core.version (number) VALUES (6)
     ON CONFLICT (one) DO UPDATE SET number = greatest(version.number, excluded.number);
 
 DO $$
@@ -140,9 +140,9 @@ BEGIN
             -- Whether the asking claim was queued now, or kept in the queue.
             queued  boolean,
             -- What is in the way: for -2 the mode in force, `latch` for a latch; for 0 the owner that the claim stands directly behind,
-            -- where it shares the grant of that.
+            -- where it shares the grant of that, or `kept` where the holder has released the key and it stays taken.
             mode    text,
-            -- The number of the key that is in use, for -2.
+            -- Of a claim of several keys, the number of the key that is in use, for -2 and 0.
             number  integer
         );
     END IF;

@@ -57,6 +57,7 @@ impl Router {
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {
+                    let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
                     // The part that failed is not among these: a refusal took nothing, and an error that is in doubt
                     // makes the caller release the whole claim. If a release fails, keys may stay taken, so that is in
                     // doubt too.

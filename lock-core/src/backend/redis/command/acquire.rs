@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::grant::send_to_grant;
-use super::reply::{code, conflict, granted, held};
+use super::reply::{code, conflict, granted, held, refused};
 use super::server::Server;
 use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
@@ -107,7 +107,7 @@ impl Server<Primary> {
                     let granted = Attempt::Granted(granted(claim, &reply)?);
                     return self.durable(live, (claim, granted), None, deadline).await;
                 }
-                0 => return Ok(Attempt::Held(held(reply.rest(), reply.sent, false))),
+                0 => return Ok(Attempt::Held(refused(claim, reply.rest(), reply.sent))),
                 -2 => return Err(conflict(reply.rest(), Use::Lock(claim.mode))),
                 // Too late by the server's clock, which may have been set since this client last read it. The answer
                 // brought its time, and the script did nothing, so the request may be sent once more.

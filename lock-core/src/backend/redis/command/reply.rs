@@ -14,6 +14,9 @@ use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::{Owner, OwnerRecord};
 
+/// What a kept key has in place of the token of its last holder.
+const NO_TOKEN: &str = "000000000000000000000000000000000000000000000000";
+
 /// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of
 /// the server's time.
 pub(crate) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
@@ -59,22 +62,25 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
 }
 
 /// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept[, before]]}`. These are hints,
-/// so a part that cannot be read is left out. `sent` is when the request was sent. `kept` is whether the claim is
+/// so a part that cannot be read is left out. `sent` is when the request was sent. `queued` is whether the claim is
 /// queued, for an answer that does not say so.
-pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
+pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
         _ => None,
     };
-    let holder = match rest.get(1) {
-        Some(Value::BulkString(value)) => std::str::from_utf8(value).ok().and_then(record),
+    let value = match rest.get(1) {
+        Some(Value::BulkString(value)) => std::str::from_utf8(value).ok(),
         _ => None,
     };
     let before = match rest.get(6) {
         Some(Value::BulkString(token)) => std::str::from_utf8(token).ok().and_then(Owner::from_token),
         _ => None,
     };
-    let kept = number(5).map_or(kept, |kept| kept == 1);
+    let queued = number(5).map_or(queued, |queued| queued == 1);
+    let holder = value.and_then(record);
+    // A release that keeps the key takes the token out of the value; see keep.lua.
+    let kept = holder.is_some() && value.is_some_and(|value| value.starts_with(NO_TOKEN));
     Held {
         // -1 is a foreign lock without an expiry.
         remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
@@ -82,8 +88,24 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
         waiters: number(2).and_then(|others| usize::try_from(others).ok()),
         position: number(3).and_then(|place| usize::try_from(place).ok()),
         own: number(4) == Some(1),
-        queued_at: kept.then_some(sent),
+        queued_at: queued.then_some(sent),
         behind: before,
+        key: None,
+        kept,
+    }
+}
+
+/// Reads the refusal of `claim`. For one of several keys it ends with the number of the key that is held.
+pub(crate) fn refused(claim: &Claim, rest: &[Value], sent: Moment) -> Held {
+    let [answer @ .., Value::Int(number)] = rest else { return held(rest, sent, false) };
+    if claim.more.is_empty() {
+        return held(rest, sent, false);
+    }
+    let at = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
+    let held = held(answer, sent, false);
+    match at.and_then(|at| claim.keys().nth(at)) {
+        Some(key) => held.on_key(claim, key),
+        None => held,
     }
 }
 
@@ -173,6 +195,28 @@ mod tests {
         assert!(!claim.is_fence_ahead());
         fence(&claim, 5, &Value::Int(6)).expect("a token");
         assert!(claim.is_fence_ahead());
+    }
+
+    #[test]
+    fn a_kept_key_and_the_key_that_is_held_are_read() {
+        let (sent, record) = (Clock::Suspend.now(), "host=web-3 pid=811 service=shop since=1763672000123");
+        assert_eq!(NO_TOKEN.len(), Owner::TOKEN_LEN);
+        let kept = bulk(&format!("{NO_TOKEN} {record} kept={}", "a".repeat(48)));
+        let kept = held(&[Value::Int(480), kept], sent, false);
+        assert!(kept.kept && kept.holder.is_some_and(|holder| holder.identity().pid() == 811));
+        let live = bulk(&format!("{} {record}", "a".repeat(48)));
+        assert!(!held(&[Value::Int(480), live.clone()], sent, false).kept);
+        let other = Key::new("l").expect("a key");
+        let claim = Claim { more: [other.clone()].into(), ..claim() };
+        let rest = |number: i64| {
+            [&[Value::Int(480), live.clone()][..], &[2, -1, 0, number].map(Value::Int)[..]].concat()
+        };
+        let second = refused(&claim, &rest(2), sent);
+        assert_eq!((second.key, second.queued_at, second.waiters), (Some(other), None, Some(2)));
+        assert_eq!(refused(&claim, &rest(1), sent).key, Some(claim.key.clone()));
+        for none in [0, 3, -1] {
+            assert_eq!(refused(&claim, &rest(none), sent).key, None, "{none}");
+        }
     }
 
     fn bulk(text: &str) -> Value {

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
-use tokio::sync::Notify;
 use tokio::task::unconstrained;
 
 use super::batch::Batches;
@@ -17,6 +16,7 @@ use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Scripts;
 use crate::backend::remote::Answers;
+use crate::sync::Notify;
 
 /// The reasons to give up a connection that is still established.
 #[derive(Debug, Default)]

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Notify};
 
 /// The number of buffered bytes from which on a flush no longer waits: a few dozen commands. The server works on them
 /// while the other tasks still send.
@@ -69,7 +68,8 @@ impl Others {
     }
 
     fn have_run(&self, cx: &Context<'_>) -> bool {
-        *self.driver.lock() = Some(cx.waker().clone());
+        let waker = cx.waker().clone();
+        drop(self.driver.with(|driver| driver.replace(waker)));
         // After the waker is there, or nobody might wake it.
         self.have_run.load(Ordering::Acquire)
     }
@@ -82,7 +82,7 @@ impl Others {
             self.asked.notified().await;
             behind_all_that_are_ready().await;
             self.have_run.store(true, Ordering::Release);
-            let driver = self.driver.lock().take();
+            let driver = self.driver.with(Option::take);
             driver.into_iter().for_each(Waker::wake);
         }
     }

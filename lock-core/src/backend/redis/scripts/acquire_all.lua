@@ -8,7 +8,7 @@
 --          4  deadline: server time in us; a request that arrives later was abandoned by its client and must do nothing
 --          5  how long to remember the last fencing token, in ms; "0": the claim asks for no fencing token
 -- Returns  {1, now, waiters[, fence]}                granted; fence: larger than the last token of each key
---          {0, now, pttl, holder, others, -1, own}   held: describes the first key that is held
+--          {0, now, pttl, holder, others, -1, own, number of the key}   held: describes the first key that is held
 --          {-1, now}                                 too late
 --          {-2, now, mode, number of the key}        a key is in use in an incompatible mode
 --          with now = server time in us.
@@ -54,7 +54,9 @@ for i, lock in ipairs(locks) do
     end
     if not won and (blocked or lock.mode) then
       lock:living()
-      return lock:held(token, 'x', more)
+      local answer = lock:held(token, 'x', more)
+      answer[8] = i
+      return answer
     end
   end
 end

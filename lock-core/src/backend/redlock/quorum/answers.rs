@@ -77,7 +77,10 @@ pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let own = held.iter().filter(|held| held.own).count() >= majority(nodes);
     let waiters = held.iter().filter_map(|held| held.waiters).max();
     let holder = most_named(held);
-    Held { remaining: remaining.get(missing).copied(), holder, waiters, own, ..Held::default() }
+    // The key and whether it is kept are those of the holder that is named.
+    let named = |one: &&Held| holder.is_some() && one.holder == holder;
+    let (key, kept) = held.iter().find(named).map_or((None, false), |one| (one.key.clone(), one.kept));
+    Held { remaining: remaining.get(missing).copied(), holder, waiters, own, key, kept, ..Held::default() }
 }
 
 fn most_named(held: &[Held]) -> Option<OwnerRecord> {

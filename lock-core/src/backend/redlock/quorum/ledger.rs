@@ -8,16 +8,14 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
-
-use tokio::sync::Notify;
 
 use crate::backend::FencingToken;
 use crate::clock::Moment;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// The size below which a ledger is not swept.
 const SWEEP_FROM: usize = 64;

@@ -3,15 +3,14 @@
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::fanout::Fanout;
 use super::timing::{Waiting, Waits};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// The fate of a grant whose answer comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

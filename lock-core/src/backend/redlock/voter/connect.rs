@@ -16,6 +16,7 @@ use crate::backend::redis::command::Server;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::dial;
+use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A voter, with the temporary error if it could not be reached. A permanent error is an `Err`.
@@ -50,6 +51,7 @@ impl Voter {
     /// # }
     /// ```
     pub async fn connect(url: &str, options: VoterOptions) -> Result<Self> {
+        current_runtime()?;
         let options = options.checked()?;
         match connect(one_server(url)?, options).await? {
             (voter, None) => Ok(voter),
@@ -77,6 +79,7 @@ impl Voter {
         urls: impl IntoIterator<Item = &'a str>,
         options: VoterOptions,
     ) -> Result<Vec<Self>> {
+        current_runtime()?;
         let options = options.checked()?;
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         different(&configs)?;

@@ -14,6 +14,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::{Session, dial, text};
 use crate::backend::redis::primary::Primary;
+use crate::background::current_runtime;
 use crate::error::{LockErrorKind, Result};
 
 impl Voter {
@@ -57,6 +58,7 @@ impl Voter {
         urls: impl IntoIterator<Item = &'a str>,
         options: VoterOptions,
     ) -> Result<()> {
+        current_runtime()?;
         let max_ttl = options.checked()?.max_ttl;
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         let mut all: Vec<(Arc<Shared<Primary>>, Session<Primary>)> = Vec::new();

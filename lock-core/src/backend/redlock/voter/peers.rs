@@ -1,9 +1,9 @@
 //! Compares the clocks of the voters with each other: all that a client without a history can know about them.
 
-use std::sync::{MutexGuard, Weak};
+use std::sync::Weak;
 
 use super::clock_guard::{ClockGuard, Reading, TOLERANCE};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The largest age difference between two readings that are compared, in us.
 const FRESH: i64 = 5_000_000;

@@ -14,7 +14,7 @@ use super::session::VoterSession;
 use super::state::VoterState;
 use crate::backend::conflict::Use;
 use crate::backend::redis::command::acquire::{common, is_plain};
-use crate::backend::redis::command::reply::{code, conflict, granted, held};
+use crate::backend::redis::command::reply::{code, conflict, granted, refused};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::link::Connection;
 use crate::backend::{Attempt, Claim, Queue};
@@ -130,7 +130,7 @@ impl Voter {
                     let grant = granted(claim, &reply)?;
                     return self.counts().map(|()| Attempt::Granted(grant));
                 }
-                (0, rest) => return Ok(Attempt::Held(held(rest, reply.sent, false))),
+                (0, rest) => return Ok(Attempt::Held(refused(claim, rest, reply.sent))),
                 (-2, rest) => return Err(conflict(rest, Use::Lock(claim.mode)).into()),
                 // The marker is missing or of another run: register, then ask again.
                 (-3, _) => session.register_again(&live).await?,

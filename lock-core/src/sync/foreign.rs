@@ -1,0 +1,201 @@
+//! The doors to code of the application: its log, its metrics, its wakers, and the drop of what it has given.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio::sync::futures::Notified;
+use tokio::sync::watch;
+
+/// Counts a lock of this thread for as long as it lives. Nothing without debug assertions.
+#[derive(Debug)]
+pub(crate) struct Locked(());
+
+#[cfg(debug_assertions)]
+mod count {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOCKS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(change: i32) {
+        // A thread that ends may have no count any more.
+        let _ = LOCKS.try_with(|locks| locks.set(locks.get().saturating_add_signed(change)));
+    }
+
+    pub(super) fn get() -> u32 {
+        LOCKS.try_with(Cell::get).unwrap_or(0)
+    }
+}
+
+impl Locked {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        #[cfg(debug_assertions)]
+        count::add(1);
+        Self(())
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Locked {
+    fn drop(&mut self) {
+        count::add(-1);
+    }
+}
+
+/// Checks that this thread has no lock of the library. A drop while it unwinds is not checked: a second panic would
+/// abort the process.
+#[inline]
+fn check(what: &str) {
+    #[cfg(debug_assertions)]
+    assert!(count::get() == 0 || std::thread::panicking(), "BUG: {what} under a lock of the library");
+    let _ = what;
+}
+
+/// Runs what may call into the application (its log, its metrics, its wakers). A panic there must not end what goes on for
+/// everybody: renewals, the watch over a connection. Returns `None` after one.
+pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
+    check("code of the application is called");
+    catch_unwind(AssertUnwindSafe(call)).ok()
+}
+
+/// Polls `call`, within which code of the application may run, as [`survives`] calls it.
+pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
+    let mut call = pin!(call);
+    poll_fn(|cx| match survives(|| call.as_mut().poll(cx)) {
+        Some(polled) => polled.map(Some),
+        None => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Changes the value of a watched channel under its lock, and returns what `change` returns. What runs code of the
+/// application when it is dropped, `change` returns: `tokio` would drop it under the lock.
+pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut T) -> R) -> R {
+    let mut answer = None;
+    // Its wakers run behind the lock, and the counted one ends before that.
+    channel.send_modify(|value| {
+        let _locked = Locked::new();
+        answer = Some(change(value));
+    });
+    answer.expect("BUG: the closure is called once")
+}
+
+/// [`tokio::sync::Notify`] whose wakers may panic. Those behind one that panics in a list are woken late, by their timers.
+#[derive(Debug, Default)]
+pub(crate) struct Notify(tokio::sync::Notify);
+
+impl Notify {
+    pub(crate) const fn new() -> Self {
+        Self(tokio::sync::Notify::const_new())
+    }
+
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.0.notified()
+    }
+
+    pub(crate) fn notify_one(&self) {
+        survives(|| self.0.notify_one());
+    }
+
+    pub(crate) fn notify_waiters(&self) {
+        survives(|| self.0.notify_waiters());
+    }
+}
+
+/// A field of a value whose drop may run code of the application, such as the end of a span: it is not to be dropped
+/// under a lock. Checked with debug assertions.
+#[derive(Debug, Default)]
+pub(crate) struct OutsideOfLocks(());
+
+#[cfg(debug_assertions)]
+impl Drop for OutsideOfLocks {
+    fn drop(&mut self) {
+        check("a value with code of the application is dropped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use super::*;
+    use crate::sync::Mutex;
+
+    /// A waker that takes the lock that its library has.
+    struct Reenters(Arc<Mutex<u32>>);
+
+    impl Wake for Reenters {
+        fn wake(self: Arc<Self>) {
+            *self.0.lock() += 1;
+        }
+    }
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a broken executor");
+        }
+    }
+
+    #[test]
+    fn a_waker_may_take_the_lock_or_panic() {
+        let (state, notify) = (Arc::new(Mutex::new(0)), Notify::new());
+        for waker in [Waker::from(Arc::new(Reenters(Arc::clone(&state)))), Waker::from(Arc::new(Panics))] {
+            let mut waiting = std::pin::pin!(notify.notified());
+            assert_eq!(waiting.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+            state.with(|count| *count += 1);
+            notify.notify_waiters();
+        }
+        assert_eq!(*state.lock(), 3);
+    }
+
+    /// Whoever wakes by another way is not checked.
+    #[test]
+    fn the_library_wakes_through_these_doors_alone() {
+        fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                match name {
+                    "tests" | "tests.rs" | "testkit" | "testing" | "foreign.rs" => {}
+                    _ if path.is_dir() => sources(&path, found),
+                    _ if name.ends_with(".rs") => found.push(path),
+                    _ => {}
+                }
+            }
+        }
+        let mut found = Vec::new();
+        sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        assert!(found.len() > 100, "the sources are there");
+        for path in found {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            let library = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+            let imports = |line: &str| line.starts_with("use tokio::sync::") && line.contains("Notify");
+            assert!(!library.lines().any(imports), "{}: use crate::sync::Notify", path.display());
+            assert!(!library.contains(".send_modify("), "{}: use crate::sync::change", path.display());
+        }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn code_of_the_application_is_refused_under_a_lock() {
+        let (state, notify) = (Mutex::new(OutsideOfLocks::default()), Notify::new());
+        let refused = |call: &dyn Fn()| catch_unwind(AssertUnwindSafe(call)).is_err();
+        assert!(refused(&|| {
+            let _lock = state.lock();
+            notify.notify_one();
+        }));
+        assert!(refused(&|| *state.lock() = OutsideOfLocks::default()), "the old value is dropped");
+        let channel = watch::Sender::new(OutsideOfLocks::default());
+        assert!(refused(&|| change(&channel, |value| *value = OutsideOfLocks::default())));
+        drop(state.with(std::mem::take));
+        drop(change(&channel, std::mem::take));
+        notify.notify_one();
+    }
+}
