@@ -235,6 +235,9 @@ def run(arguments):
         binaries.sort(key=lambda binary: rank.get(binary.name, len(rank)))
         computing = [binary for binary in binaries if binary.name in COMPUTING]
         waiting = [binary for binary in binaries if binary.name not in COMPUTING]
+        for binary in computing:
+            # More threads than cores would only keep the others from theirs.
+            binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(CORES))
         lock = threading.Lock()
         workers = [
             threading.Thread(target=work, args=(queue, lock, results), daemon=True)

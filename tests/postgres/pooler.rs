@@ -24,7 +24,7 @@ async fn pooled(extra: &str) -> (PostgresServer, PgBouncer) {
 #[tokio::test]
 async fn a_pooler_keeps_the_contract_with_notifications_past_it() {
     let (server, pooler) = pooled("").await;
-    keeps_the_contract(&format!("{}?listen={}", pooler.url(), server.address()), &[]).await;
+    keeps_the_contract(&format!("{}?listen={}&timeout=10s", pooler.url(), server.address()), &[]).await;
     let mut others = Vec::new();
     for _ in 0..3 {
         others.push(other_client(&pooler.url()).await);

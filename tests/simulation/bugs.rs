@@ -17,6 +17,19 @@ use crate::{single, store};
 /// The number of seeds within which a bug must be found.
 const SEEDS: u64 = 100;
 
+/// The seeds that found bugs which take many worlds. They come first, and the others where these find nothing any more.
+const LIKELY: [(&str, u64); 4] = [
+    ("marker not looked at", 15),
+    ("fence INCR after flush", 8),
+    ("renewal below a majority", 5),
+    ("reader's lease not renewed", 4),
+];
+
+fn seeds(bug: &str) -> impl Iterator<Item = u64> + use<> {
+    let likely = LIKELY.iter().find(|(name, _)| *name == bug).map(|(_, seed)| *seed);
+    likely.into_iter().chain((1..=SEEDS).filter(move |seed| Some(*seed) != likely))
+}
+
 /// Plants a flaw in the scripts that contain `of`: replaces the first text of each pair by the second.
 fn script(of: &'static str, pairs: &'static [(&str, &str)]) -> Flaw {
     let planted = Rc::new(Cell::new(false));
@@ -51,7 +64,7 @@ fn is_found(name: &str, flaw: &Flaw, by: Oracle) {
 /// [`Oracle::Majority`] or [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for
 /// `no token check` and `renew re-creates`), because a majority and its quarantine hide the errors of one server.
 fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw, by: Oracle) {
-    let worlds = (1..=SEEDS).map(|seed| {
+    let worlds = seeds(name).map(|seed| {
         let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);
         let is_planted = flaw.planted.as_ref().is_none_or(|planted| planted.get());
         assert!(

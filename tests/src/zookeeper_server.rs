@@ -66,7 +66,7 @@ impl Default for ZooKeeperBuilder {
     fn default() -> Self {
         Self {
             members: 1,
-            tick: Duration::from_millis(200),
+            tick: Duration::from_millis(500),
             settings: String::new(),
             properties: Vec::new(),
             security: Security::default(),
@@ -81,7 +81,7 @@ impl ZooKeeperBuilder {
         self
     }
 
-    /// Sets the tick, 200 ms by default: a session times out after 2 to 20 ticks.
+    /// Sets the tick, 500 ms by default: a session times out after 2 to 20 ticks.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self

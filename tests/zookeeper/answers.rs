@@ -11,7 +11,9 @@ use lock_core::{LockManager, Released, strategy};
 use lock_tests::{Flow, PATIENCE, Proxy, ZooKeeperServers, wait_until};
 use tokio::time::timeout;
 
-use crate::support::{LONG, Listening, connect, ms, patient_servers, patient_url, try_once};
+use crate::support::{
+    LONG, Listening, connect, connect_for_long, ms, patient_servers, patient_url, try_once,
+};
 
 /// A manager whose connection a test can cut.
 async fn through(proxy: &Proxy) -> LockManager {
@@ -108,8 +110,8 @@ async fn a_waiter_that_is_given_up_without_a_connection_is_released() {
     let servers = ZooKeeperServers::builder().tick(Duration::from_secs(2)).start();
     let proxy = Proxy::to(servers.address(0));
     let url = |port| format!("zookeeper://127.0.0.1:{port}/locks?session_timeout=20s&timeout=8s");
-    let locks = connect(&url(proxy.port())).await;
-    let other = connect(&url(servers.address(0).port())).await;
+    let locks = connect_for_long(&url(proxy.port())).await;
+    let other = connect_for_long(&url(servers.address(0).port())).await;
     let guard = try_once(&other, "k").await.expect("free");
     let mut waiter = Box::pin(locks.lock("k").ttl(LONG).strategy(strategy::wait()).acquire());
     wait_until("it is queued", PATIENCE, async || {

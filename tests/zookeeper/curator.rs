@@ -192,7 +192,7 @@ async fn whoever_is_killed_frees_the_key_with_its_session() {
 
     // The other way round.
     let mut java = Java::start(&servers).await;
-    let hold = ["hold", "--url", &url(&servers), "--key", "job", "--ttl", "2000", "--effect", "/dev/null"];
+    let hold = ["hold", "--url", &url(&servers), "--key", "job", "--ttl", "6000", "--effect", "/dev/null"];
     let mut worker = Worker::start(WORKER, &hold);
     worker.expect("HELD").await;
     java.tell("a", "acquire mutex job 20");

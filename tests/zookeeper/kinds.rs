@@ -49,7 +49,7 @@ async fn what_the_store_does_not_have_is_refused() {
     assert_eq!(latch, LockErrorKind::Unsupported, "{text}");
     let short = locks.lock("a").ttl(SESSION / 2).acquire().await.expect_err("shorter than a session");
     assert_eq!(short.kind(), LockErrorKind::InvalidRequest);
-    assert!(short.to_string().contains("ttl is 1s: the zookeeper store holds 2s to"), "{short}");
+    assert!(short.to_string().contains("ttl is 3s: the zookeeper store holds 6s to"), "{short}");
     let guard = try_once(&locks, "a").await.expect("nothing was taken");
     guard.release().await.expect("an answer");
 }

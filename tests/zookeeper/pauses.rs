@@ -18,7 +18,7 @@ async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
         // Once this file exists, the body would write to it in its next round.
         let effect = directory.path().join("effect");
         let file = effect.to_str().expect("a path of UTF-8");
-        let arguments = ["hold", "--url", &url, "--key", "k", "--ttl", "2000", "--effect", file];
+        let arguments = ["hold", "--url", &url, "--key", "k", "--ttl", "6000", "--effect", file];
         let mut worker = Worker::start(WORKER, &arguments);
         worker.expect("HELD").await;
         worker.process().stop();
@@ -42,7 +42,7 @@ async fn a_holder_that_is_killed_frees_its_key() {
     let locks = connect(&url).await;
     let mut worker = Worker::start(
         WORKER,
-        &["hold", "--url", &url, "--key", "k", "--ttl", "2000", "--effect", "/dev/null"],
+        &["hold", "--url", &url, "--key", "k", "--ttl", "6000", "--effect", "/dev/null"],
     );
     worker.expect("HELD").await;
     worker.process().kill9();

@@ -25,7 +25,7 @@ async fn the_nodes_of_a_user_are_closed_to_others() {
     let servers = ZooKeeperServers::start();
     let named = |user: &str| {
         let hosts = servers.hosts();
-        format!("zookeeper://{user}{hosts}/closed?session_timeout=2s")
+        format!("zookeeper://{user}{hosts}/closed?session_timeout=6s")
     };
     let locks = connect(&named("app:s3cret@")).await;
     let guard = try_once(&locks, "k").await.expect("free");
@@ -88,7 +88,7 @@ async fn a_directory_below_a_closed_one_is_used() {
     admin.create("/closed", b"", &open).await.expect("it is new");
     admin.create("/closed/locks", b"", &open).await.expect("it is new");
     admin.set_acl("/closed", &read, None).await.expect("it may");
-    let locks = connect(&format!("{}?session_timeout=2s", servers.url("closed/locks"))).await;
+    let locks = connect(&format!("{}?session_timeout=6s", servers.url("closed/locks"))).await;
     works(&locks).await;
 }
 

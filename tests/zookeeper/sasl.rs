@@ -14,7 +14,7 @@ fn builder() -> ZooKeeperBuilder {
 }
 
 fn url(servers: &ZooKeeperServers, user: &str, options: &str) -> String {
-    format!("zookeeper://{user}{}/closed?session_timeout=2s{options}", servers.hosts())
+    format!("zookeeper://{user}{}/closed?session_timeout=6s{options}", servers.hosts())
 }
 
 fn app(servers: &ZooKeeperServers) -> String {
@@ -109,7 +109,7 @@ async fn a_sasl_user_comes_over_tls() {
     let servers = builder().tls(&certificates, false).start();
     let at = |user: &str| {
         let place = servers.secure_url("localhost", "closed").replace("://", &format!("://{user}@"));
-        format!("{place}?session_timeout=2s&auth=sasl&ca={}", certificates.file("ca.pem").display())
+        format!("{place}?session_timeout=6s&auth=sasl&ca={}", certificates.file("ca.pem").display())
     };
     works_again(&connect(&at("app:s3cret,=%40")).await, "k").await;
     let error = refused(&at("app:wrong")).await;

@@ -87,7 +87,7 @@ async fn a_server_that_is_silent_costs_the_lock_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_pause_of_the_server_loses_nothing() {
     let servers = ZooKeeperServers::start();
-    let url = format!("{}?session_timeout=4s", servers.url("locks"));
+    let url = format!("{}?session_timeout=10s", servers.url("locks"));
     let locks = connect(&url).await;
     let guard = try_once(&locks, "k").await.expect("free");
     for _ in 0..3 {

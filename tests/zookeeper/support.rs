@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// The session timeout of these tests, and their shortest ttl.
-pub(crate) const SESSION: Duration = Duration::from_secs(2);
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// A ttl that no test outlives.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -29,7 +29,7 @@ pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<O
 
 /// Returns the URL of locks with sessions of [`SESSION`].
 pub(crate) fn url(servers: &ZooKeeperServers) -> String {
-    format!("{}?session_timeout=2s", servers.url("locks"))
+    format!("{}?session_timeout=6s", servers.url("locks"))
 }
 
 /// Starts a server that allows sessions of [`patient_url`].

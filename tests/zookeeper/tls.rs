@@ -10,7 +10,7 @@ use crate::support::{LONG, connect, connect_for_long, leader, ms, refused, try_o
 
 fn trusting(servers: &ZooKeeperServers, host: &str, certificates: &Certificates) -> String {
     let ca = certificates.file("ca.pem");
-    format!("{}?session_timeout=2s&ca={}", servers.secure_url(host, "locks"), ca.display())
+    format!("{}?session_timeout=6s&ca={}", servers.secure_url(host, "locks"), ca.display())
 }
 
 fn certificate(certificates: &Certificates) -> String {
@@ -22,7 +22,7 @@ fn certificate(certificates: &Certificates) -> String {
 async fn locks_are_handed_over_and_kept_over_tls() {
     let certificates = Certificates::new(&["localhost"]);
     let servers = ZooKeeperServers::builder().tick(ms(1_000)).tls(&certificates, false).start();
-    let url = trusting(&servers, "localhost", &certificates).replace("=2s", "=10s");
+    let url = trusting(&servers, "localhost", &certificates).replace("=6s", "=10s");
     let (one, other) = (connect(&url).await, connect(&url).await);
     let held = one.lock("k").ttl(Duration::from_secs(10)).acquire().await.expect("free");
     let token = held.fencing_token().await.expect("a token");
@@ -123,7 +123,7 @@ async fn the_death_of_the_leader_loses_no_lock_over_tls() {
     let certificates = Certificates::new(&["localhost"]);
     let mut servers =
         ZooKeeperServers::builder().members(3).tick(ms(3_000)).tls(&certificates, false).start();
-    let url = trusting(&servers, "localhost", &certificates).replace("=2s", "=60s") + "&timeout=8s";
+    let url = trusting(&servers, "localhost", &certificates).replace("=6s", "=60s") + "&timeout=8s";
     let locks = [connect_for_long(&url).await, connect_for_long(&url).await, connect_for_long(&url).await];
     let guard = try_once(&locks[0], "k").await.expect("free");
     let token = guard.fencing_token().await.expect("a token");
