@@ -18,6 +18,7 @@ mod meter;
 mod store;
 mod work;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::ManagerBuilder;
@@ -40,7 +41,7 @@ struct Times {
 }
 
 async fn soak(store: Store, ttl: Duration) {
-    let _alone = ALONE.lock().await;
+    let alone = ALONE.lock().await;
     let locks = ManagerBuilder::connect(&store.url()).await.expect("the store takes locks");
     let locks = locks.ttl(ttl).build().expect("a ttl of the store");
     let half = match std::env::var("LOCK_SOAK_SECONDS") {
@@ -48,7 +49,11 @@ async fn soak(store: Store, ttl: Duration) {
         Err(_) => HALF,
     };
     let keys = Keys::new(store.has_order());
-    Soak::new(locks, Times { ttl, half }, keys).run(&store).await;
+    let soak = Soak::new(locks, Times { ttl, half }, keys);
+    Arc::clone(&soak).run(&store).await;
+    // The others need not wait for that.
+    drop(alone);
+    soak.all_goes(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

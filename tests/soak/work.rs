@@ -80,7 +80,6 @@ impl Soak {
         }
         self.check();
         left::check(&samples, store.keeps(self.times.ttl));
-        self.all_goes(store).await;
     }
 
     async fn work(&self, task: usize, tokens: bool, end: Duration) {
@@ -156,7 +155,7 @@ impl Soak {
     }
 
     /// Waits until the server has nothing of the keys any more.
-    async fn all_goes(&self, store: &Store) {
+    pub(crate) async fn all_goes(&self, store: &Store) {
         let since = Bound::new(store.keeps(self.times.ttl) + BUSY);
         let mut left = store.left().await;
         while left > 0 {
