@@ -1,10 +1,16 @@
 //! Members that are late, and not dead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::Released;
+use lock_core::backend::{Ask, Attempt, Backend, etcd};
+use lock_core::key::Key;
+use lock_core::testkit::Claims;
 use lock_tests::{Bound, Etcd, PATIENCE, Proxy};
+use tokio::task::JoinSet;
 
-use crate::support::{connect, cycle, empty, ms, try_once};
+use crate::support::{LONG, connect, cycle, empty, ms};
 
 const CALLS: usize = 50;
 
@@ -13,25 +19,24 @@ const CALLS: usize = 50;
 #[tokio::test]
 async fn calls_under_way_are_answered_once_the_member_goes_on() {
     let etcd = Etcd::start();
-    let locks = connect(&format!("{}?timeout=60s", etcd.url())).await;
-    // Each call begins with a transaction that takes a lease of these.
-    let mut before = Vec::new();
-    for number in 0..CALLS {
-        before.push(try_once(&locks, &format!("before{number}")).await.expect("free"));
-    }
-    for guard in before {
-        guard.release().await.expect("an answer");
-    }
+    let url = format!("{}?timeout=60s", etcd.url());
+    let store = etcd::Etcd::connect(&url).await.expect("the cluster takes locks");
+    let (store, claims) = (Arc::new(store), Claims::new().expect("random bytes"));
     etcd.stop(0);
-    let mut calls = tokio::task::JoinSet::new();
+    let mut calls = JoinSet::new();
     for number in 0..CALLS {
-        let locks = locks.clone();
-        calls.spawn(async move { try_once(&locks, &format!("k{number}")).await?.release().await });
+        let key = Key::new(&format!("k{number}")).expect("a key");
+        let (store, claim) = (Arc::clone(&store), claims.exclusive(&key, LONG));
+        calls.spawn(async move {
+            let attempt = store.acquire(&claim, Ask::Try).await.expect("it was sent, and is answered");
+            assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+            store.release(&claim, None).await.expect("an answer")
+        });
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
     etcd.cont(0);
     while let Some(released) = calls.join_next().await {
-        released.expect("no panic").expect("the key is free");
+        assert_eq!(released.expect("no panic"), Released::Released);
     }
     empty(&etcd, PATIENCE).await;
 }
