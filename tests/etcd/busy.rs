@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, empty, ms};
 
-const CALLS: usize = 50;
+const CALLS: usize = 1_000;
 
 /// A member that stands still for longer than its heartbeats may be late has not lost the calls that are under way: they
 /// were sent, and it answers them once it goes on.
