@@ -22,13 +22,13 @@ async fn one_release_wakes_one_waiter() {
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..WAITERS {
         // With a limit of waiters, each has a place of its own.
-        let request = managers[number % 2].fair("k").ttl(LONG).wait(LONG).max_waiters(2 * WAITERS);
+        let request = managers[number % 2].fair("k").ttl(LONG).wait(PATIENCE * 4).max_waiters(2 * WAITERS);
         waiting.spawn(async move { request.acquire().await });
     }
     wait_until("all stand in line", PATIENCE, async || etcd.keys().len() == WAITERS + 1).await;
-    // Each of them sets its watch anew every two seconds, so that on a busy machine some are always about to.
-    let watches = async || etcd.metric("etcd_debugging_mvcc_watcher_total") as usize >= WAITERS * 9 / 10;
-    wait_until("nearly all watch", PATIENCE, watches).await;
+    // Each of them sets its watch anew every two seconds, so that on a busy machine many are always about to.
+    let watches = async || etcd.metric("etcd_debugging_mvcc_watcher_total") as usize >= WAITERS / 2;
+    wait_until("most of them watch", PATIENCE, watches).await;
     let events = || etcd.metric("etcd_debugging_mvcc_events_total");
     let before = events();
     guard.release().await.expect("an answer");

@@ -20,8 +20,8 @@ async fn a_release_wakes_one_waiter() {
         waiting.spawn(request.acquire());
     }
     wait_until("all wait", PATIENCE * 4, async || servers.nodes("locks/k") == WAITERS + 1).await;
-    // Each of them sets its watch anew every two seconds, so that on a busy machine some are always about to.
-    wait_until("nearly all watch", PATIENCE * 4, async || servers.watches() >= WAITERS * 9 / 10).await;
+    // Each of them sets its watch anew every two seconds, so that on a busy machine many are always about to.
+    wait_until("most of them watch", PATIENCE * 4, async || servers.watches() >= WAITERS / 2).await;
     let watches = servers.watches_by_path();
     let most = watches.iter().map(|(_, watchers)| *watchers).max();
     assert_eq!(most, Some(1), "watched by several: {watches:?}");
