@@ -55,9 +55,9 @@ async fn directories_go_some_time_after_their_last_use() {
 /// What other programs left behind, such as persistent directories, stays, and hides nobody who holds a key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_is_answered_however_many_names_are_left() {
-    const NAMES: usize = 20_000;
+    const NAMES: usize = 100_000;
     let servers = servers();
-    let locks = connect(&format!("{}&timeout=500ms", patient_url(&servers))).await;
+    let locks = connect(&patient_url(&servers)).await;
     let client = Client::connect(&servers.hosts()).await.expect("a client");
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     for names in (0..NAMES).collect::<Vec<_>>().chunks(500) {
