@@ -5,7 +5,7 @@
 //! leases more.) The table of each run is printed:
 //!
 //! ```sh
-//! LOCK_SOAK_SECONDS=600 cargo test --workspace --all-features --test soak etcd -- --nocapture
+//! LOCK_SOAK_SECONDS=600 cargo test -p lock-tests --test soak etcd -- --nocapture
 //! ```
 //!
 //! (The first samples show the start. What one minute makes, and whether memory grows, shows in runs of several minutes.)
