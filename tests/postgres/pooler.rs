@@ -82,8 +82,11 @@ async fn a_lock_that_lingers_needs_notifications() {
 
 #[tokio::test]
 async fn a_transaction_that_is_no_read_committed_is_refused_behind_a_pooler() {
-    let (server, pooler) = pooled("").await;
+    let server = PostgresServer::start();
+    migrate(&server.url_of("postgres")).await.expect("the administrator may");
+    // Before the pooler has a connection, which would keep what it began with.
     server.sql("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'");
+    let pooler = PgBouncer::before(&server, 3, "");
     let error = LockManager::connect(&pooler.url()).await.expect_err("it would grant twice");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("repeatable read"), "{error}");
