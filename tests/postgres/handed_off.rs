@@ -26,15 +26,20 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     cycle(&locks, "k").await;
     let turns = Bound::new(PATIENCE);
     take_turns(TASKS, CYCLES, move || alone(&locks)).await;
+    let turns_took = turns.elapsed();
     // One who waits sends one every two thirds of a second.
-    let heartbeats = TASKS * (1 + u64::try_from(turns.elapsed().as_millis()).expect("minutes") / 600);
+    let heartbeats = TASKS * (1 + u64::try_from(turns_took.as_millis()).expect("minutes") / 600);
     let calls = calls(&server).await;
     // One more for the first cycle. The last of them may have the key for itself.
     for (name, calls) in ["enqueue", "hand_off"].map(|name| (name, calls(name))) {
         assert!((TASKS * CYCLES / 2..=TASKS * CYCLES + 1).contains(&calls), "{calls} calls of {name}");
     }
-    // The first cycle made the row. The holder is told of the first waiter only.
-    assert_eq!(["acquire", "release", "renew"].map(&calls), [1, 0, 0]);
+    // The first cycle made the row. The holder is told of the first waiter only. On a busy machine, a waiter may come too
+    // late to keep its place, which lasts for two seconds, and then takes the long way.
+    let late = turns_took.as_secs() / 2;
+    assert!(calls("acquire") + calls("release") <= 1 + late, "{} and {}", calls("acquire"), calls("release"));
+    // A lease that is handed on lasts for two seconds at most.
+    assert!(calls("renew") <= 2 * turns_took.as_secs(), "{} renewals in {turns_took:?}", calls("renew"));
     assert!(calls("heartbeat") <= heartbeats, "{} heartbeats, {heartbeats} are due", calls("heartbeat"));
     assert!(calls("tell") <= TASKS, "{} messages inside of one process", calls("tell"));
 }
