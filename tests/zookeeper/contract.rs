@@ -54,7 +54,7 @@ const CASES: usize = 149;
 #[tokio::test]
 async fn zookeeper_keeps_the_contract() {
     let servers = ZooKeeperServers::start();
-    let url = format!("{}?session_timeout=2s", servers.url("locks"));
+    let url = format!("{}?session_timeout=6s", servers.url("locks"));
     let store = Arc::new(ZooKeeper::connect(&url).await.expect("the server takes locks"));
     let operator = store.operator();
     let report = contract::run(|| {
