@@ -1,10 +1,12 @@
 //! What a voter refuses, and its errors.
 
+use std::time::{Duration, Instant};
+
 use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
-use lock_core::{LockErrorKind, LockManager};
+use lock_core::{LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{PATIENCE, Proxy, RedisServer, wait_until};
 
 use crate::support::{Client, MAX_TTL, ms, new_cluster, voting_server};
@@ -22,6 +24,36 @@ async fn a_client_with_another_longest_lease_is_told_both() {
     // A restart without data leaves nothing to compare with; a restart with data does.
     let client = Client::of(&server, MAX_TTL).await;
     client.take("k", MAX_TTL).await;
+}
+
+/// What the error says is done as it is printed, on every voter. The voters have forgotten nothing, so they vote at once.
+#[tokio::test]
+async fn another_longest_lease_is_agreed_on_as_the_error_says() {
+    let mut servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
+    new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+    let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let url = |max: &str| format!("redlock://{}/?max_ttl={max}", hosts.join(","));
+    let first = ManagerBuilder::connect(&url("3s")).await.expect("all are up").ttl(MAX_TTL).build();
+    let first = first.expect("a ttl");
+    let guard = first.lock("k").acquire().await.expect("they vote");
+    let error = LockManager::connect(&url("60s")).await.expect_err("the others say 3s");
+    let text = error.to_string();
+    assert!(text.contains("wait 3.07s"), "{text}");
+    let (_, command) = text.split_once("run `").expect("a command");
+    let (command, _) = command.split_once('`').expect("its end");
+    // A client that was killed: its lease has to run out.
+    std::mem::forget(guard);
+    first.shutdown(Duration::ZERO).await;
+    tokio::time::sleep(ms(3_070)).await;
+    for server in &mut servers {
+        server.command(&command.split(' ').collect::<Vec<_>>());
+    }
+    let started = Instant::now();
+    let second = LockManager::connect(&url("60s")).await.expect("they agree on it now");
+    let held = second.lock("k").wait(ms(30_000)).ttl(ms(59_000)).acquire().await.expect("they vote at once");
+    assert!(started.elapsed() < ms(30_000), "half of the quarantine of a voter without a marker");
+    held.release().await.expect("an answer");
+    LockManager::connect(&url("3s")).await.expect_err("the first clients are too old");
 }
 
 #[tokio::test]

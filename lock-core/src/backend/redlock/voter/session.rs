@@ -127,10 +127,13 @@ fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure
         return Ok(registration);
     }
     let (theirs, ours) = (boot.max_ttl, voter.max_ttl());
+    // The marker is changed and not deleted: a voter without one counts as one that has lost its data.
     let text = format!(
         "the clients of this voter agreed on max_ttl={theirs:?} and this one says {ours:?}: all must say the same. To \
-         change it, stop all of them, wait {:?}, and delete the key `{MARKER}` on every voter",
-        quarantine(theirs)
+         change it, stop all of them, wait {:?}, run `HSET {MARKER} max {}` on every voter, and start all of them with \
+         max_ttl={ours:?}; the voters then vote at once",
+        quarantine(theirs),
+        voter.max_millis(),
     );
     Err(Failure::new(LockErrorKind::InvalidRequest, text))
 }
