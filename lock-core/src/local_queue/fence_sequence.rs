@@ -39,7 +39,8 @@ impl FenceSequence {
         let between = confirmed.remaining(self.arrived);
         // 1 % for clocks that run at different speeds, as it is taken off a lease.
         let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
-        let last = self.last.get() + 1;
+        // A store of somebody else may have given the largest number.
+        let last = self.last.get().checked_add(1)?;
         (last < self.first.get().saturating_add(passed))
             .then_some(Self { last: FencingToken::new(last), ..self })
     }
@@ -77,6 +78,14 @@ mod tests {
         assert_eq!(one.next(at(50)).expect("time has passed").last.get(), 1_002, "the next, not the time");
         let largest = std::iter::successors(Some(sequence), |last| last.next(at(1_000))).last();
         assert_eq!(largest.map(|largest| largest.last.get()), Some(1_989), "1 % for the speed of clocks");
+    }
+
+    #[test]
+    fn the_largest_number_has_no_next_one() {
+        let start = Clock::Suspend.now();
+        let largest = FencingToken::new(u64::MAX);
+        let sequence = FenceSequence { first: largest, arrived: start, last: largest };
+        assert_eq!(sequence.next(start.plus(Duration::from_secs(1))), None);
     }
 
     #[test]
