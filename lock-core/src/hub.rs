@@ -128,6 +128,10 @@ impl Listener for Hub {
         survives(|| self.engine.observer.meters.node_answered(answer));
     }
 
+    fn dials(&self) {
+        self.engine.owners.leap();
+    }
+
     fn reconnected(&self) {
         // Somebody may wait for a grant that lingers here, or that will.
         survives(|| self.engine.local_queue.missed());

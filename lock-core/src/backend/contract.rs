@@ -44,6 +44,9 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// A server of the store has answered the question whether it is still there. A connection asks it about twice a
     /// second, and each runtime has a connection of its own.
     fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
+    /// The store is about to dial a server again, or to begin another session. Owners that are made from now on differ
+    /// from those of a copy of this process, such as a machine that was started twice from one snapshot.
+    fn dials(&self) {}
     /// A connection was established again. Earlier reports may be lost, so every waiter asks the store at once, also a
     /// waiter on [`Backend::changed`].
     fn reconnected(&self);

@@ -5,6 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::owner::{GROUPED, Owner, STRICT};
 
+/// The bits of the counter that count. The others say how a grant is handed off.
+const COUNTED: u64 = GROUPED - 1;
+
+/// The number of random bits of a [leap](OwnerSource::leap).
+const LEAP: u32 = 40;
+
 /// Makes the owners of one manager.
 pub(crate) struct OwnerSource {
     process: u128,
@@ -24,6 +30,21 @@ impl OwnerSource {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         Ok(Self { process: u128::from_be_bytes(random), next: AtomicU64::new(1) })
+    }
+
+    /// Advances the counter by a random number. Call it before each dial.
+    ///
+    /// A snapshot of a virtual machine, or a checkpoint of the process, copies the random part and the counter. Two
+    /// copies that continue from it would make the same owners, and the store would take a request of one copy for a
+    /// repeated request of the other. But no connection survives in both copies, so each copy dials, and continues from
+    /// a number of its own. The counter only grows, so this process makes no owner twice.
+    pub(crate) fn leap(&self) {
+        let mut random = [0; 8];
+        // From the operating system: the state of a generator in this process would be copied too. Bytes that are
+        // missing once the process has started leave the counter as it is.
+        if getrandom::fill(&mut random).is_ok() {
+            self.next.fetch_add(u64::from_be_bytes(random) >> (64 - LEAP), Ordering::Relaxed);
+        }
     }
 
     /// See [`Owner::process`].
@@ -50,7 +71,7 @@ impl OwnerSource {
     }
 
     pub(crate) fn mint(&self) -> Owner {
-        Owner { process: self.process, counter: self.next.fetch_add(1, Ordering::Relaxed) }
+        Owner { process: self.process, counter: self.next.fetch_add(1, Ordering::Relaxed) & COUNTED }
     }
 }
 
@@ -65,6 +86,32 @@ mod tests {
         assert_ne!(first.token().as_str(), second.token().as_str());
         assert_eq!(first.token().as_str()[..32], second.token().as_str()[..32]);
         assert_eq!(format!("{first:?} {:?}", first.token()), "Owner(..) OwnerToken(..)");
+    }
+
+    #[test]
+    fn copies_of_a_process_make_owners_of_their_own_once_they_dial() {
+        let source = OwnerSource::new().unwrap();
+        source.mint();
+        let copy = OwnerSource {
+            process: source.process,
+            next: AtomicU64::new(source.next.load(Ordering::Relaxed)),
+        };
+        assert_eq!(source.mint(), copy.mint(), "an exact copy");
+        let before = source.mint();
+        source.leap();
+        copy.leap();
+        let (one, other) = (source.mint(), copy.mint());
+        assert_ne!(one, other);
+        assert!(one.counter > before.counter, "it makes no owner twice");
+        assert_eq!(one.process, other.process, "messages still reach it");
+    }
+
+    #[test]
+    fn a_counter_that_wraps_changes_no_kind() {
+        let source = OwnerSource { process: 1, next: AtomicU64::new(COUNTED) };
+        for _ in 0..3 {
+            assert_eq!(source.mint().counter & (STRICT | GROUPED), 0);
+        }
     }
 
     #[test]

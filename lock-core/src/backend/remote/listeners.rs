@@ -50,6 +50,11 @@ impl Listeners {
         self.matching(|_| true)
     }
 
+    /// Reports to all listeners that a server is about to be dialled.
+    pub(crate) fn dials(&self) {
+        self.all().iter().for_each(|listener| listener.dials());
+    }
+
     /// Reports to all listeners that messages may have been lost.
     pub(crate) fn reconnected(&self) {
         self.all().iter().for_each(|listener| listener.reconnected());

@@ -175,7 +175,7 @@ impl<C: Connector> PerRuntime<C> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::Duration;
 
     use tokio::sync::Notify;
@@ -186,6 +186,8 @@ mod tests {
     /// A server whose dials fail as a test has planned, and otherwise succeed.
     #[derive(Debug, Default)]
     struct Fake {
+        /// How many dials were announced.
+        announced: AtomicU32,
         planned: Mutex<Vec<Failure<()>>>,
         lose: Notify,
         panics: AtomicBool,
@@ -210,6 +212,10 @@ mod tests {
 
         fn is_usable(_connection: &u32) -> bool {
             true
+        }
+
+        fn dials(&self) {
+            self.announced.fetch_add(1, Ordering::Relaxed);
         }
 
         async fn dial(&self) -> Result<Arc<u32>, Failure<()>> {
@@ -247,6 +253,8 @@ mod tests {
             assert_eq!(*connections.get().await.expect("another"), 7);
             assert!(connections.failure().is_none());
         }
+        // One at least after each loss.
+        assert!(fake.announced.load(Ordering::Relaxed) >= 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -304,6 +312,10 @@ mod tests {
 
         fn is_usable(_connection: &u32) -> bool {
             true
+        }
+
+        fn dials(&self) {
+            self.0.dials();
         }
 
         async fn dial(&self) -> Result<Arc<u32>, Failure<()>> {

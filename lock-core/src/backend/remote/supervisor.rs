@@ -46,6 +46,9 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Returns whether requests may still be sent over a connection that has not ended.
     fn is_usable(connection: &Self::Connection) -> bool;
 
+    /// Reports to the listeners that a dial follows.
+    fn dials(&self);
+
     /// Dials once, within a deadline of its own, and proves that the server can hold locks.
     fn dial(&self) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
 
@@ -104,7 +107,10 @@ async fn keep_connected<C: Connector>(
     loop {
         let dialled = match first.take() {
             Some(session) => Ok(session),
-            None => connector.dial().await,
+            None => {
+                connector.dials();
+                connector.dial().await
+            }
         };
         let failure = match dialled {
             Ok(mut session) => {

@@ -234,6 +234,7 @@ impl Process {
 /// Keeps a session for `process` until its manager is gone.
 async fn supervise(process: Arc<Process>) {
     while !process.is_gone() {
+        process.tell(|listener| listener.dials());
         match process.begin().await {
             Ok(session) => {
                 if process.set(State::Live(Arc::clone(&session))) {
@@ -288,7 +289,11 @@ async fn keep(process: &Process, session: &Session) {
                     }
                 }
             }
-            SessionState::Disconnected | SessionState::ConnectedReadOnly => lost = true,
+            SessionState::Disconnected | SessionState::ConnectedReadOnly => {
+                // The client dials by itself.
+                process.tell(|listener| listener.dials());
+                lost = true;
+            }
             SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => return,
         }
         if now().since(looked) >= LOOK {

@@ -66,6 +66,10 @@ impl Connector for Members {
         connection.is_open()
     }
 
+    fn dials(&self) {
+        self.listeners.dials();
+    }
+
     async fn dial(&self) -> Result<Session, Failure> {
         dial(self).await
     }

@@ -149,6 +149,7 @@ fn gone() -> Failure {
 /// Keeps a session for `process` until its manager is gone.
 async fn supervise(process: Arc<Process>) {
     while !process.is_gone() {
+        process.tell(|listener| listener.dials());
         match Session::begin(&process.shared).await {
             Ok(session) => {
                 let session = Arc::new(session);

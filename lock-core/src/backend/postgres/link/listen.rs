@@ -189,6 +189,10 @@ impl Connector for ListenConnector {
         !connection.is_closed()
     }
 
+    fn dials(&self) {
+        self.shared.listeners().dials();
+    }
+
     async fn dial(&self) -> std::result::Result<Session, Failure> {
         let dialled = self.reach().await;
         self.failed.store(dialled.is_err(), Ordering::Release);

@@ -62,6 +62,10 @@ impl Connector for Shared {
         !connection.is_closed()
     }
 
+    fn dials(&self) {
+        self.listeners().dials();
+    }
+
     async fn dial(&self) -> Result<Session, Failure> {
         let session = match dial(self).await {
             // The server was a primary when the backend was made, so it may be one again.

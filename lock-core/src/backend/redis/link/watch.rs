@@ -61,6 +61,10 @@ impl<R: Role> Connector for Shared<R> {
         !connection.is_out_of_step()
     }
 
+    fn dials(&self) {
+        self.listeners().dials();
+    }
+
     async fn dial(&self) -> Result<Session<R>, Failure> {
         match dial(self).await {
             // The server was a primary when the backend was made, so it may be one again.

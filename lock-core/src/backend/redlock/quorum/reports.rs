@@ -46,6 +46,12 @@ impl Listener for OfNodes {
         }
     }
 
+    fn dials(&self) {
+        if let Some(listener) = self.0.upgrade() {
+            listener.dials();
+        }
+    }
+
     fn reconnected(&self) {}
 }
 
@@ -57,7 +63,8 @@ mod tests {
     use crate::error::LossReason;
     use crate::owner::OwnerSource;
 
-    /// Counts reports: those of a quarantine in tens, those of an answer in hundreds, all others in ones.
+    /// Counts reports: those of a quarantine in tens, those of an answer in hundreds, those of a dial in thousands, all
+    /// others in ones.
     #[derive(Debug, Default)]
     struct Counter(AtomicU32);
 
@@ -92,6 +99,10 @@ mod tests {
             self.count(100);
         }
 
+        fn dials(&self) {
+            self.count(1_000);
+        }
+
         fn reconnected(&self) {
             self.count(1);
         }
@@ -112,7 +123,8 @@ mod tests {
         assert_eq!(counter.0.load(Ordering::Relaxed), 0, "a majority decides those");
         node.quarantined("a", true);
         node.node_answered(&NodeAnswer::new("a", std::time::Duration::ZERO));
-        assert_eq!(counter.0.load(Ordering::Relaxed), 110);
+        node.dials();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1_110);
         drop(counter);
         reports.add(Arc::downgrade(&Arc::<Counter>::default()) as _);
         assert_eq!(reports.0.lock().len(), 1, "the one that is gone is forgotten");
