@@ -160,7 +160,6 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
             "+del",
             "+hget",
             "+hset",
-            "+hsetnx",
             "+hdel",
             "+hexists",
             "+hlen",

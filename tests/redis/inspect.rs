@@ -1,7 +1,7 @@
 //! The locks of a server as an operator sees them, and forced releases.
 
 use lock_core::backend::Mode;
-use lock_core::{Kind, LossReason, ManagerBuilder};
+use lock_core::{Kind, LockErrorKind, LossReason, ManagerBuilder};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::support::{LONG, calls, manager, ms, within};
@@ -44,6 +44,34 @@ async fn a_namespace_is_a_world_of_its_own_and_strangers_in_it_are_shown() {
     assert_eq!(all.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["page", "shop:order:1"]);
     assert_eq!(all[0].mode, Mode::Shared);
     waiting.abort();
+}
+
+/// A key with other data refuses every lock. It must not look free to an operator.
+#[tokio::test]
+async fn a_key_with_other_data_is_refused_as_by_a_request() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    server.command(&["RPUSH", "list", "no lock"]);
+    server.command(&["ZADD", "ranking", "1", "no lock"]);
+    server.command(&["SADD", "set", "no lock"]);
+    server.command(&["HSET", "hash", "no", "lock"]);
+    server.command(&["HSET", "redisson", "285475da-9152-4c83-822a-67ee2f116a79:52", "1"]);
+    for key in ["list", "ranking", "set", "hash", "redisson"] {
+        let expected = locks.lock(key).try_acquire().await.expect_err("other data");
+        assert_eq!(expected.kind(), LockErrorKind::InvalidRequest, "{expected}");
+        assert_eq!(expected.to_string().contains("Redisson"), key == "redisson", "{expected}");
+        for error in [
+            locks.inspect(key).await.expect_err("it is not free"),
+            locks.is_locked(key).await.expect_err("it is not free"),
+        ] {
+            assert!(expected.to_string().starts_with(&error.to_string()), "{error}");
+            assert_eq!((error.kind(), error.key()), (expected.kind(), Some(key)));
+        }
+    }
+    assert!(locks.locks().await.expect("a list").locks.is_empty(), "a list leaves them out");
+    assert!(!locks.is_locked("free").await.expect("an answer"));
+    locks.latch("latch").set(1).await.expect("an answer");
+    assert!(!locks.is_locked("latch").await.expect("an answer"), "a latch is no lock");
 }
 
 #[tokio::test]
@@ -101,7 +129,7 @@ async fn what_is_none_of_its_own_is_not_read_whole() {
         assert_eq!(found.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["export", "order:1"]);
         assert_eq!(plain.locks().await.expect("a list").locks.len(), 1);
         assert!(shop.is_locked("export").await.expect("an answer"));
-        assert!(!shop.is_locked("leaderboard").await.expect("an answer"));
+        shop.is_locked("leaderboard").await.expect_err("it holds other data");
         taken = taken.min(longest(&server));
     }
     // Reading one of them takes some hundred milliseconds.
@@ -168,7 +196,7 @@ async fn one_key_is_looked_at_by_one_command() {
     assert!(!plain.is_locked("k").await.expect("an answer"), "of another namespace");
     let other = plain.inspect("other").await.expect("an answer").expect("it keeps others out");
     assert!(other.holders[0].record.is_none());
-    assert!(!plain.is_locked("data").await.expect("an answer"));
+    plain.is_locked("data").await.expect_err("it holds other data");
     server.command(&["SCRIPT", "FLUSH"]);
     assert!(plain.is_locked("other").await.expect("an answer"), "a forgotten script is loaded again");
 }

@@ -53,7 +53,5 @@ pub(crate) async fn empty(server: &RedisServer, within: Duration) {
 
 /// Returns how often the server has run a command since its start or the last `CONFIG RESETSTAT`, also inside scripts.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
-    let text: String = server.get(&["INFO", "commandstats"]);
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+    server.command_stats().get(command).map_or(0, |(calls, _)| *calls)
 }

@@ -96,6 +96,18 @@ async fn the_sentinels_have_a_login_of_their_own() {
     locks.lock("k").run(async {}).await.expect("free");
 }
 
+/// The primary that the sentinels name is asked for the rights of the user as a single server is.
+#[tokio::test]
+async fn a_right_that_lacks_on_the_primary_is_named_when_the_library_connects() {
+    let sentinels = Sentinels::start();
+    let user = ["ACL", "SETUSER", "app", "on", ">s3cret", "~*", "&*", "+@all", "-evalsha", "-zadd"];
+    sentinels.primary.command(&user);
+    let url = sentinels.url().replacen("://", "://app:s3cret@", 1);
+    let error = LockManager::connect(&url).await.expect_err("nothing could be released");
+    assert!(error.is_unavailable() && !error.is_temporary(), "{error}");
+    assert!(error.to_string().contains("`EVALSHA`, `ZADD` (NOPERM)"), "{error}");
+}
+
 /// The library asks them from time to time, and they answer that.
 #[tokio::test]
 async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {

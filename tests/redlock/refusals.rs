@@ -181,7 +181,7 @@ async fn one_server_under_two_names_has_one_vote_also_later() {
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
     const RULES: &str = "on >s3cret ~shop:* ~{shop:* ~lock:voter &lock:wake:* +hello +select +info +script|load +time \
-        +get +getrange +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen \
+        +get +getrange +set +setrange +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hdel +hexists +hlen \
         +hgetall +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
     let server = RedisServer::start();
     let rules: Vec<&str> = ["ACL", "SETUSER", "app"].into_iter().chain(RULES.split_whitespace()).collect();
@@ -198,4 +198,8 @@ async fn the_documented_permissions_are_enough() {
     server.command(&["ACL", "SETUSER", "app", "-multi"]);
     let error = Voter::connect(&url, VoterOptions::new(MAX_TTL)).await.expect_err("it may not");
     assert!(error.kind() == LockErrorKind::Unavailable && !error.is_temporary(), "{error}");
+    server.command(&["ACL", "SETUSER", "app", "+multi", "-zrem", "-pexpire"]);
+    let error = Voter::connect(&url, VoterOptions::new(MAX_TTL)).await.expect_err("it could not renew");
+    assert!(error.kind() == LockErrorKind::Unavailable && !error.is_temporary(), "{error}");
+    assert!(error.to_string().contains("`PEXPIRE`, `ZREM` (NOPERM)"), "{error}");
 }

@@ -14,7 +14,7 @@ use crate::support::MAX_TTL;
 const SECRET: &str = "s3cret-of-the-test";
 /// The permissions that the page of `backend::redlock` lists, and the keys of these tests.
 const RULES: &str = "on >s3cret-of-the-test ~* &lock:wake:* +hello +select +info +script|load +time +get +getrange \
-    +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen +hgetall \
+    +set +setrange +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hdel +hexists +hlen +hgetall \
     +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
 
 /// Starts three servers with TLS, which only `app` may use.

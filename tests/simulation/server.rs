@@ -190,6 +190,11 @@ impl Server {
                 Reply::Bulk(name) => self.evaluate(client, &name, words),
                 refused => refused,
             },
+            // The checks of the user's rights, at a key that never exists.
+            (b"EVALSHA", _) if words[1].iter().all(|digit| *digit == b'0') => {
+                Reply::error("NOSCRIPT No matching script. Please use EVAL.")
+            }
+            _ if words.get(1).is_some_and(|key| key == b"lock:rights") => Reply::Nil,
             (b"EVALSHA", _) => self.evaluate(client, &words[1], words),
             _ => {
                 let (asked, keys) =

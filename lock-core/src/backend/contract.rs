@@ -222,7 +222,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - Shows what [`list`](Self::list) with `foreign` shows of this key: whoever excludes others is shown.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// As [`list`](Self::list); where the key holds data that refuse every claim, the error of [`acquire`](Self::acquire).
     fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
         let detail = "this store cannot say who holds its locks";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))

@@ -132,6 +132,14 @@ const RULES: &[Rule] = {
         rule("CROSSSLOT", "", Unsupported, PERMANENT, CLUSTER),
         rule(
             "WRONGTYPE",
+            "a lock of Redisson",
+            InvalidRequest,
+            PERMANENT,
+            "Redisson has a lock at this key, in a form of its own; give the locks a namespace of their own, and move over \
+             with all of them stopped",
+        ),
+        rule(
+            "WRONGTYPE",
             "",
             InvalidRequest,
             PERMANENT,

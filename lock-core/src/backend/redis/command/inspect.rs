@@ -56,7 +56,10 @@ impl<R: Role> Server<R> {
     /// Returns the holders and waiters of one key.
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let live = self.connections.get().await?;
-        let answer = live.run(Script::List, &list(&live, iter::once(key.as_str()), true)).await?;
+        let mut command = list(&live, iter::once(key.as_str()), true);
+        // Other data at the key refuse every lock, so they must not look like a free key.
+        command.arg(1);
+        let answer = live.run(Script::List, &command).await?;
         let (_, mut found) = locks(&answer)?;
         Ok(found.pop())
     }
@@ -116,7 +119,7 @@ fn list<'a, S: SessionState>(
     keys: impl Iterator<Item = &'a str> + Clone,
     foreign: bool,
 ) -> Cmd {
-    let mut command = live.scripts.call(Script::List, keys, 3, 48);
+    let mut command = live.scripts.call(Script::List, keys, 4, 48);
     command.arg(u8::from(foreign)).arg(WAITERS_TOLD).arg(HOLDERS_TOLD);
     command
 }

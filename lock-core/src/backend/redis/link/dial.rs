@@ -19,6 +19,7 @@ use super::connection::{Connection, Poisoned};
 use super::gather::Gather;
 use super::messages;
 use super::probe::{self, text};
+use super::rights;
 use super::role::{Greeting, Role};
 use super::sentinel;
 use super::shared::Shared;
@@ -210,30 +211,38 @@ where
     Ok((connection, Driver(tokio::spawn(driver), poisoned)))
 }
 
-/// Proves that this server can hold locks, loads the scripts and reads the server's clock, in one round trip.
+/// Proves that this server can hold locks and that the user may use them, loads the scripts and reads the server's
+/// clock, in one round trip.
 async fn greet<R: Role>(
     server: &Shared<R>,
     connection: MultiplexedConnection,
     driver: Driver,
 ) -> Result<Session<R>, Failure> {
     let keyspace = server.role.keyspace();
-    let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
+    let mut commands = Pipeline::with_capacity(1 + Script::ALL.len() + rights::ANSWERS);
     // One round trip for all: a caller may wait for this dial, and its deadline is running.
     commands.cmd("INFO");
     for script in Script::ALL {
         commands.add_command(script.load(keyspace));
     }
-    commands.cmd("TIME");
+    rights::check(&mut commands, keyspace);
     let sent = Clock::Suspend.now();
     let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
     let answers = answers.map_err(|error| Failure::of(&error))?;
 
     let received = Clock::Suspend.now();
-    let info = text(answers.first().unwrap_or(&Value::Nil))?;
+    let loaded = answers.get(1..).unwrap_or_default();
+    let checked = loaded.get(Script::ALL.len()..).unwrap_or_default();
+    let lacking = rights::examine(answers.first(), loaded.first(), checked, keyspace);
+    let info =
+        text(answers.first().unwrap_or(&Value::Nil)).map_err(|failure| lacking.clone().unwrap_or(failure))?;
     // Before the other answers are read: it names the reason why a server cannot hold locks, where those only show that
     // a command was refused.
     let facts = probe::examine(info, keyspace)?;
-    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace)?;
+    if let Some(failure) = lacking {
+        return Err(failure);
+    }
+    let scripts = Scripts::of_answers(loaded, keyspace)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
     // After the probe, because a server that fails it must not use up the warnings.
     let is_first = server.warns();

@@ -12,6 +12,7 @@ mod evictions;
 mod gather;
 mod messages;
 mod probe;
+mod rights;
 mod role;
 mod sentinel;
 mod session_state;

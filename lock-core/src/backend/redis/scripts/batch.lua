@@ -33,8 +33,9 @@ text = time[1] .. text
 local is_late = #text > #ARGV[3] or #text == #ARGV[3] and text > ARGV[3]
 
 for at = 1, releases do
-  digits[at] = '0'
-  if pcall('GETRANGE', KEYS[at], '0', MARK_AT) == ARGV[at + 3] then
+  local held = pcall('GETRANGE', KEYS[at], '0', MARK_AT)
+  digits[at] = type(held) == 'string' and '0' or '2'
+  if held == ARGV[at + 3] then
     ours[#ours + 1] = KEYS[at]
     places[#ours] = at
   end

@@ -14,8 +14,14 @@ end
 local lock = open(KEYS[1], server_time())
 if text then
   lock.mode, lock.value = 'x', text
-elseif lock:look() or not lock.mode or lock.mode == 'latch' then
-  return 0
+else
+  local foreign, refused = lock:foreign()
+  if refused then
+    return refused
+  end
+  if foreign or not lock.mode or lock.mode == 'latch' then
+    return 0
+  end
 end
 local value = nil
 if lock.mode == 'x' then

@@ -23,15 +23,19 @@ local mark = ' kept=' .. token
 
 local function keep_one(key)
   local lock = open(key, now)
-  if lock:foreign() then
-    return -1
+  local foreign, refused = lock:foreign()
+  if foreign or refused then
+    return refused or -1
   end
   local mine = lock:mine(token, value)
   if mine then
     local kept = string.rep('0', TOKEN_LEN) .. string.sub(mine, TOKEN_LEN + 1) .. mark
     if lock.mode == 'x' then
       local written = redis.pcall('SET', key, kept, 'PX', keep)
-      if type(written) == 'table' and written.err then
+      if written.err then
+        if not string.find(written.err, 'OOM', 1, true) then
+          return written
+        end
         -- A server that is out of memory refuses SET and still allows PEXPIRE.
         redis.call('PEXPIRE', key, keep)
       end
@@ -60,6 +64,10 @@ end
 
 local answer = 1
 for _, key in ipairs(KEYS) do
-  answer = math.min(answer, keep_one(key))
+  local kept = keep_one(key)
+  if type(kept) == 'table' then
+    return kept
+  end
+  answer = math.min(answer, kept)
 end
 return answer

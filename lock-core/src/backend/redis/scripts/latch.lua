@@ -42,7 +42,7 @@ end
 
 local open_before = left() == 0
 if step == 'count' and not open_before then
-  redis.call('HSETNX', key, who, '1')
+  redis.call('HSET', key, who, '1')
 elseif step == 'wait' and not open_before then
   redis.call('HSET', ears, who, string.format('%.0f', ms + 1 + lease))
 end

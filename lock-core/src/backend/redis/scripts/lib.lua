@@ -75,6 +75,26 @@ local function raise_fence(key, number, ttl)
   end
 end
 
+-- Returns whether a command failed because the key has data of another type. Any other failure, such as a right that the
+-- user lacks, says nothing about the key, and must not pass for an answer.
+local function is_other_type(failed)
+  return string.find(failed.err, 'WRONGTYPE', 1, true)
+end
+
+-- Returns the error for a key with data of another kind; `bad` is that of the server. A lock of Redisson is a hash with a
+-- field for each thread of a client.
+local function strange(key, bad)
+  local size = redis.pcall('HLEN', key)
+  if type(size) == 'number' and size <= 100 then
+    for _, field in ipairs(redis.call('HGETALL', key)) do
+      if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+') then
+        return redis.error_reply('WRONGTYPE a lock of Redisson')
+      end
+    end
+  end
+  return bad
+end
+
 -- Returns a stored value as its owner wrote it, without the mark: the public id of a grant must not change when
 -- somebody begins to wait.
 local function unmarked(value)
@@ -91,7 +111,7 @@ end
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
-    if not string.find(length.err, 'WRONGTYPE', 1, true) then
+    if not is_other_type(length) then
       -- Raises the error again: a key that the server does not let us read must not pass for a free lock.
       redis.call('STRLEN', key)
     end
@@ -114,7 +134,7 @@ end
 local function on_queue(...)
   local answer = redis.pcall(...)
   if type(answer) == 'table' and answer.err then
-    if string.find(answer.err, 'WRONGTYPE', 1, true) then
+    if is_other_type(answer) then
       return nil
     end
     return redis.call(...)
@@ -148,16 +168,17 @@ function Lock.look(lock)
     end
     return nil
   end
-  if not string.find(held.err, 'WRONGTYPE', 1, true) then
+  if not is_other_type(held) then
     return held
   end
   local last = redis.pcall('ZRANGE', lock.key, '-1', '-1')
   if last.err then
-    if redis.pcall('HEXISTS', lock.key, 'count') == 1 then
+    local count = is_other_type(last) and redis.pcall('HEXISTS', lock.key, 'count') or last
+    if count == 1 then
       lock.mode = 'latch'
       return nil
     end
-    return last
+    return count == 0 and strange(lock.key, last) or type(count) == 'table' and count or last
   end
   if last[1] == 'mode shared' then
     lock.mode = 's'
@@ -178,14 +199,14 @@ function Lock.look(lock)
   return nil
 end
 
--- Same as `look`, for a script that releases something: other data at the key belong to somebody else, and any other
--- error ends the script, so that the caller asks again.
+-- Same as `look`, for a script that releases something. Returns whether the key has other data, which belong to somebody
+-- else; and any other error, which the script answers with, so that the caller asks again.
 function Lock.foreign(lock)
   local bad = lock:look()
-  if bad and not string.find(bad.err, 'WRONGTYPE', 1, true) then
-    redis.call('GETRANGE', lock.key, '0', '0')
+  if bad and not is_other_type(bad) then
+    return false, bad
   end
-  return bad
+  return bad ~= nil, nil
 end
 
 -- Deletes the key once its last shared holder is gone: the marker of the mode alone must not keep it.

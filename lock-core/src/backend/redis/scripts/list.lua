@@ -5,6 +5,7 @@
 -- ARGV     1  "1": a string that another library wrote is a lock too
 --          2  the largest number of waiters to report for a key
 --          3  the largest number of holders to report for a key
+--          4  "1": other data at a key are the error that an acquire answers with, and are not passed over
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
 --          {key, mode, {{id, record, pttl, kept} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
 --          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
@@ -59,10 +60,16 @@ local function look(key)
     end
     return one and 'x', {one}, 1
   end
-  local last = id and redis.pcall('ZRANGE', key, '-1', '-1') or {}
+  if not id then
+    return nil
+  end
+  local last = redis.pcall('ZRANGE', key, '-1', '-1')
+  if last.err and not is_other_type(last) then
+    return nil, nil, nil, last
+  end
   local of = string.match(last[1] or '', '^mode permit (%d+)$')
   if last[1] ~= 'mode shared' and not of then
-    return nil
+    return nil, nil, nil, ARGV[4] == '1' and open(key, now):look() or nil
   end
   local holders, live = {}, '(' .. string.format('%.0f', now + 1)
   local members = redis.call('ZRANGE', key, live, '(+inf', 'BYSCORE', 'LIMIT', '0', tonumber(ARGV[3]), 'WITHSCORES')
@@ -82,7 +89,10 @@ end
 
 local answer, looked = {}, 0
 for _, key in ipairs(KEYS) do
-  local mode, holders, holding = look(key)
+  local mode, holders, holding, bad = look(key)
+  if bad then
+    return bad
+  end
   looked, spent = looked + 1, spent + 1
   if mode then
     local waiting, first = waiters(key)

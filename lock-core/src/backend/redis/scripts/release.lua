@@ -28,16 +28,17 @@ if not ARGV[2] then
       names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
     end
     -- `pcall`, because a queue whose keys hold other data must not keep the owner from releasing. The rest of the
-    -- script handles such a queue too.
-    local head = redis.pcall('ZRANGE', names .. 'q', '0', '0')[1]
-    if not head then
+    -- script handles such a queue, and frees the key before it raises any other error.
+    local first = redis.pcall('ZRANGE', names .. 'q', '0', '0')
+    local head = first[1]
+    if not head and not first.err then
       -- Those who waited have left.
       call('DEL', KEYS[1])
       return 1
     end
     -- The usual release with waiters: the head is alive and claims the key exclusively. Repeats `serve` of lib.lua,
     -- because defining the library costs as much again.
-    local entry = redis.pcall('HGET', names .. 'w', head)
+    local entry = head and redis.pcall('HGET', names .. 'w', head)
     if type(entry) == 'string' then
       if redis.replicate_commands then redis.replicate_commands() end
       local time = call('TIME')

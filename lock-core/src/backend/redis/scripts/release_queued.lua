@@ -11,8 +11,9 @@ end
 
 local function free(key)
   local lock = open(key, now)
-  if lock:foreign() then
-    return -1
+  local foreign, refused = lock:foreign()
+  if foreign or refused then
+    return refused or -1
   end
   local mine = lock:mine(token, value)
   if mine then
@@ -38,6 +39,10 @@ end
 
 local answer = 1
 for _, key in ipairs(KEYS) do
-  answer = math.min(answer, free(key))
+  local freed = free(key)
+  if type(freed) == 'table' then
+    return freed
+  end
+  answer = math.min(answer, freed)
 end
 return answer

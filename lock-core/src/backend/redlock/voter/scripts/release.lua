@@ -18,6 +18,9 @@ for i = 1, #KEYS do
   else
     -- Readers and other data are no string. A lock that its owner keeps taken begins with zeros instead of a token, and
     -- may be this owner's (keep.lua). A client of another kind may have marked this owner's lock, and waits for it.
+    if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+      return held
+    end
     local token = type(held) == 'string' and string.sub(held, 1, TOKEN_LEN)
     local other = token and token ~= string.sub(ARGV[i], 1, TOKEN_LEN) and token ~= string.rep('0', TOKEN_LEN)
     answers[i] = other and -1 or 2
