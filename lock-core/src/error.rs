@@ -220,6 +220,18 @@ impl LockError {
         self
     }
 
+    /// Returns the same error without its cause, which cannot be copied.
+    pub(crate) fn without_source(&self) -> Self {
+        let of = &self.0;
+        Self(Box::new(Inner {
+            detail: of.detail.clone(),
+            key: of.key.clone(),
+            holder: of.holder.clone(),
+            source: None,
+            ..**of
+        }))
+    }
+
     pub(crate) fn detail(&self) -> &str {
         &self.0.detail
     }

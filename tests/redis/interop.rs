@@ -1,9 +1,9 @@
 //! Services in other languages that use the documented pattern on the same key.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_core::{LockErrorKind, ManagerBuilder, Released};
-use lock_tests::{PATIENCE, RedisServer, wait_until};
+use lock_tests::{PATIENCE, RedisServer, Warnings, wait_until};
 use redis::Value;
 
 use crate::support::{calls, manager, try_once};
@@ -56,6 +56,55 @@ async fn a_foreign_lock_without_an_expiry_is_waited_for() {
     wait_until("it is asked for again", PATIENCE, async || calls(&server, "evalsha") > 2).await;
     assert!(foreign_free(&server, "job", "6f7c0e7a"));
     waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");
+}
+
+/// Whoever holds it notifies nobody, so the first waiter asks as often as the clients of other libraries do. Those behind
+/// it ask as seldom as always.
+#[tokio::test]
+async fn the_first_waiter_behind_a_foreign_lock_asks_often() {
+    const HEARTBEATS: u64 = 40;
+    let server = RedisServer::start();
+    for fair in [false, true] {
+        assert!(foreign_take(&server, "job", "6f7c0e7a"));
+        let managers = [manager(&server).await, manager(&server).await, manager(&server).await];
+        let mut waiting = Vec::new();
+        for locks in &managers {
+            let request = if fair { locks.fair("job") } else { locks.lock("job") };
+            let request = request.wait(PATIENCE);
+            waiting.push(tokio::spawn(async move { request.acquire().await?.release().await }));
+        }
+        wait_until("all wait", PATIENCE, async || server.get::<usize>(&["ZCARD", "{job}:q"]) == 3).await;
+        let (before, started) = (calls(&server, "evalsha"), Instant::now());
+        wait_until("they ask", PATIENCE, async || calls(&server, "evalsha") > before + HEARTBEATS).await;
+        // The regular heartbeats of three waiters are 4.5 a second.
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(7), "{HEARTBEATS} heartbeats in {took:?}");
+        assert!(foreign_free(&server, "job", "6f7c0e7a"));
+        for waiter in waiting {
+            waiter.await.expect("no panic").expect("it is free");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wait_behind_a_value_without_an_expiry_is_warned_of_once() {
+    Warnings::listen();
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let key = format!("for ever {}", server.port());
+    server.command(&["SET", &key, "6f7c0e7a"]);
+    let wait = || {
+        let request = locks.fair(&key).wait(PATIENCE);
+        tokio::spawn(async move { request.acquire().await?.release().await })
+    };
+    let waiting: Vec<_> = (0..3).map(|_| wait()).collect();
+    wait_until("it is told", PATIENCE, async || !Warnings::with(&key).is_empty()).await;
+    let told = Warnings::with(&key);
+    assert!(told.len() == 1 && told[0].contains("without an expiry"), "{told:?}");
+    server.command(&["DEL", &key]);
+    for waiter in waiting {
+        waiter.await.expect("no panic").expect("it is free");
+    }
 }
 
 #[tokio::test]

@@ -35,14 +35,17 @@ mod mark;
 mod no_stall;
 mod observed;
 mod other_data;
+mod outage;
 #[path = "../outside/mod.rs"]
 mod outside;
 mod own_places;
+mod owners;
 mod queue;
 mod redis_py;
 mod refusals;
 mod releasing;
 mod renewal;
+mod rights;
 mod runtimes;
 mod settings;
 mod shutdown;

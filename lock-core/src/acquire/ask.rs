@@ -19,6 +19,12 @@ const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 /// answer tells it who holds.
 const NAMESAKE_HEARTBEAT: Duration = Duration::from_millis(100);
 
+/// The shortest time between two heartbeats of the first waiter behind a client of another library, and by how much it
+/// varies. That client notifies nobody when it releases, so the waiter tries as often as such clients do: one that asks
+/// less often than they would lose the key to them. The further waiters of the queue are served by the heartbeat of the
+/// first one, so the cost does not grow with their number.
+const FOREIGN_HEARTBEAT: Duration = Duration::from_millis(50);
+
 impl PendingClaim {
     /// Asks the store once.
     pub(super) async fn ask(&mut self, engine: &Engine, ask: Ask) -> Result<Answer> {
@@ -110,8 +116,15 @@ impl PendingClaim {
             let since = before.as_ref().map_or(sent, |entry| entry.since);
             // An entry of an earlier run lives for at most the store's waiter lease: it had a ttl of its own.
             let seeks = is_named && sent.since(since) <= waiting.waiter_lease().unwrap_or(WAITER_LEASE);
+            let often = match () {
+                () if held.foreign && held.position == Some(0) => {
+                    Some(FOREIGN_HEARTBEAT.mul_f64(1.0 + fastrand::f64()))
+                }
+                () if seeks => Some(NAMESAKE_HEARTBEAT),
+                () => None,
+            };
             let heartbeat =
-                waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, seeks, now));
+                waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, often, now));
             // An earlier waiter of this entry, or a heartbeat without an answer, may have asked for less. Nobody knows
             // which of them the store has executed last, so the shortest counts.
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
@@ -172,11 +185,17 @@ fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
     Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
 }
 
-/// Returns when the next heartbeat is due: after a third of the waiter's lease, sooner where it `seeks` the grant of an
-/// earlier run of the same owner name, or when the holder's lease is over.
-fn next_heartbeat(sent: Moment, waiter_lease: Duration, held: &Held, seeks: bool, now: Moment) -> Moment {
+/// Returns when the next heartbeat is due: after a third of the waiter's lease, after `often` where only a heartbeat can
+/// find out that the key is free, or when the holder's lease is over.
+fn next_heartbeat(
+    sent: Moment,
+    waiter_lease: Duration,
+    held: &Held,
+    often: Option<Duration>,
+    now: Moment,
+) -> Moment {
     let third = waiter_lease / 3;
-    let regular = sent.plus(if seeks { third.min(NAMESAKE_HEARTBEAT) } else { third });
+    let regular = sent.plus(often.map_or(third, |often| third.min(often)));
     match held.remaining.map(|left| now.plus(left.max(SHORTEST_HEARTBEAT))) {
         Some(free) => free.earlier(regular, now),
         None => regular,
@@ -191,20 +210,20 @@ mod tests {
     fn a_heartbeat_is_due_in_time_for_whoever_may_hold() {
         let ms = Duration::from_millis;
         let sent = Moment::from_parts((1_000_000_000, 1_000_000_000));
-        // The waiter's lease, what the holder has left, whether it seeks, and when the next one is due after the last.
-        for (lease, left, seeks, expected) in [
-            (ms(2_000), None, false, Duration::from_secs(2) / 3),
-            (ms(2_000), Some(ms(60_000)), true, ms(100)),
-            (ms(2_000), None, true, ms(100)),
-            (ms(150), None, true, ms(50)),
-            (ms(2_000), Some(ms(40)), false, ms(60)),
-            (ms(2_000), Some(ms(40)), true, ms(60)),
-            (ms(2_000), Some(ms(0)), true, ms(21)),
+        // The waiter's lease, what the holder has left, how often it asks, and when the next one is due after the last.
+        for (lease, left, often, expected) in [
+            (ms(2_000), None, None, Duration::from_secs(2) / 3),
+            (ms(2_000), Some(ms(60_000)), Some(NAMESAKE_HEARTBEAT), ms(100)),
+            (ms(2_000), None, Some(NAMESAKE_HEARTBEAT), ms(100)),
+            (ms(150), None, Some(NAMESAKE_HEARTBEAT), ms(50)),
+            (ms(2_000), Some(ms(40)), None, ms(60)),
+            (ms(2_000), Some(ms(40)), Some(NAMESAKE_HEARTBEAT), ms(60)),
+            (ms(2_000), Some(ms(0)), Some(NAMESAKE_HEARTBEAT), ms(21)),
         ] {
             let held = Held { remaining: left, ..Held::default() };
             // The answer took 20 ms.
-            let due = next_heartbeat(sent, lease, &held, seeks, sent.plus(ms(20)));
-            assert_eq!(due, sent.plus(expected), "{lease:?} {left:?} {seeks}");
+            let due = next_heartbeat(sent, lease, &held, often, sent.plus(ms(20)));
+            assert_eq!(due, sent.plus(expected), "{lease:?} {left:?} {often:?}");
         }
     }
 }

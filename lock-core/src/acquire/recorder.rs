@@ -178,3 +178,15 @@ pub(super) fn shares_owner(plan: &Plan, holder: &OwnerRecord, alive: bool) {
     tracing::warn!(lock.template = template, lock.key = %key, %holder, alive, left_out,
         "the lock is held under the same owner name by a process that is not known to be dead: it is waited for");
 }
+
+/// Records that a request waits behind a value of another library without an expiry. Nobody knows whether its client still
+/// lives.
+pub(super) fn never_expires(plan: &Plan, waited: Duration) {
+    let observer = &plan.engine().observer;
+    // By key, and not by template: somebody has to look at this key.
+    let Some(left_out) = observer.admit(plan.key.as_str(), Warning::NoExpiry) else { return };
+    let template = plan.template.as_deref();
+    let key = observer.redact_key(&plan.key, template);
+    tracing::warn!(lock.template = template, lock.key = %key, lock.waited_ms = millis(waited), left_out,
+        "the key has a value of another library without an expiry: if its client is gone, nobody will free it");
+}

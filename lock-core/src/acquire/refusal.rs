@@ -6,6 +6,7 @@ use super::run::Acquire;
 use crate::backend::Held;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind};
+use crate::local_queue::{LastAnswer, Waiter};
 use crate::strategy::{Contention, Decision};
 
 /// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks.
@@ -58,8 +59,35 @@ impl Acquire<'_> {
             .with_holder(held.holder.clone())
     }
 
-    pub(super) fn give_up(&self, decision: Decision, held: &Held) -> LockError {
+    /// Notes an answer of the store, or its failure.
+    pub(super) fn note_answer(&mut self, at: Moment, failure: Option<LockError>) {
+        let answer = LastAnswer { at, failure };
+        if let Some(waiter) = &self.waiter {
+            waiter.note_answer(&answer);
+        }
+        self.last_answer = Some(answer);
+    }
+
+    /// Returns why the store failed, if its last answer about the key was a failure: to this request, or to another one
+    /// of those who wait here.
+    fn outage(&mut self) -> Option<LockError> {
+        let (own, other) = (self.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));
+        let last = match (own, other) {
+            (Some(own), Some(other)) if other.at.since(own.at).is_zero() => own,
+            (own, other) => other.or(own)?,
+        };
+        last.failure
+    }
+
+    /// Returns why the wait is over. Whatever has ended it, the last answer of the store decides whether that is told as
+    /// a key that is held or as an outage: a caller may do without a lock that somebody holds, and must not do without
+    /// one that nobody was asked for.
+    pub(super) fn give_up(&mut self, decision: Decision, held: &Held) -> LockError {
         let waited = self.waited();
+        if let Some(failure) = self.outage() {
+            self.record_attempts();
+            return failure.with_waited(waited);
+        }
         let kind = match decision {
             Decision::Shed => LockErrorKind::Overloaded,
             _ if self.waiter.is_none() && self.attempts <= 1 => LockErrorKind::Contended,

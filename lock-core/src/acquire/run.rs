@@ -20,7 +20,7 @@ use super::first::{Answered, Begin};
 use super::lazy_claim::LazyClaim;
 use super::partial_grants::PartialGrants;
 use super::plan::Plan;
-use super::recorder::store_fails;
+use super::recorder::{never_expires, store_fails};
 use super::state::{Holder, LastQuestion, Waiting};
 use super::watch::Watch;
 use crate::backend::{Ask, BoxFuture, Held, Queue};
@@ -28,7 +28,7 @@ use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::Hold;
-use crate::local_queue::{Expected, Waiter};
+use crate::local_queue::{Expected, LastAnswer, Waiter};
 use crate::pending::Earlier;
 use crate::strategy::Decision;
 
@@ -40,6 +40,9 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 
 /// The longest pause of a claim with a queue entry, which it must keep alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a request waits behind a value of another library without an expiry before the log says so.
+const NO_EXPIRY_WARNING: Duration = Duration::from_secs(5);
 
 /// The answer to the first question, if it was asked before the loop, and the releases that it was asked behind. Boxed,
 /// because the future of the loop has room for it several times.
@@ -78,6 +81,8 @@ pub(super) struct Acquire<'a> {
     pub(super) holder: Holder,
     /// How many requests a second find the key held: see `refusal.rs`.
     pub(super) rate: OnceLock<f64>,
+    /// The store's last answer to this request.
+    pub(super) last_answer: Option<LastAnswer>,
     /// When the log last said that the store fails.
     warned: Option<Moment>,
     /// Whether the log has said that the holder has the same owner name.
@@ -115,6 +120,7 @@ impl<'a> Acquire<'a> {
             held: Held::default(),
             holder: Holder::Elsewhere,
             rate: OnceLock::new(),
+            last_answer: None,
             warned: None,
             told_of_namesake: false,
             waiter: None,
@@ -270,6 +276,7 @@ impl<'a> Acquire<'a> {
         let answer = answer?;
         self.ask_again = None;
         if let Answer::Held(held) = &answer {
+            self.note_answer(self.engine.clock.now(), None);
             self.is_held(ask, held)?;
         }
         Ok(answer)
@@ -286,6 +293,9 @@ impl<'a> Acquire<'a> {
             && held.waiters.is_some_and(|waiters| waiters >= room)
         {
             return Err(self.overloaded(held, room));
+        }
+        if held.foreign && held.remaining.is_none() && self.waited() >= NO_EXPIRY_WARNING {
+            never_expires(self.plan, self.waited());
         }
         let free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
         self.holder = if held.own { Holder::Here { free_at } } else { Holder::Elsewhere };
@@ -374,7 +384,8 @@ impl<'a> Acquire<'a> {
     async fn end(&mut self, decision: Decision) -> LockError {
         // The head alone asks for a group.
         let of_group = self.held_by();
-        let error = self.give_up(decision, of_group.as_ref().unwrap_or(&self.held));
+        let held = of_group.unwrap_or_else(|| self.held.clone());
+        let error = self.give_up(decision, &held);
         // Before the entry is released: who is told meanwhile to stand directly behind it would have no place.
         self.leave_group();
         // An entry that others wait behind goes to the next head when this value is dropped.
@@ -411,6 +422,7 @@ impl<'a> Acquire<'a> {
                     self.warned = Some(now);
                     store_fails(self.plan, &error);
                 }
+                self.note_answer(now, Some(error));
                 let pause = pause.max(STORE_PAUSE);
                 if self.waiting() != Waiting::Nowhere {
                     // It can be notified meanwhile.
@@ -419,7 +431,10 @@ impl<'a> Acquire<'a> {
                 }
                 self.engine.sleep(pause).await
             }
-            _ => Err(error.with_waited(self.waited())),
+            enough => {
+                self.note_answer(self.engine.clock.now(), Some(error));
+                Err(self.give_up(enough, &Held::default()))
+            }
         }
     }
 

@@ -66,7 +66,10 @@ impl Acquire<'_> {
         // An entry that is not adopted was rolled back, so the store is asked for one of its own. With an entry, the store
         // notifies.
         let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
-        (!adopted || must_ask && !self.claim.is_queued()).then(|| Wake::Ask(self.question()))
+        let asks = !adopted || must_ask && !self.claim.is_queued();
+        // While the store fails, it is asked when that is due: the release of an owner whose request has failed frees the
+        // key too, and the next request would follow without a pause.
+        (asks && self.ask_again.is_none()).then(|| Wake::Ask(self.question()))
     }
 
     /// Returns what the store is asked while the claim waits.

@@ -97,6 +97,8 @@ pub struct Held {
     pub waiters: Option<usize>,
     /// How many of them are before the asking claim, where that is queued.
     pub position: Option<usize>,
+    /// Whether a client of another library holds the key, in a form that this one knows. Its release notifies nobody.
+    pub foreign: bool,
     /// Whether the holder [may hand off](Owner::may_hand_off_to) to this claim.
     pub own: bool,
     /// The time at which the last request was sent that queued the claim or kept it in the queue; `None` if it is not

@@ -19,7 +19,7 @@ use crate::pending::LeftEntry;
 
 impl LocalQueue {
     /// Looks at the groups of `key`, if there are any.
-    fn in_groups<T>(&self, key: &Key, look: impl FnOnce(&mut Groups) -> T) -> Option<T> {
+    pub(super) fn in_groups<T>(&self, key: &Key, look: impl FnOnce(&mut Groups) -> T) -> Option<T> {
         if self.grouped.count.load(Ordering::Acquire) == 0 {
             return None;
         }

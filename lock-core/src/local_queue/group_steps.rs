@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::groups::Groups;
 use super::handoff::Handoff;
 use super::key_queue::{Effects, Passed, Reclaimed, not_taken};
+use super::last_answer::LastAnswer;
 use super::places::Place;
 use super::waiter_node::{ANSWER, NodeState, WaiterNode};
 use crate::backend::Held;
@@ -27,6 +28,7 @@ impl Groups {
         now: Moment,
         effects: &mut Effects,
     ) {
+        LastAnswer::granted(now).replace(&mut self.last_answer);
         let number = self.group_of(node);
         let leads =
             |groups: &Self, number: &u64| groups.groups.get(number).is_some_and(|group| group.is_head(node));

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use super::group::Group;
 use super::key_queue::{Effects, Given};
+use super::last_answer::LastAnswer;
 use super::places::{Place, Placed, Places};
 use super::waiter_node::WaiterNode;
 use crate::clock::Moment;
@@ -45,6 +46,7 @@ pub(super) struct Groups {
     pub(super) given: BTreeSet<u64>,
     /// How many wait.
     pub(super) waiting: usize,
+    pub(super) last_answer: Option<LastAnswer>,
 }
 
 impl Groups {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Handoff;
+use super::last_answer::LastAnswer;
 use super::lingering_keys::{Lingering, instant};
 use super::quantum::{Quantum, Questions};
 use super::waiter_node::{NodeState, WaiterNode};
@@ -82,6 +83,7 @@ pub(super) struct KeyQueue {
     handed: Given,
     /// The head that was last given the question to the store.
     asked: Given,
+    pub(super) last_answer: Option<LastAnswer>,
 }
 
 impl KeyQueue {
@@ -250,6 +252,7 @@ impl KeyQueue {
     /// Notes that the store granted the key to `owner`, in the queue or outside. `contended`: others may wait there.
     pub(super) fn granted_here(&mut self, owner: Owner, contended: bool, now: Moment) {
         self.held = Some(owner);
+        LastAnswer::granted(now).replace(&mut self.last_answer);
         // The notification that others wait may be older than this answer, so it counts for the new grant too.
         let contended = contended || self.quantum.is_contended();
         self.quantum = Quantum::default();

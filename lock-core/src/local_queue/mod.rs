@@ -38,6 +38,7 @@
 //! | `key_queue` | the queue of one key |
 //! | `group`, `groups`, `grouped_keys`, `fair` | waiters of a fair lock that share a place; all of one lock; those of all locks; what is done to them |
 //! | `group_steps`, `group_ends`, `places` | what happens to the groups of one lock; their places in the store |
+//! | `last_answer` | what the store has said last about a key |
 //! | `waiter_node` | a waiter's part of a queue |
 //! | `waiter` | [`Waiter`]: the waiter's side of it |
 //! | `held_grant` | [`HeldGrant`]: what a holder knows of its grant; [`SharedGrant`]: what successive holders share |
@@ -65,6 +66,7 @@ mod groups;
 mod handoff;
 mod held_grant;
 mod key_queue;
+mod last_answer;
 mod lingering;
 mod lingering_keys;
 mod places;
@@ -81,6 +83,7 @@ mod waiter_node;
 pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use handoff::Handoff;
 pub(crate) use held_grant::{Bounds, HeldGrant, SharedGrant};
+pub(crate) use last_answer::LastAnswer;
 pub(crate) use lingering::Expected;
 pub(crate) use places::Placed;
 pub(crate) use quantum::QUESTION_TIMEOUT;

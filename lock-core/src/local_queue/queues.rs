@@ -10,6 +10,7 @@ use super::grouped_keys::GroupedKeys;
 use super::groups::Groups;
 use super::handoff::Handoff;
 use super::key_queue::{Effects, KeyQueue, Passed, Reclaimed};
+use super::last_answer::LastAnswer;
 use super::lingering_keys::LingeringKeys;
 use super::recently_held::RecentlyHeld;
 use super::reclaim::ReclaimSignal;
@@ -376,6 +377,25 @@ impl LocalQueue {
         // Still here if the key has no queue any more. Dropping it releases it.
         drop(entry);
         None
+    }
+
+    /// Notes an answer of the store for those who wait for `key`, in groups or not.
+    pub(super) fn note_answer(&self, key: &Key, grouped: bool, answer: LastAnswer) {
+        if grouped {
+            self.in_groups(key, |groups| answer.replace(&mut groups.last_answer));
+        } else {
+            self.with(key, |queue| answer.replace(&mut queue.last_answer));
+        }
+    }
+
+    /// Returns the last answer of the store to those who wait for `key`, in groups or not.
+    pub(super) fn last_answer(&self, key: &Key, grouped: bool) -> Option<LastAnswer> {
+        let copy = |last: &Option<LastAnswer>| last.as_ref().map(LastAnswer::copy);
+        if grouped {
+            self.in_groups(key, |groups| copy(&groups.last_answer)).flatten()
+        } else {
+            self.with(key, |queue| copy(&queue.last_answer)).flatten()
+        }
     }
 
     pub(super) fn is_head(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handoff::Handoff;
+use super::last_answer::LastAnswer;
 use super::places::Placed;
 use super::queues::LocalQueue;
 use super::waiter_node::{ANSWER, Notified, WaiterNode};
@@ -73,6 +74,16 @@ impl<'a> Waiter<'a> {
     /// Returns what the store has said last to its group.
     pub(crate) fn last_heard(&self) -> Option<Held> {
         self.local_queue.last_heard_by_group(&self.key, &self.node)
+    }
+
+    /// Notes an answer of the store to this waiter, for all who wait for its key.
+    pub(crate) fn note_answer(&self, answer: &LastAnswer) {
+        self.local_queue.note_answer(&self.key, self.is_grouped(), answer.copy());
+    }
+
+    /// Returns the last answer of the store to one of those who wait for the key of this waiter.
+    pub(crate) fn last_answer(&self) -> Option<LastAnswer> {
+        self.local_queue.last_answer(&self.key, self.is_grouped())
     }
 
     /// Returns whether it is the head, which alone asks the store.

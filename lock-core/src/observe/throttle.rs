@@ -26,12 +26,14 @@ pub(crate) enum Warning {
     Refused,
     /// The holder has the owner name of the request.
     SameOwner,
+    /// The holder is a client of another library, and its lock never expires.
+    NoExpiry,
     /// The library woke up late.
     Stall,
 }
 
 impl Warning {
-    const COUNT: usize = 9;
+    const COUNT: usize = 10;
 }
 
 /// The warnings of one kind about one template.

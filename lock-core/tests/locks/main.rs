@@ -25,6 +25,8 @@ mod manager;
 mod named;
 mod no_stall;
 mod offline;
+#[cfg(feature = "testkit")]
+mod outage;
 mod permits;
 mod queue_store;
 mod reentrancy;

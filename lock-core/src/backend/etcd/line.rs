@@ -192,6 +192,8 @@ impl Line {
         let first = self.entries.first();
         Held {
             remaining: None,
+            // Whoever waits watches the holder, or is notified of its end.
+            foreign: false,
             holder: first.and_then(|entry| entry.record.clone()),
             waiters: Some(waiting - usize::from(place.is_some())),
             position: place.map(|place| place - holding).filter(|_| queued_at.is_some()),

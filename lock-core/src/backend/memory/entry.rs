@@ -165,6 +165,7 @@ impl Entry {
         Held {
             remaining: free.map(|end| end.remaining(now)),
             holder: self.holders.first().map(|holder| holder.record.clone()),
+            foreign: false,
             waiters: Some(waiters),
             position,
             own: self.local_holder().is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner)),

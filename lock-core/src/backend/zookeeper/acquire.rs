@@ -256,6 +256,8 @@ impl Site<'_> {
         };
         Ok(Held {
             remaining: None,
+            // Whoever waits watches the holder, or is notified of its end.
+            foreign: false,
             holder,
             waiters: Some(line.waiting() - usize::from(self.own_waits(line))),
             position: queued.map(|(_, at)| at.saturating_sub(holders.len())),

@@ -115,6 +115,7 @@ impl Answer {
         Held {
             remaining: self.left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_micros),
             holder: self.record.as_deref().and_then(record),
+            foreign: false,
             waiters: count(self.waiting),
             position: count(self.place),
             own: self.own,

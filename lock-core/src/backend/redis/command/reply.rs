@@ -79,11 +79,14 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     };
     let queued = number(5).map_or(queued, |queued| queued == 1);
     let holder = value.and_then(record);
+    let is_held = matches!(rest.get(1), Some(Value::BulkString(value)) if !value.is_empty());
     // A release that keeps the key takes the token out of the value; see keep.lua.
     let kept = holder.is_some() && value.is_some_and(|value| value.starts_with(NO_TOKEN));
     Held {
         // -1 is a foreign lock without an expiry.
         remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
+        // A latch, and a key that is on its way to a waiter, have no value here.
+        foreign: is_held && holder.is_none(),
         holder,
         waiters: number(2).and_then(|others| usize::try_from(others).ok()),
         position: number(3).and_then(|place| usize::try_from(place).ok()),
@@ -231,7 +234,7 @@ mod tests {
         let ours = held(&[&rest[..], &[2, 1, 1, 1].map(Value::Int)].concat(), sent, false);
         assert_eq!(ours.remaining, Some(Duration::from_millis(480)));
         assert_eq!((ours.waiters, ours.position, ours.own), (Some(2), Some(1), true));
-        assert_eq!(ours.queued_at, Some(sent));
+        assert_eq!((ours.queued_at, ours.foreign), (Some(sent), false));
         assert_eq!(ours.holder.expect("a record").identity().host(), "web-3");
         let marked = format!("{}!host=web-3 pid=811 service=shop since=1763672000123", "a".repeat(48));
         let marked = held(&[Value::Int(480), Value::BulkString(marked.into_bytes())], sent, false);
@@ -243,7 +246,11 @@ mod tests {
         }
         let foreign = held(&[Value::Int(-1), Value::BulkString(vec![0xff, 0xfe])], sent, false);
         assert_eq!((foreign.remaining, foreign.queued_at), (None, None));
-        assert!(foreign.holder.is_none());
+        assert!(foreign.holder.is_none() && foreign.foreign);
+        assert!(
+            !held(&[Value::Int(0), Value::BulkString(Vec::new())], sent, false).foreign,
+            "nobody holds it"
+        );
         assert_eq!(held(&[], sent, true).queued_at, Some(sent));
         let before = OwnerSource::new().expect("random bytes").mint_grouped();
         let token = |text: &str| [&rest[..], &[2, -1, 1, 0].map(Value::Int), &[bulk(text)]].concat();
