@@ -54,6 +54,10 @@ const ROW_LOCKED: &str = "55P03";
 /// The error for a statement that was prepared in another session.
 const UNPREPARED: &str = "26000";
 
+/// The error of a server whose queue of notifications is full, and of one that protects itself from the wraparound of its
+/// transaction numbers.
+const LIMIT: &str = "54000";
+
 const TEMPORARY: bool = true;
 const PERMANENT: bool = false;
 
@@ -99,11 +103,7 @@ const RULES: &[Rule] = &[
     rule(LATER_VERSION, PERMANENT, "the tables are those of a later version of this library"),
     rule("53300", TEMPORARY, "the server has as many connections as it allows"),
     rule("53", TEMPORARY, "the server is short of memory or disk"),
-    rule(
-        "54000",
-        TEMPORARY,
-        "the server's queue of notifications is full: a session listens, and does not read",
-    ),
+    rule(LIMIT, TEMPORARY, "a limit of the server is reached"),
     rule(ROW_LOCKED, TEMPORARY, LOCKED),
     rule("57014", TEMPORARY, "the statement took too long, and the server ended it"),
     rule("57P03", TEMPORARY, "the server is starting or shutting down"),
@@ -122,6 +122,23 @@ const RULES: &[Rule] = &[
 
 fn rule_of(code: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| code.starts_with(rule.code))
+}
+
+/// Returns what to do where a limit is reached. The server may have told it in another language: then both are named.
+fn advice_of_limit(message: &str) -> &'static str {
+    match message {
+        _ if message.contains("wraparound") => {
+            "the server takes no writes before its databases are vacuumed: end old transactions, prepared transactions and \
+             replication slots, then run VACUUM"
+        }
+        _ if message.contains("NOTIFY") => {
+            "the server's queue of notifications is full: a session listens, and does not read"
+        }
+        _ => {
+            "the server's queue of notifications is full, because a session listens and does not read; or the server takes no \
+             writes before its databases are vacuumed"
+        }
+    }
 }
 
 /// Returns whether an error ends the session, so that it says nothing of the statement. Any other one says that the
@@ -208,7 +225,8 @@ impl Failure {
             let text = format!("the server answered {code}: {message}");
             return Self::new(LockErrorKind::Unavailable, text).permanent();
         };
-        let failure = Self::new(rule.kind, format!("{} ({code}: {message})", rule.advice));
+        let advice = if code == LIMIT { advice_of_limit(&message) } else { rule.advice };
+        let failure = Self::new(rule.kind, format!("{advice} ({code}: {message})"));
         let failure = if rule.temporary { failure.temporary() } else { failure.permanent() };
         let failure = match code {
             "25006" => failure.with_reaction(Reaction::Reconnect),
@@ -253,7 +271,7 @@ mod tests {
             ("53300", "as many connections", true, false),
             ("40P01", "rolled it back", true, false),
             ("55P03", "keeps a row", true, false),
-            ("54000", "queue of notifications", true, false),
+            ("54000", "queue of notifications is full, because", true, false),
             ("57014", "took too long", true, false),
             ("57P01", "ended the connection", true, true),
             ("08006", "pooler", true, true),
@@ -263,6 +281,16 @@ mod tests {
             let error = Failure::of_code(code, "it failed").error_of("postgres");
             assert!(error.to_string().contains(expected), "{code}: {error}");
             assert_eq!((error.is_temporary(), error.is_ambiguous()), (temporary, doubt), "{code}: {error}");
+        }
+        for (message, expected) in [
+            ("too many notifications in the NOTIFY queue", "listens, and does not read"),
+            (
+                "database is not accepting commands to avoid wraparound data loss in database \"shop\"",
+                "run VACUUM",
+            ),
+        ] {
+            let failure = Failure::of_code("54000", message);
+            assert!(failure.text().contains(expected) && failure.text().contains(message), "{failure:?}");
         }
         assert_eq!(Failure::of_code("25006", "read-only").reaction, Reaction::Reconnect);
         let refused = Failure::of_code("08P01", "unsupported startup parameter: options");
