@@ -52,5 +52,6 @@ mod stuck;
 mod support;
 mod tables;
 mod tls;
+mod used_once;
 mod verify;
 mod verify_here;

@@ -38,7 +38,7 @@ async fn what_is_over_is_swept_and_what_is_in_use_is_not() {
     assert_eq!(count(&server, "keys"), 34);
     assert_eq!(sweep(&server), 31);
     assert_eq!((count(&server, "keys"), count(&server, "holders"), count(&server, "waiters")), (3, 2, 0));
-    assert_eq!(server.sql("SELECT lock_core.sweep(1000)"), "0", "not again within a minute");
+    assert_eq!(server.sql("SELECT lock_core.sweep(1000)"), "0", "not again at once");
     assert!(try_once(&locks, "held").await.is_err());
     held.release().await.expect("an answer");
     permit.release().await.expect("an answer");

@@ -1,8 +1,8 @@
 //! Postgres, compared with its own advisory locks through the same driver.
 //!
 //! ```sh
-//! cargo bench -p lock-core --features postgres --bench postgres              # everything, about a minute
-//! cargo bench -p lock-core --features postgres --bench postgres -- hot       # one of: free hot handoff
+//! cargo bench -p lock-core --features postgres --bench postgres              # everything, about three minutes
+//! cargo bench -p lock-core --features postgres --bench postgres -- hot       # one of: free hot handoff once
 //! ```
 //!
 //! The server has one core, and all clients have the other, if the machine has two. It does not wait for its disk
@@ -14,6 +14,7 @@
 #[path = "../rig/cpu.rs"]
 mod cpu;
 mod handoff;
+mod once;
 #[path = "../rig/rounds.rs"]
 mod rounds;
 mod server;
@@ -31,8 +32,8 @@ fn main() {
         runtime().block_on(handoff::play(&arguments[1..]));
         return;
     }
-    let unknown = arguments.iter().find(|word| !["free", "hot", "handoff"].contains(&word.as_str()));
-    assert!(unknown.is_none(), "unknown word {unknown:?}: expected `free`, `hot` or `handoff`");
+    let unknown = arguments.iter().find(|word| !["free", "hot", "handoff", "once"].contains(&word.as_str()));
+    assert!(unknown.is_none(), "unknown word {unknown:?}: expected `free`, `hot`, `handoff` or `once`");
     let wanted = |name| arguments.is_empty() || arguments.iter().any(|word| word == name);
     let server = Server::start();
     runtime().block_on(async {
@@ -44,6 +45,9 @@ fn main() {
         }
         if wanted("handoff") {
             handoff::processes(&server).await;
+        }
+        if wanted("once") {
+            once::load(&server).await;
         }
     });
 }

@@ -7,6 +7,7 @@ mod listen;
 mod probe;
 mod shared;
 mod stream;
+mod sweep;
 mod watch;
 
 pub(crate) use connection::{Connection, Parameter, text};

@@ -1,14 +1,14 @@
 //! The supervision of an established connection.
 //!
 //! The server is asked for nothing twice a second. The connection is dropped after two missed answers, or after six
-//! while the server answers other calls. Between two of these questions the tables are swept from time to time.
+//! while the server answers other calls. Between two of these questions the tables are [swept](super::sweep) from time to
+//! time.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::dial::{Session, dial};
@@ -34,11 +34,9 @@ const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_
 /// A connection that answers for so long has proved that the server serves what it is asked.
 const LASTS: Duration = Duration::from_secs(60);
 
-/// The number of heartbeats between two sweeps of a connection. The server lets all connections together sweep once a
-/// second; see inspect.sql.
+/// The number of heartbeats between two looks whether it is time for a sweep. The server lets one connection sweep at a
+/// time; see inspect.sql.
 const BEATS_PER_SWEEP: u32 = 10;
-/// How many keys a sweep looks at.
-const KEYS_PER_SWEEP: i32 = 1_000;
 
 impl Connector for Shared {
     type Connection = Connection;
@@ -116,6 +114,7 @@ impl Shared {
         // Not all processes at once.
         let mut beats = fastrand::u32(..BEATS_PER_SWEEP);
         let mut missed = 0;
+        let mut swept_to = None;
         loop {
             let answered = |round_trip| {
                 let node = self.address().to_string();
@@ -129,8 +128,8 @@ impl Shared {
             if missed == 0 {
                 pauses.reset();
                 beats = beats.wrapping_add(1);
-                if beats.is_multiple_of(BEATS_PER_SWEEP) {
-                    self.sweep(&session.live).await;
+                if swept_to.is_some() || beats.is_multiple_of(BEATS_PER_SWEEP) {
+                    swept_to = self.sweep(&session.live, swept_to).await;
                 }
             }
         }
@@ -169,16 +168,4 @@ pub(super) async fn beat(
         }
     }
     Ok(())
-}
-
-impl Shared {
-    /// Deletes what is over among some keys, if it is time.
-    async fn sweep(&self, connection: &Arc<Connection>) {
-        let limit = (Box::new(KEYS_PER_SWEEP) as Box<_>, Type::INT4);
-        let swept = connection.query(&self.statements.sweep, vec![limit], || {});
-        // A sweep that fails, or has to wait for others, is made again later.
-        if let Ok(Err(failure)) = timeout(self.config.timeout, swept).await {
-            tracing::debug!(server = %self.address(), ?failure, "the lock tables were not swept");
-        }
-    }
 }

@@ -30,29 +30,41 @@ CREATE OR REPLACE FUNCTION lock_core.list(
     ORDER BY 1, 2
 $$;
 
--- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
--- Does nothing within a second of the last call, whoever made that, nor within a minute of one that came to the end.
+-- Deletes what is over among the next `p_limit` keys; see `sweep_on`. For earlier versions, and by hand.
 -- Returns how many rows of keys were deleted.
 CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer) RETURNS bigint
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+    RETURN coalesce((SELECT s.deleted FROM lock_core.sweep_on(p_limit, NULL) s), 0);
+END $$;
+
+-- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
+--
+-- p_to  the key that the caller came to with its last call: it goes on from there at once, unless somebody else has gone on
+--       meanwhile. Null: it does nothing within five seconds of the last call, whoever made that, nor within a quarter of a
+--       minute of one that came to the end
+-- Returns a row with the key that it came to, null at the end; how many keys it looked at, and how many rows of keys it deleted.
+-- No row: it did nothing
+CREATE OR REPLACE FUNCTION lock_core.sweep_on(p_limit integer, p_to text)
+RETURNS TABLE (came_to text, looked bigint, deleted bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     t timestamptz := clock_timestamp();
     v_after text;
     v_last text;
-    v_looked bigint;
     v_keys text[];
-    v_key text;
-    v_deleted bigint;
 BEGIN
     -- A time far ahead is from before the clock was set back. An operator may write 'infinity', to stop all sweeps.
     SELECT f.swept_to INTO v_after FROM lock_core.floor f
-        WHERE f.swept_at <= t - interval '1 second' OR isfinite(f.swept_at) AND f.swept_at > t + interval '2 minutes'
+        WHERE isfinite(f.swept_at) AND (
+            p_to = f.swept_to OR f.swept_at <= t - interval '5 seconds' OR f.swept_at > t + interval '2 minutes'
+        ) OR f.swept_at = '-infinity'
         FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        RETURN 0;
+        RETURN;
     END IF;
-    SELECT max(n.key), count(*) INTO v_last, v_looked FROM (
+    SELECT max(n.key), count(*) INTO v_last, looked FROM (
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after ORDER BY k.key LIMIT p_limit
     ) n;
     -- Locked first, and looked at in statements of their own: a grant may be committed between the two.
@@ -63,19 +75,21 @@ BEGIN
             AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = k.key AND w.deadline > t - interval '1 minute')
         ORDER BY k.key FOR UPDATE SKIP LOCKED
     );
-    FOREACH v_key IN ARRAY v_keys LOOP
-        PERFORM lock_core.clear(v_key, t);
-    END LOOP;
+    -- As `clear`, for all of them.
+    DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM lock_core.holders o WHERE o.key = ANY (v_keys) AND o.expires_at <= t FOR UPDATE SKIP LOCKED
+    ));
     DELETE FROM lock_core.waiters w WHERE w.key = ANY (v_keys) AND w.deadline <= t - interval '1 minute';
     DELETE FROM lock_core.keys k WHERE k.key = ANY (v_keys) AND k.latch_until <= t
         AND NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = k.key)
         AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = k.key);
-    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    GET DIAGNOSTICS deleted = ROW_COUNT;
     DELETE FROM lock_core.latch_counts c WHERE c.key = ANY (v_keys)
         AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = c.key);
     DELETE FROM lock_core.latch_waiters w WHERE w.key = ANY (v_keys)
         AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = w.key);
-    IF v_looked < p_limit THEN
+    IF looked < p_limit THEN
+        v_last := NULL;
         -- Without a row in `keys`, after a restore of some of the tables.
         DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
             SELECT o.ctid FROM lock_core.holders o
@@ -83,7 +97,8 @@ BEGIN
                 LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
         ));
     END IF;
-    UPDATE lock_core.floor f SET swept_to = CASE WHEN v_looked < p_limit THEN '' ELSE v_last END,
-        swept_at = t + CASE WHEN v_looked < p_limit THEN interval '1 minute' ELSE interval '0' END;
-    RETURN v_deleted;
+    UPDATE lock_core.floor f SET swept_to = coalesce(v_last, ''),
+        swept_at = t + CASE WHEN v_last IS NULL THEN interval '10 seconds' ELSE interval '0' END;
+    came_to := v_last;
+    RETURN NEXT;
 END $$;

@@ -125,7 +125,7 @@ impl Statements {
                 "SELECT key, waits, mode, id, record, left_us, kept, total FROM {schema}.list($1, $2, $3, $4, $5)"
             ),
             force_release: call("force_release($1, $2)"),
-            sweep: call("sweep($1)"),
+            sweep: format!("SELECT came_to, looked, deleted FROM {schema}.sweep_on($1, $2)"),
             verify: call("verify($1, $2)"),
             version: format!("SELECT number FROM {schema}.version"),
         }

@@ -1,0 +1,62 @@
+//! Sweeping the tables: deleting what is over, at the rate at which it is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::types::Type;
+
+use super::connection::{Connection, text};
+use super::shared::Shared;
+use crate::backend::postgres::error::Failure;
+use crate::clock::Clock;
+
+/// How many keys a call looks at: so few that a call of the application hardly waits behind it.
+const KEYS_PER_CALL: i32 = 250;
+/// How long one connection sweeps between two heartbeats, where half of the keys or more are deleted. About ten thousand
+/// keys a second go then.
+const AMONG_MANY: Duration = Duration::from_millis(400);
+/// How long it sweeps where most keys are in use. A look at such a key takes the server some microseconds.
+const AMONG_FEW: Duration = Duration::from_millis(50);
+
+impl Shared {
+    /// Deletes what is over among some keys, if it is time. `to` is the key that this connection came to before. Returns
+    /// the key that it came to, or `None` at the end, and where another process sweeps.
+    pub(super) async fn sweep(&self, connection: &Arc<Connection>, mut to: Option<String>) -> Option<String> {
+        let began = Clock::Suspend.now();
+        loop {
+            let swept = timeout(self.config.timeout, self.sweep_some(connection, to)).await;
+            let most;
+            (to, most) = match swept {
+                Ok(Ok(swept)) => swept?,
+                // The next sweep begins where this one ended.
+                Ok(Err(failure)) => {
+                    tracing::debug!(server = %self.address(), ?failure, "the lock tables were not swept");
+                    return None;
+                }
+                Err(_) => return None,
+            };
+            if to.is_none() || Clock::Suspend.now().since(began) >= if most { AMONG_MANY } else { AMONG_FEW }
+            {
+                return to;
+            }
+        }
+    }
+
+    /// Makes one call. Returns the key that it came to, and whether most of the keys were deleted.
+    async fn sweep_some(
+        &self,
+        connection: &Arc<Connection>,
+        to: Option<String>,
+    ) -> Result<Option<(Option<String>, bool)>, Failure> {
+        let to = to.map_or_else(|| (Box::new(None::<String>) as Box<_>, Type::TEXT), text);
+        let parameters = vec![(Box::new(KEYS_PER_CALL) as Box<_>, Type::INT4), to];
+        let rows = connection.query(&self.statements.sweep, parameters, || {}).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let read = || -> Result<_, tokio_postgres::Error> {
+            let (looked, deleted): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
+            Ok(Some((row.try_get(0)?, deleted >= looked / 2)))
+        };
+        read().map_err(|_| Failure::unexpected("another type"))
+    }
+}
