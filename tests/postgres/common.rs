@@ -54,7 +54,7 @@ async fn a_free_key_is_taken_and_given_back_on_the_short_way() {
     }
     let calls = calls(&server).await;
     assert_eq!(["attempt", "take_free", "acquire", "let_go", "release"].map(&calls), [52, 52, 1, 1, 0]);
-    assert_eq!(["attempt_with_settings", "fence", "heartbeat"].map(&calls), [0, 0, 0]);
+    assert_eq!(["attempt_with_settings", "fence", "heartbeats"].map(&calls), [0, 0, 0]);
     let changes =
         "SELECT n_tup_ins < 5, n_tup_hot_upd > 150 FROM pg_stat_user_tables WHERE relname = 'holders'";
     assert_eq!(server.sql(changes), "t|t", "changed in its place, without an index");

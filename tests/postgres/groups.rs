@@ -93,7 +93,7 @@ async fn a_turn_in_a_group_costs_few_statements() {
         let calls = calls(&server).await;
         let of = |names: &[&str]| names.iter().map(|name| calls(name)).sum::<u64>();
         let requests = of(&["stands_behind"]).max(of(&["enqueue"]));
-        let statements = requests + of(&["hand_off", "release_to", "heartbeat", "renew"]);
+        let statements = requests + of(&["hand_off", "release_to", "heartbeats", "renew"]);
         let turns = TASKS * TURNS;
         assert_eq!(statements <= turns / 4, shared, "{statements} statements for {turns} turns");
     }

@@ -40,7 +40,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     assert!(calls("acquire") + calls("release") <= 1 + late, "{} and {}", calls("acquire"), calls("release"));
     // A lease that is handed on lasts for two seconds at most.
     assert!(calls("renew") <= 2 * turns_took.as_secs(), "{} renewals in {turns_took:?}", calls("renew"));
-    assert!(calls("heartbeat") <= heartbeats, "{} heartbeats, {heartbeats} are due", calls("heartbeat"));
+    assert!(calls("heartbeats") <= heartbeats, "{} heartbeats, {heartbeats} are due", calls("heartbeats"));
     assert!(calls("tell") <= TASKS, "{} messages inside of one process", calls("tell"));
 }
 

@@ -15,6 +15,7 @@ mod connections;
 #[path = "../redis_process/contenders.rs"]
 mod contenders;
 mod contract;
+mod crowd;
 mod edges;
 mod failover;
 mod faults;

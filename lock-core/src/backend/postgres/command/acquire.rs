@@ -1,15 +1,14 @@
 //! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
 
-use super::answer::{Answer, code, record_of};
-use super::server::{Server, flag, int, micros, texts};
-use super::stuck::Turn;
+use super::answer::record_of;
+use super::line::{What, name_of};
+use super::server::{Server, micros};
 use crate::backend::conflict::Use;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Listening, text};
-use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Mode, Queue};
+use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Mode};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
-use crate::key::Key;
 
 impl Server {
     /// Makes one attempt.
@@ -27,48 +26,8 @@ impl Server {
         if let Some(granted) = self.take_alone(claim).await? {
             return Ok(Attempt::Granted(granted));
         }
-        let turn = self.turn(claim).await?;
-        // A caller that waits for a connection here has sent nothing.
-        drop(self.connections.get().await?);
-        // From here on the request may take effect, so a dropped claim must be released.
-        claim.mark_sent();
-        let statements = &self.shared().statements;
-        let owner = text(claim.owner.token().as_str());
-        let answer = if claim.more.is_empty() {
-            let room = match ask {
-                Ask::Probe | Ask::Try => None,
-                Ask::Enqueue { room } => {
-                    Some(room.and_then(|room| i32::try_from(room).ok()).unwrap_or(i32::MAX))
-                }
-            };
-            let parameters = vec![
-                text(claim.key.as_str()),
-                owner,
-                text(record_of(claim)),
-                text(code(claim.mode)),
-                micros(claim.ttl),
-                flag(claim.fencing),
-                int(room),
-                flag(claim.queue == Queue::Barging),
-                flag(claim.owner.is_grouped()),
-            ];
-            let live = self.connections.get().await?;
-            // Before the request leaves, because a lease counts from here.
-            let sent = Clock::Suspend.now();
-            let statement = statements.attempt.of(live.is_own());
-            let rows =
-                live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
-            Answer::read_flat(&rows, sent)?
-        } else {
-            let parameters = vec![
-                texts(claim.keys()),
-                owner,
-                text(record_of(claim)),
-                micros(claim.ttl),
-                flag(claim.fencing),
-            ];
-            self.answer_with(&statements.acquire_all, parameters, turn).await?
-        };
+        let what = if claim.more.is_empty() { What::Attempt } else { What::AttemptAll };
+        let answer = self.ask(claim, what, ask).await?;
         match answer.verdict {
             1 => {
                 if answer.alone {
@@ -89,7 +48,7 @@ impl Server {
         if !short || !self.shared().left.take(&claim.key) {
             return Ok(None);
         }
-        let turn = self.turn(claim).await?;
+        let turn = self.stuck.entry(name_of(claim)).turn().await?;
         // A caller that waits for a connection here has sent nothing.
         let live = self.connections.get().await?;
         if !live.is_own() {
@@ -131,35 +90,15 @@ impl Server {
         given.map_err(Failure::in_doubt)
     }
 
-    /// Sends one heartbeat of a queued claim.
+    /// Sends one heartbeat of a queued claim. It may be served the lock, so it may take effect after its caller is gone.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
-        // A heartbeat may be served the lock, so it is a request that may take effect after its caller is gone.
-        let turn = self.turn(claim).await?;
-        claim.mark_sent();
-        let parameters = vec![
-            text(claim.key.as_str()),
-            text(claim.owner.token().as_str()),
-            text(record_of(claim)),
-            text(code(claim.mode)),
-            micros(claim.ttl),
-        ];
-        let answer = self.answer_with(&self.shared().statements.heartbeat, parameters, turn).await?;
+        let answer = self.ask(claim, What::Heartbeat, Ask::Try).await?;
         match answer.verdict {
             1 => Ok(Heartbeat::Granted(answer.granted(claim)?)),
             0 => Ok(Heartbeat::Waiting(answer.held(claim))),
             -1 => Ok(Heartbeat::Gone),
             _ => Err(answer.unexpected()),
         }
-    }
-
-    /// Waits until the call for a claim may be sent. A claim of several keys is a name of its own: which of them is stuck
-    /// is not known.
-    async fn turn(&self, claim: &Claim) -> Result<Turn, Failure> {
-        let name = match claim.more.is_empty() {
-            true => claim.key.as_str().to_owned(),
-            false => claim.keys().map(Key::as_str).collect::<Vec<_>>().join("\0"),
-        };
-        self.stuck.enter(name).await
     }
 
     /// Returns whether the notifications of all listeners can be heard.

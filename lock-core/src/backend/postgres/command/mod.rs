@@ -5,6 +5,7 @@ mod answer;
 mod fence;
 mod inspect;
 mod latch;
+mod line;
 mod release;
 mod renew;
 mod server;

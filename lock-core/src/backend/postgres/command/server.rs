@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::answer::Answer;
-use super::stuck::{StuckKeys, Turn};
+use super::stuck::StuckKeys;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Listening, Parameter, Session, Shared};
 use crate::backend::remote::PerRuntime;
@@ -107,24 +107,16 @@ impl Server {
         let (rows, sent) = self.rows(statement, parameters).await?;
         Answer::read(&rows, sent)
     }
-
-    /// As [`answer`](Self::answer), and notes what the answer says of the row of the key.
-    pub(super) async fn answer_with(
-        &self,
-        statement: &str,
-        parameters: Vec<Parameter>,
-        turn: Turn,
-    ) -> Result<Answer, Failure> {
-        let live = self.connections.get().await?;
-        let sent = Clock::Suspend.now();
-        let rows = live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
-        Answer::read(&rows, sent)
-    }
 }
 
 /// Returns a duration as a parameter, in us, rounded up: the store must never forget a lock before its holder does.
 pub(super) fn micros(duration: Duration) -> Parameter {
-    number(i64::try_from(duration.as_nanos().div_ceil(1_000).max(1)).unwrap_or(i64::MAX))
+    number(micros_of(duration))
+}
+
+/// Returns a duration in us, rounded up.
+pub(super) fn micros_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000).max(1)).unwrap_or(i64::MAX)
 }
 
 pub(super) fn number(number: i64) -> Parameter {

@@ -1,20 +1,25 @@
 //! Keys whose row somebody else keeps locked.
 //!
 //! A call for such a key waits on the server for half a second, and all calls of its runtime wait behind it, because they
-//! share the connection. So few calls for one key are on their way at once, and once one of them has waited in vain, the
+//! share the connection. So few calls for one key are under way at once, and once one of them has waited in vain, the
 //! others fail here for a while. One at a time finds out whether the row is free again.
+//!
+//! That limits no crowd: the requests for a key that wait for their turn leave together, in one call; see
+//! [`line`](super::line).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::line::Line;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
 
-/// How many calls for one key may be on their way. Together they wait a second.
+/// How many calls for one key may be under way over one connection. Together they wait a second.
 const AT_ONCE: usize = 2;
 /// How long calls for a key fail here after the first one that waited in vain, and twice as long after each further one.
 /// The row may be free again soon, and a waiter keeps its place only if its next heartbeat is in time.
@@ -27,14 +32,19 @@ const REMEMBERED: usize = 64;
 /// The keys that are being asked for, and those whose row is locked.
 #[derive(Debug, Default)]
 pub(super) struct StuckKeys {
-    keys: Mutex<HashMap<String, Calls>>,
+    keys: Mutex<HashMap<Name, Calls>>,
 }
+
+/// The runtime whose connection the calls take, and the key.
+pub(super) type Name = (Id, String);
 
 /// The calls for one key.
 #[derive(Debug)]
-struct Calls {
+pub(super) struct Calls {
     turns: Arc<Semaphore>,
     row: Row,
+    /// The requests that wait for the next call.
+    pub(super) line: Line,
 }
 
 /// What is known of the row of a key.
@@ -71,63 +81,100 @@ impl Row {
     }
 }
 
+/// A key for as long as a caller asks for it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    of: Arc<StuckKeys>,
+    name: Name,
+    turns: Option<Arc<Semaphore>>,
+}
+
 /// A call that may be sent. It counts until it is answered.
 #[derive(Debug)]
 pub(super) struct Turn {
-    of: Arc<StuckKeys>,
-    key: String,
+    entry: Entry,
     permit: Option<OwnedSemaphorePermit>,
     /// Whether it is the one that finds out.
     finds_out: bool,
 }
 
 impl StuckKeys {
-    /// Waits until a call for a key may be sent, or fails because its row is locked.
-    pub(super) async fn enter(self: &Arc<Self>, key: String) -> Result<Turn, Failure> {
-        let turns = {
-            let mut keys = self.keys.lock();
-            let calls = keys
-                .entry(key.clone())
-                .or_insert_with(|| Calls { turns: Arc::new(Semaphore::new(AT_ONCE)), row: Row::default() });
-            Arc::clone(&calls.turns)
+    /// Returns the entry of a key, for the connection of this runtime.
+    pub(super) fn entry(self: &Arc<Self>, key: String) -> Entry {
+        let name = (Handle::current().id(), key);
+        let mut keys = self.keys.lock();
+        let calls = keys.entry(name.clone()).or_insert_with(|| Calls {
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            row: Row::default(),
+            line: Line::default(),
+        });
+        let turns = Some(Arc::clone(&calls.turns));
+        drop(keys);
+        Entry { of: Arc::clone(self), name, turns }
+    }
+}
+
+impl Entry {
+    /// Waits until a call may be sent, or fails because the row is locked.
+    pub(super) async fn turn(&self) -> Result<Turn, Failure> {
+        let permit = match &self.turns {
+            Some(turns) => Arc::clone(turns).acquire_owned().await.ok(),
+            None => None,
         };
-        let permit = turns.acquire_owned().await.ok();
-        // Behind the wait, in which another call may have found out.
-        let mut turn = Turn { of: Arc::clone(self), key, permit, finds_out: false };
-        let (admitted, finds_out) = turn.with_row(|row| (row.admits(Clock::Suspend.now()), row.asked));
+        let entry = Self { of: Arc::clone(&self.of), name: self.name.clone(), turns: self.turns.clone() };
+        // After the wait, in which another call may have found out.
+        let mut turn = Turn { entry, permit, finds_out: false };
+        let (admitted, finds_out) = turn.entry.with(|calls| {
+            let admitted = calls.row.admits(Clock::Suspend.now());
+            (admitted, calls.row.asked)
+        });
         turn.finds_out = admitted && finds_out;
         if admitted { Ok(turn) } else { Err(Failure::locked()) }
     }
-}
 
-impl Turn {
-    /// Notes the answer. A call without one, because its connection is lost, says nothing of the row.
-    pub(super) fn settle(self, failure: Option<&Failure>) {
-        let locked = failure.is_some_and(|failure| failure.reaction == Reaction::Locked);
-        self.with_row(|row| row.answered(locked, Clock::Suspend.now()));
-    }
-
-    fn with_row<T: Default>(&self, change: impl FnOnce(&mut Row) -> T) -> T {
-        self.of.keys.lock().get_mut(&self.key).map(|calls| change(&mut calls.row)).unwrap_or_default()
+    /// Runs `change` under the lock of all keys. It must not call or drop what belongs to the application, such as a
+    /// waker.
+    pub(super) fn with<T: Default>(&self, change: impl FnOnce(&mut Calls) -> T) -> T {
+        self.of.keys.lock().get_mut(&self.name).map(change).unwrap_or_default()
     }
 }
 
-impl Drop for Turn {
+impl Drop for Entry {
     fn drop(&mut self) {
-        self.permit = None;
-        if self.finds_out {
-            self.with_row(|row| row.asked = false);
-        }
+        self.turns = None;
         let mut keys = self.of.keys.lock();
         let in_use = |calls: &Calls| Arc::strong_count(&calls.turns) > 1;
-        if keys.get(&self.key).is_some_and(|calls| !in_use(calls) && calls.row.locked_at.is_none()) {
-            keys.remove(&self.key);
+        if keys.get(&self.name).is_some_and(|calls| !in_use(calls) && calls.row.locked_at.is_none()) {
+            keys.remove(&self.name);
         }
         if keys.len() > REMEMBERED {
             let now = Clock::Suspend.now();
             keys.retain(|_, calls| {
                 in_use(calls) || calls.row.locked_at.is_some_and(|since| now.since(since) < LONGEST_PAUSE)
             });
+        }
+    }
+}
+
+impl Turn {
+    /// Returns whether it is the one that finds out whether the row is free again.
+    pub(super) fn finds_out(&self) -> bool {
+        self.finds_out
+    }
+
+    /// Notes the answer. A call without one, because its connection is lost, says nothing of the row.
+    pub(super) fn settle(self, failure: Option<&Failure>) {
+        let locked = failure.is_some_and(|failure| failure.reaction == Reaction::Locked);
+        self.entry.with(|calls| calls.row.answered(locked, Clock::Suspend.now()));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Before the entry, which looks whether anybody uses it.
+        self.permit = None;
+        if self.finds_out {
+            self.entry.with(|calls| calls.row.asked = false);
         }
     }
 }
@@ -160,17 +207,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_calls_for_a_key_are_on_their_way_and_none_once_it_is_stuck() {
+    async fn few_calls_for_a_key_are_under_way_and_none_once_it_is_stuck() {
         let keys = Arc::<StuckKeys>::default();
+        let entry = keys.entry("k".to_owned());
         let mut turns = Vec::new();
         for _ in 0..AT_ONCE {
-            turns.push(keys.enter("k".to_owned()).await.expect("nothing is known"));
+            turns.push(entry.turn().await.expect("nothing is known"));
         }
-        let other = keys.enter("other".to_owned()).await.expect("another key");
+        let other = keys.entry("other".to_owned()).turn().await.expect("another key");
         other.settle(None);
         let next = tokio::spawn({
-            let keys = Arc::clone(&keys);
-            async move { keys.enter("k".to_owned()).await.map(|_| ()) }
+            let entry = keys.entry("k".to_owned());
+            async move { entry.turn().await.map(|_| ()) }
         });
         tokio::task::yield_now().await;
         assert!(!next.is_finished(), "it waits for its turn");
@@ -178,7 +226,7 @@ mod tests {
         let failure = next.await.expect("no panic").expect_err("it is stuck");
         assert!(failure.text().contains("keeps a row"), "{failure:?}");
         turns.pop().expect("a turn").settle(None);
-        drop(turns);
+        drop((turns, entry));
         assert!(keys.keys.lock().is_empty(), "nothing is remembered of a key that is free");
     }
 }

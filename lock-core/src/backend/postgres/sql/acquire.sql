@@ -104,10 +104,13 @@ BEGIN
     IF FOUND THEN
         RETURN lock_core.held(p_key, p_owner, t, true);
     END IF;
-    v_others := lock_core.waiting(p_key, p_owner, t);
+    -- Of those that wait, all stand before a claim that is queued now. They are counted once.
+    v_others := lock_core.waiting(p_key, '', t);
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key AND h.mode = 'x';
     IF v_others >= p_room OR p_barges AND lock_core.hands_off(v_holder, p_owner, t) THEN
-        RETURN lock_core.held(p_key, p_owner, t, false);
+        a := lock_core.held_by(p_key, p_owner, t, false);
+        a.waiting := v_others;
+        RETURN a;
     END IF;
     INSERT INTO lock_core.waiters (key, owner, ticket, deadline, ttl, mode, record)
         SELECT p_key, p_owner, greatest(lock_core.micros(t), coalesce(max(w.ticket) + 1, 0)),
@@ -117,7 +120,10 @@ BEGIN
     IF v_others = 0 AND v_holder.owner IS NOT NULL THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
-    RETURN lock_core.held(p_key, p_owner, t, true);
+    a := lock_core.held_by(p_key, p_owner, t, true);
+    a.waiting := v_others;
+    a.place := v_others;
+    RETURN a;
 END $$;
 
 -- Makes one attempt at an exclusive claim for several keys: all or none. The keys are sorted, so that two such claims lock

@@ -88,17 +88,11 @@ BEGIN
     RETURN 1;
 END $$;
 
--- Goes the long way, and returns its answer as one value: a row of eleven columns costs the server as much as a statement.
+-- Goes the long way, and returns its answer as one value.
 CREATE OR REPLACE FUNCTION lock_core.acquire_flat(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS text[] LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-DECLARE
-    a lock_core.answer := lock_core.acquire(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced, p_room, p_barges);
 BEGIN
-    -- The columns of `answer`, in their order.
-    RETURN ARRAY[
-        a.verdict::text, a.now_us::text, a.fence::text, a.waiting::text, a.left_us::text, a.record, a.place::text,
-        a.own::text, a.queued::text, a.mode, a.number::text
-    ];
+    RETURN lock_core.flat(lock_core.acquire(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced, p_room, p_barges));
 END $$;

@@ -3,7 +3,7 @@
 use super::config::Config;
 
 /// The steps of the migration, in their order. They need a `search_path` of `pg_catalog` alone.
-const STEPS: [&str; 12] = [
+const STEPS: [&str; 13] = [
     include_str!("tables.sql"),
     include_str!("queue.sql"),
     include_str!("free.sql"),
@@ -12,6 +12,7 @@ const STEPS: [&str; 12] = [
     include_str!("release.sql"),
     include_str!("groups.sql"),
     include_str!("attempt.sql"),
+    include_str!("together.sql"),
     include_str!("renew.sql"),
     include_str!("verify.sql"),
     include_str!("latch.sql"),
@@ -83,8 +84,10 @@ pub(crate) struct Statements {
     pub(crate) take_alone: String,
     /// For one key; see attempt.sql.
     pub(crate) attempt: Forms,
-    pub(crate) acquire_all: String,
-    pub(crate) heartbeat: String,
+    /// For many claims of one key, of several keys, and their heartbeats; see together.sql.
+    pub(crate) attempts: String,
+    pub(crate) acquire_alls: String,
+    pub(crate) heartbeats: String,
     pub(crate) renew: String,
     /// For an exclusive grant of one key; see give_alone.sql.
     pub(crate) give_alone: String,
@@ -113,8 +116,9 @@ impl Statements {
             attempt: Forms::new(&schema, "attempt", "$1, $2, $3, $4, $5, $6, $7, $8, $9"),
             give_alone: statement(include_str!("give_alone.sql"), &schema),
             let_go: Forms::new(&schema, "let_go", "$1, $2, $3"),
-            acquire_all: answer("acquire_all($1, $2, $3, $4, $5)"),
-            heartbeat: answer("heartbeat($1, $2, $3, $4, $5)"),
+            attempts: call("attempts($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            acquire_alls: call("acquire_alls($1, $2, $3, $4, $5)"),
+            heartbeats: call("heartbeats($1, $2, $3, $4, $5)"),
             renew: format!("SELECT number, waiting FROM {schema}.renew($1, $2, $3, $4)"),
             release: call("release($1, $2, $3, $4, $5)::text"),
             release_to: call("release_to($1, $2, $3, $4, $5)"),
@@ -132,7 +136,7 @@ impl Statements {
     }
 
     /// The statements that a session of the library prepares, because they are run often.
-    pub(crate) fn often(&self) -> [&str; 7] {
+    pub(crate) fn often(&self) -> [&str; 8] {
         [
             &self.take_alone,
             &self.give_alone,
@@ -140,7 +144,8 @@ impl Statements {
             self.let_go.of(true),
             &self.release,
             &self.renew,
-            &self.heartbeat,
+            &self.attempts,
+            &self.heartbeats,
         ]
     }
 }

@@ -207,14 +207,11 @@ LANGUAGE sql IMMUTABLE AS $$
         AND left(p_holder.owner, 33) = left(p_owner, 33)
 $$;
 
--- Returns the answer for a claim that is not granted.
-CREATE OR REPLACE FUNCTION lock_core.held(p_key text, p_owner text, t timestamptz, p_queued boolean)
+-- Returns the answer for a claim that is not granted, without the counts of the queue.
+CREATE OR REPLACE FUNCTION lock_core.held_by(p_key text, p_owner text, t timestamptz, p_queued boolean)
 RETURNS lock_core.answer LANGUAGE plpgsql STABLE AS $$
 DECLARE
     a lock_core.answer;
-    v_mode text;
-    v_until timestamptz;
-    v_ticket bigint;
     v_holder lock_core.holders;
 BEGIN
     a.verdict := 0;
@@ -232,12 +229,29 @@ BEGIN
         a.mode := CASE WHEN v_holder.kept THEN 'kept' END;
     END IF;
     a.own := coalesce(lock_core.hands_off(v_holder, p_owner, t), false);
-    a.waiting := lock_core.waiting(p_key, p_owner, t);
-    SELECT w.ticket INTO v_ticket FROM lock_core.waiters w WHERE w.key = p_key AND w.owner = p_owner;
-    IF FOUND THEN
-        SELECT count(*) INTO a.place FROM lock_core.waiters w
-            WHERE w.key = p_key AND w.ticket < v_ticket AND w.deadline >= t;
-    END IF;
     a.queued := p_queued;
     RETURN a;
+END $$;
+
+-- Returns the answer for a claim that is not granted. The queue is read once, for both counts.
+CREATE OR REPLACE FUNCTION lock_core.held(p_key text, p_owner text, t timestamptz, p_queued boolean)
+RETURNS lock_core.answer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    a lock_core.answer := lock_core.held_by(p_key, p_owner, t, p_queued);
+    v_ticket bigint := (SELECT w.ticket FROM lock_core.waiters w WHERE w.key = p_key AND w.owner = p_owner);
+BEGIN
+    SELECT count(*) FILTER (WHERE w.owner <> p_owner),
+            CASE WHEN v_ticket IS NOT NULL THEN count(*) FILTER (WHERE w.ticket < v_ticket) END
+        INTO a.waiting, a.place FROM lock_core.waiters w WHERE w.key = p_key AND w.deadline >= t;
+    RETURN a;
+END $$;
+
+-- Returns the columns of an answer, in their order, as one value: a row of eleven columns costs the server as much as a
+-- statement.
+CREATE OR REPLACE FUNCTION lock_core.flat(a lock_core.answer) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN ARRAY[
+        a.verdict::text, a.now_us::text, a.fence::text, a.waiting::text, a.left_us::text, a.record, a.place::text,
+        a.own::text, a.queued::text, a.mode, a.number::text
+    ];
 END $$;

@@ -1,0 +1,116 @@
+//! One row of the table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use lock_core::strategy::retry;
+use lock_core::{LockManager, LockRequest};
+use tokio::task::JoinSet;
+
+pub(crate) const KINDS: [&str; 3] = ["semaphore", "fair", "read"];
+
+/// How long the writer has the lock.
+const WRITES: Duration = Duration::from_secs(3);
+const PERMITS: u32 = 2;
+/// How many times the ideal a row may take.
+const BAR: f64 = 2.0;
+
+pub(crate) struct Row {
+    pub(crate) kind: &'static str,
+    pub(crate) waiters: usize,
+    pub(crate) round_trip: Duration,
+}
+
+impl Row {
+    fn request(&self, locks: &LockManager) -> LockRequest {
+        match self.kind {
+            "semaphore" => locks.semaphore("crowd", PERMITS),
+            "fair" => locks.fair("crowd").max_waiters(10_000),
+            _ => locks.read("crowd"),
+        }
+    }
+
+    /// How long each waiter holds.
+    fn hold(&self) -> Duration {
+        match self.kind {
+            "semaphore" => Duration::from_millis(20),
+            "fair" => Duration::from_millis(2),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The time of the holds one after another, with a round trip between two: the release on its way, and the word of it.
+    fn ideal(&self) -> Duration {
+        let turns = |holders: usize| {
+            u32::try_from(self.waiters.div_ceil(holders)).expect("not so many")
+                * (self.hold() + self.round_trip)
+        };
+        match self.kind {
+            "semaphore" => turns(PERMITS as usize),
+            "fair" => turns(1),
+            _ => WRITES + self.round_trip * 2,
+        }
+    }
+
+    /// Lets all wait, and prints how they were served. Returns whether that is within the bar.
+    pub(crate) async fn measure(&self, url: &str) -> bool {
+        let locks = LockManager::connect(url).await.expect("the server takes locks");
+        // Whatever is made with the first waiter is there.
+        let first = locks.fair("first").max_waiters(2).acquire().await.expect("it is free");
+        first.release().await.expect("an answer");
+        let ideal = self.ideal();
+        let patience = ideal * 4 + Duration::from_secs(20);
+        let writer = match self.kind {
+            "read" => Some(locks.write("crowd").acquire().await.expect("it is free")),
+            _ => None,
+        };
+        let start = Instant::now();
+        let (came, served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = JoinSet::new();
+        for _ in 0..self.waiters {
+            let (request, hold) = (self.request(&locks).strategy(retry().within(patience)), self.hold());
+            let (came, served) = (Arc::clone(&came), Arc::clone(&served));
+            tasks.spawn(async move {
+                let number = came.fetch_add(1, Ordering::Relaxed);
+                let guard = request.acquire().await.map_err(|error| error.to_string())?;
+                let place = served.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(hold).await;
+                guard.release().await.map_err(|error| error.to_string())?;
+                Ok::<_, String>(number.abs_diff(place))
+            });
+        }
+        if let Some(writer) = writer {
+            tokio::time::sleep(WRITES).await;
+            writer.release().await.expect("an answer");
+        }
+        let (mut done, mut displaced, mut failure) = (0, 0, None);
+        let all = async {
+            while let Some(task) = tasks.join_next().await {
+                match task.expect("no panic") {
+                    Ok(by) => {
+                        done += 1;
+                        displaced += by;
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, all).await;
+        let took = start.elapsed();
+        let ratio = took.as_secs_f64() / ideal.as_secs_f64();
+        let good = done == self.waiters && ratio <= BAR;
+        #[allow(clippy::cast_precision_loss, reason = "a count of waiters")]
+        let displaced = displaced as f64 / done.max(1) as f64;
+        println!(
+            "  {:<10} {:>7} {:>7} ms: {done:>5} served in {:>7.2} s ({ratio:>5.2} of the ideal), displaced {displaced:>6.1}{}",
+            self.kind,
+            self.waiters,
+            self.round_trip.as_millis(),
+            took.as_secs_f64(),
+            if good { "" } else { "  MISSED" },
+        );
+        locks.shutdown(Duration::from_secs(5)).await;
+        good
+    }
+}

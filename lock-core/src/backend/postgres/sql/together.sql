@@ -1,0 +1,105 @@
+-- What many claims of one process ask for at the same time, in one call: the row of the key is locked once. Each answer is in the form
+-- of `acquire_flat`; they have the order of the owners.
+
+-- Makes attempts at one key, one after another; see attempt.sql for what each is asked for.
+CREATE OR REPLACE FUNCTION lock_core.attempts(
+    p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[], p_fenced boolean[], p_rooms integer[],
+    p_barges boolean[], p_shares boolean[]
+) RETURNS SETOF text[] LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_commit text := current_setting('synchronous_commit');
+    v_now boolean := false;
+BEGIN
+    FOR number IN 1 .. cardinality(p_owners) LOOP
+        -- One that may be lost must not take along one that may not; see `commit_later`.
+        PERFORM set_config('synchronous_commit', v_commit, true);
+        RETURN NEXT lock_core.attempt(
+            p_key, p_owners[number], p_records[number], p_modes[number], p_ttls[number], p_fenced[number], p_rooms[number],
+            p_barges[number], p_shares[number]
+        );
+        v_now := v_now OR current_setting('synchronous_commit') = v_commit;
+    END LOOP;
+    IF v_now THEN
+        PERFORM set_config('synchronous_commit', v_commit, true);
+    END IF;
+END $$;
+
+-- Makes attempts at the same several keys, one after another.
+CREATE OR REPLACE FUNCTION lock_core.acquire_alls(
+    p_keys text[], p_owners text[], p_records text[], p_ttls bigint[], p_fenced boolean[]
+) RETURNS SETOF text[] LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+    FOR number IN 1 .. cardinality(p_owners) LOOP
+        RETURN NEXT lock_core.flat(
+            lock_core.acquire_all(p_keys, p_owners[number], p_records[number], p_ttls[number], p_fenced[number])
+        );
+    END LOOP;
+END $$;
+
+-- Records the heartbeats of waiters. Serves the queue where the key is free, so that a heartbeat also finds what no message
+-- reported: a lease that ran out, a message that was lost. The deadlines are written before the queue is served, or a waiter
+-- that was paused would drop itself.
+CREATE OR REPLACE FUNCTION lock_core.heartbeats(
+    p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[]
+) RETURNS SETOF text[] LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_key lock_core.keys := lock_core.lock_row(p_key, false);
+    t timestamptz := clock_timestamp();
+    v_queued boolean;
+    v_served boolean := false;
+    v_granted boolean;
+    v_tickets bigint[];
+    v_held lock_core.answer;
+BEGIN
+    IF v_key.key IS NULL THEN
+        RETURN QUERY SELECT ARRAY['-1'] FROM unnest(p_owners);
+        RETURN;
+    END IF;
+    UPDATE lock_core.waiters w
+        SET deadline = t + least(r.ttl, 2000000) * interval '1 microsecond', ttl = r.ttl, record = r.record
+        FROM unnest(p_owners, p_records, p_ttls) r (owner, record, ttl)
+        WHERE w.key = p_key AND w.owner = r.owner;
+    v_queued := FOUND;
+    IF v_queued THEN
+        PERFORM lock_core.clear(p_key, t);
+        SELECT s.served INTO v_served FROM lock_core.serve(p_key, t, '', 0) s;
+    END IF;
+    -- Also those that were served just now, whose lease is a short one.
+    UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, t + r.ttl * interval '1 microsecond')
+        FROM unnest(p_owners, p_modes, p_ttls) r (owner, mode, ttl)
+        WHERE h.key = p_key AND h.slot = CASE r.mode WHEN 'x' THEN '' ELSE r.owner END AND h.owner = r.owner
+            AND h.expires_at > t AND NOT h.kept AND NOT (r.mode = 'x' AND h.mode <> 'x');
+    v_granted := FOUND;
+    IF NOT v_served AND NOT v_granted THEN
+        PERFORM lock_core.commit_later();
+    END IF;
+    -- The queue is read once for all of them. A ticket is unlike any other, so its place is the number of those that are smaller.
+    v_tickets := ARRAY(
+        SELECT w.ticket FROM lock_core.waiters w WHERE w.key = p_key AND w.deadline >= t ORDER BY w.ticket
+    );
+    IF v_queued THEN
+        v_held := lock_core.held_by(p_key, '', t, true);
+    END IF;
+    RETURN QUERY SELECT CASE
+            WHEN w.ticket IS NOT NULL THEN ARRAY[
+                '0', lock_core.micros(t)::text, NULL, (cardinality(v_tickets) - 1)::text, v_held.left_us::text, v_held.record,
+                (width_bucket(w.ticket, v_tickets) - 1)::text, coalesce(h.own, false)::text, 'true', v_held.mode, NULL
+            ]
+            WHEN h.mine THEN ARRAY[
+                '1', lock_core.micros(t)::text, NULL, cardinality(v_tickets)::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+            ]
+            ELSE ARRAY['-1']
+        END
+        FROM unnest(p_owners, p_modes) WITH ORDINALITY r (owner, mode, number)
+        LEFT JOIN lock_core.waiters w ON w.key = p_key AND w.owner = r.owner
+        LEFT JOIN LATERAL (
+            SELECT o.owner = r.owner AND o.expires_at > t AND NOT o.kept AND NOT (r.mode = 'x' AND o.mode <> 'x') AS mine,
+                    lock_core.hands_off(o, r.owner, t) AS own
+                FROM lock_core.holders o
+                WHERE o.key = p_key AND o.slot = CASE WHEN r.mode = 'x' OR w.owner IS NOT NULL THEN '' ELSE r.owner END
+        ) h ON true
+        ORDER BY r.number;
+END $$;

@@ -1,0 +1,162 @@
+//! A crowd of waiters of one process for one key, over a line with a long round trip: each keeps its place, and is served.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lock_core::strategy::retry;
+use lock_core::{LockManager, LockRequest};
+use lock_tests::{Bound, PostgresServer, Proxy, wait_until};
+use tokio::task::JoinSet;
+
+use crate::common::calls;
+use crate::support::{LONG, connect, empty, ms};
+
+/// The delay of each direction. Two calls for a key at a time, one for each request, would be 40 a second.
+const EACH_WAY: Duration = ms(25);
+const WAITERS: usize = 150;
+/// The wait of a test for what takes seconds on a quiet machine.
+const MINUTES: Duration = Duration::from_secs(180);
+
+struct Far {
+    server: PostgresServer,
+    locks: LockManager,
+    proxy: Proxy,
+}
+
+impl Far {
+    /// A manager behind a slow line.
+    async fn start(settings: &[&str]) -> Self {
+        let server = PostgresServer::with(settings);
+        let near = server.url();
+        drop(connect(&near).await);
+        let proxy = Proxy::to(server.address());
+        let port = |port: u16| format!(":{port}");
+        let url = near.replace(&port(server.address().port()), &port(proxy.port()));
+        // A machine that is busy is no slow server.
+        let locks = connect(&format!("{url}&timeout=15s")).await;
+        proxy.delay(EACH_WAY);
+        Self { server, locks, proxy }
+    }
+
+    /// Lets a crowd wait.
+    fn crowd(&self, request: impl Fn(&LockManager, usize) -> LockRequest) -> Crowd {
+        let mut crowd = Crowd { tasks: JoinSet::new(), served: Arc::default() };
+        for number in 0..WAITERS {
+            let request = request(&self.locks, number).ttl(LONG).strategy(retry().within(MINUTES));
+            let served = Arc::clone(&crowd.served);
+            crowd.tasks.spawn(async move {
+                let guard = request.acquire().await.expect("its turn comes");
+                // Before the release, which the next one waits for.
+                served.lock().expect("no panic").push(number);
+                guard.release().await.expect("an answer");
+            });
+        }
+        crowd
+    }
+
+    fn count(&self, condition: &str) -> usize {
+        let sql = format!("SELECT count(*) FROM lock_core.waiters WHERE {condition}");
+        self.server.sql(&sql).parse().expect("a number")
+    }
+
+    /// Waits until all stand in the queue, and have stood there for longer than a waiter is kept without heartbeats.
+    async fn all_stay(&self) {
+        wait_until("all wait", MINUTES, async || self.count("true") == WAITERS).await;
+        let first = "SELECT min(deadline) FROM lock_core.waiters";
+        let began = self.server.sql(first);
+        let later = format!("deadline > '{began}'::timestamptz + interval '3 seconds'");
+        wait_until("all send heartbeats", MINUTES, async || self.count(&later) == WAITERS).await;
+    }
+}
+
+/// The tasks that wait, and the numbers of those that were served, in their order.
+struct Crowd {
+    tasks: JoinSet<()>,
+    served: Arc<Mutex<Vec<usize>>>,
+}
+
+/// Waits until all were served, and returns their order.
+async fn all(mut crowd: Crowd) -> Vec<usize> {
+    let ends = async {
+        while let Some(task) = crowd.tasks.join_next().await {
+            task.expect("each is served");
+        }
+    };
+    let in_time = tokio::time::timeout(MINUTES, ends).await.is_ok();
+    let served = std::mem::take(&mut *crowd.served.lock().expect("no panic"));
+    assert!(in_time && served.len() == WAITERS, "{} of {WAITERS} were served", served.len());
+    served
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_a_semaphore_is_served() {
+    let far = Far::start(&[]).await;
+    all(far.crowd(|locks, _| locks.semaphore("k", 2))).await;
+    empty(&far.server, LONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
+    let far = Far::start(&[]).await;
+    let writer = far.locks.write("k").ttl(LONG).acquire().await.expect("it is free");
+    let crowd = far.crowd(|locks, _| locks.read("k"));
+    far.all_stay().await;
+    writer.release().await.expect("an answer");
+    all(crowd).await;
+    empty(&far.server, LONG).await;
+}
+
+/// The order is that in which the store has received the requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
+    let far = Far::start(&["track_functions=all"]).await;
+    let holder = far.locks.fair("k").max_waiters(10_000).ttl(LONG).acquire().await.expect("it is free");
+    let clock = Bound::new(MINUTES);
+    let crowd = far.crowd(|locks, number| locks.fair("k").max_waiters(10_000).label(format!("n{number}")));
+    far.all_stay().await;
+    let order = far
+        .server
+        .sql("SELECT substring(record FROM 'label=n([0-9]+)') FROM lock_core.waiters ORDER BY ticket");
+    let order: Vec<usize> = order.lines().map(|number| number.parse().expect("a number")).collect();
+    let heartbeats = WAITERS * (1 + usize::try_from(clock.elapsed().as_millis()).expect("minutes") / 667);
+    // Nothing that the order of the answers depends on is late any more.
+    far.proxy.delay(Duration::ZERO);
+    holder.release().await.expect("an answer");
+    assert_eq!(all(crowd).await, order, "the order of arrival");
+    // Those of the crowd go together.
+    let calls = calls(&far.server).await("heartbeats");
+    let calls = usize::try_from(calls).expect("a number");
+    assert!(calls > 0 && calls < heartbeats / 3, "{calls} calls, for about {heartbeats} heartbeats");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_several_keys_is_served() {
+    let far = Far::start(&[]).await;
+    far.proxy.delay(ms(5));
+    all(far.crowd(|locks, _| locks.all(["a", "b"]))).await;
+    empty(&far.server, LONG).await;
+}
+
+/// Of the requests that go together, one may be granted and another be queued: a crash of the server must not lose the grant.
+#[tokio::test]
+async fn a_grant_among_others_is_on_disk_before_its_answer() {
+    let server = PostgresServer::start();
+    drop(connect(&server.url()).await);
+    let attempts = |owners: &str| {
+        let all = |value: &str| format!("array_fill({value}, ARRAY[2])");
+        format!(
+            "SELECT count(*) FROM lock_core.attempts('k', ARRAY[{owners}], {}, {}, {}, {}, {}, {}, {})",
+            all("''::text"),
+            all("'x'::text"),
+            all("60000000::bigint"),
+            all("false"),
+            all("100"),
+            all("true"),
+            all("false"),
+        )
+    };
+    let commits =
+        |owners: &str| server.sql(&format!("BEGIN; {}; SHOW synchronous_commit; COMMIT", attempts(owners)));
+    assert_eq!(commits("repeat('a', 48), repeat('b', 48)"), "2\non", "one is granted, one is queued");
+    assert_eq!(commits("repeat('c', 48), repeat('d', 48)"), "2\noff", "both are queued");
+}
