@@ -1,7 +1,8 @@
 //! Users, their permissions, and logins that run out.
 
-use lock_core::LockErrorKind;
-use lock_tests::Etcd;
+use lock_core::testkit::names;
+use lock_core::{LockErrorKind, LockManager};
+use lock_tests::{Etcd, Proxy};
 
 use crate::support::{LONG, connect, cycle, ms, refused, try_once};
 
@@ -32,6 +33,27 @@ async fn a_user_locks_what_its_role_allows() {
     let error = try_once(&locks, "other:k").await.expect_err("not allowed");
     assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(error.to_string().contains("grant-permission") && !error.is_temporary(), "{error}");
+}
+
+/// A member with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+#[tokio::test]
+async fn a_member_that_greets_late_is_waited_for() {
+    let etcd = Etcd::start();
+    let proxy = Proxy::to(etcd.address(0));
+    let url = format!("etcd://127.0.0.1:{}", proxy.port());
+    let connecting = async move { LockManager::connect(&url).await };
+    let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), ms(3_000), connecting).await;
+    cycle(&locks.expect("the member has answered"), "k").await;
+}
+
+/// A name may lead to several members, and to servers that are gone. The port of the URL does not count here.
+#[tokio::test]
+async fn every_address_of_a_name_is_tried() {
+    let etcd = Etcd::start();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+    names::lead("several.test", &[silent.local_addr().expect("an address"), nobody, etcd.address(0)]);
+    cycle(&connect("etcd://several.test").await, "k").await;
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn a_client_shows_its_certificate() {
     let etcd = Etcd::builder().tls(&certificates, true).start();
     let file = |name| certificates.file(name).display().to_string();
     let bare = trusting(&etcd, &certificates);
-    let error = refused(&bare).await;
+    let error = refused(&format!("{bare}&connect_timeout=2s")).await;
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("`cert` and `key`"), "{error}");
     let locks = connect(&format!("{bare}&cert={}&key={}", file("client.pem"), file("client.key"))).await;
@@ -86,8 +86,8 @@ async fn a_server_that_cannot_be_trusted_or_speaks_no_tls_is_refused() {
     for (url, text) in [
         (trusting(&etcd, &others), "TLS failed"),
         (trusting(&plain, &certificates), "TLS failed"),
-        (format!("etcd://localhost:{}", etcd.port(0)), "`etcds://`"),
-        ("etcd://127.0.0.1:1".to_owned(), "is the server up?"),
+        (format!("etcd://localhost:{}?connect_timeout=1s", etcd.port(0)), "`etcds://`"),
+        ("etcd://127.0.0.1:1?connect_timeout=1s".to_owned(), "is the server up?"),
     ] {
         let error = refused(&url).await;
         assert_eq!(error.kind(), LockErrorKind::Unavailable);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_core::testkit::names;
 use lock_core::{LockErrorKind, LockManager, LossReason};
 use lock_tests::{PATIENCE, PostgresServer, wait_until};
 
@@ -33,6 +34,23 @@ async fn a_standby_grants_nothing() {
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("connect to its primary"), "{error}");
     works_again(&connect(&url).await, "k").await;
+}
+
+/// A name may lead to the primary, its standbys, and servers that are gone. The port of the URL does not count here.
+#[tokio::test]
+async fn every_address_of_a_name_is_tried() {
+    let (primary, standby, _) = pair().await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("an address");
+    for others in [vec![standby.address()], vec![silent], vec![silent, standby.address()]] {
+        let addresses: Vec<_> = others.iter().copied().chain([primary.address()]).collect();
+        names::lead("several.test", &addresses);
+        works_again(&connect("postgres://postgres@several.test/postgres").await, "k").await;
+    }
+    names::lead("standbys.test", &[standby.address(), silent]);
+    let url = "postgres://postgres@standbys.test/postgres?connect_timeout=2s";
+    let error = LockManager::connect(url).await.expect_err("no primary");
+    assert!(error.is_temporary(), "{error}");
 }
 
 #[tokio::test]

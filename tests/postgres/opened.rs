@@ -163,7 +163,9 @@ async fn a_connector_of_the_application_is_asked_for_each_connection() {
 
 #[tokio::test]
 async fn what_the_application_says_is_told() {
-    let postgres = Postgres::from_config(Config::new()).open_with(|_| async { Err("no token today".into()) });
+    let mut config = Config::new();
+    config.connect_timeout(ms(300));
+    let postgres = Postgres::from_config(config).open_with(|_| async { Err("no token today".into()) });
     let error = postgres.connect().await.expect_err("it opens nothing");
     assert!(error.is_temporary() && error.to_string().contains("no token today"), "{error}");
     assert!(error.to_string().contains("a connection of the application"), "{error}");

@@ -3,10 +3,10 @@
 use lock_core::backend::postgres::advisory::PostgresAdvisory;
 use lock_core::backend::postgres::{Postgres, migrate, migration};
 use lock_core::{LockError, LockErrorKind, LockManager};
-use lock_tests::PostgresServer;
+use lock_tests::{PostgresServer, Proxy};
 
 use crate::outside::{every_call_outside, refused_outside};
-use crate::support::{connect, cycle};
+use crate::support::{connect, cycle, ms};
 
 async fn refused(url: &str) -> LockError {
     let error = LockManager::connect(url).await.expect_err(url);
@@ -113,10 +113,13 @@ async fn a_server_that_cannot_be_used_says_why() {
     }
     let url = format!("postgres://{user}:right@{at}/postgres");
     assert!(refused(&url).await.to_string().contains("missing"), "the password is right");
-    let closed = LockManager::connect("postgres://u@127.0.0.1:1/d").await.expect_err("nobody listens there");
+    let closed = LockManager::connect("postgres://u@127.0.0.1:1/d?connect_timeout=500ms").await;
+    let closed = closed.expect_err("nobody listens there");
     assert!(closed.is_temporary() && closed.to_string().contains("is the server up?"), "{closed}");
+    assert!(closed.to_string().contains("times within 500ms"), "{closed}");
     let tls = LockManager::connect(&format!("postgres://postgres@{at}/postgres?sslmode=require")).await;
-    assert!(tls.expect_err("it has no TLS").to_string().contains("TLS"));
+    let tls = tls.expect_err("it has no TLS").to_string();
+    assert!(tls.contains("TLS") && !tls.contains("tried"), "{tls}");
 }
 
 /// The session has settings of its own, so what a user or a database sets does not change how locks are taken.
@@ -129,6 +132,33 @@ async fn another_isolation_by_default_changes_nothing() {
     let call = "SELECT lock_core.lock_row('k', true)";
     let error = server.try_sql(call).expect_err("it is refused inside too");
     assert!(error.contains("READ COMMITTED"), "{error}");
+}
+
+/// A server with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+#[tokio::test]
+async fn a_server_that_greets_late_is_waited_for() {
+    let server = PostgresServer::start();
+    migrate(&server.url()).await.expect("the administrator may");
+    let proxy = Proxy::to(server.address());
+    for mode in ["leases", "advisory"] {
+        let url = format!("{}?mode={mode}", server.url_at(proxy.port()).split('?').next().expect("a URL"));
+        let connecting = async move { LockManager::connect(&url).await };
+        let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), ms(3_000), connecting).await;
+        cycle(&locks.expect("the server has answered"), "k").await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_starts_is_waited_for() {
+    let mut server = PostgresServer::start();
+    migrate(&server.url()).await.expect("the administrator may");
+    server.crash();
+    let url = server.url();
+    let connecting = tokio::spawn(async move { LockManager::connect(&url).await });
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(!connecting.is_finished(), "it still tries");
+    server.restart();
+    cycle(&connecting.await.expect("no panic").expect("the server has started"), "k").await;
 }
 
 #[tokio::test]

@@ -6,20 +6,28 @@ use std::time::Duration;
 use lock_core::backend::redis::Redis;
 use lock_core::backend::{Ask, Backend, FencingToken, LatchStep, Mode, Queue, Renewal};
 use lock_core::key::Key;
+use lock_core::testkit::names;
 use lock_core::{LockError, LockErrorKind, LockManager, ManagerBuilder};
-use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
+use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, Replica, wait_until};
 
 use crate::store::{Process, Told};
 use crate::support::{connect, cycle, manager, ms, try_once, within, works_again};
 
 const SECRET: &str = "s3cret-of-the-test";
 
-/// Returns the error of a failed connect, which must arrive within `bound`.
-async fn refused(url: &str, bound: Duration) -> LockError {
-    let connecting = within(bound, "connecting in vain", LockManager::connect(url)).await;
+/// Returns the error of a failed connect.
+async fn refused(url: &str) -> LockError {
+    let connecting = within(PATIENCE, "connecting in vain", LockManager::connect(url)).await;
     let error = connecting.expect_err("it cannot be had");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     no_secret(&error);
+    error
+}
+
+/// Returns the error of a connect that was not tried again, because nothing changes by itself.
+async fn refused_at_once(url: &str) -> LockError {
+    let error = refused(url).await;
+    assert!(!error.to_string().contains("tried"), "{error}");
     error
 }
 
@@ -34,30 +42,70 @@ fn no_secret(error: &LockError) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable_at_once() {
+async fn a_server_that_is_not_there_is_tried_until_the_time_to_connect_is_over() {
     let mut server = RedisServer::builder().password(SECRET).start();
     server.kill9();
-    let error = refused(&server.url(), ms(900)).await;
+    let error = refused(&format!("{}?connect_timeout=500ms", server.url())).await;
     assert!(error.is_temporary());
-    assert!(error.to_string().contains(&server.port().to_string()), "says where: {error}");
+    let text = error.to_string();
+    assert!(text.contains(&server.port().to_string()), "says where: {error}");
+    assert!(text.contains("is the server up?") && text.contains("times within 500ms"), "{error}");
+    // One that starts meanwhile is connected to.
+    let connecting = tokio::spawn({
+        let url = server.url();
+        async move { LockManager::connect(&url).await }
+    });
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(!connecting.is_finished(), "it still tries");
     server.restart();
-    cycle(&manager(&server).await, "k").await;
+    let locks = connecting.await.expect("no panic").expect("the server has started");
+    cycle(&locks, "k").await;
+}
+
+/// A server with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+#[tokio::test]
+async fn a_server_that_greets_late_is_waited_for() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let url = proxy.url();
+    let connecting = async move { LockManager::connect(&url).await };
+    let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), ms(3_000), connecting).await;
+    let locks = locks.expect("the server has answered");
+    cycle(&locks, "k").await;
+    // Of a manager that runs, no call waits longer than its own limit.
+    proxy.replies(Flow::Hold);
+    proxy.cut();
+    within(PATIENCE, "an answer", async {
+        let error = try_once(&locks, "k").await.expect_err("the server is silent");
+        assert!(error.is_temporary(), "{error}");
+    })
+    .await;
+    proxy.heal();
+    works_again(&locks, "k").await;
+}
+
+/// A manager that runs reaches a server that has become slow: a dial that ran out of time is followed by a longer one.
+#[tokio::test]
+async fn a_server_that_becomes_slow_is_reached_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&format!("{}?timeout=10s", proxy.url())).await;
+    cycle(&locks, "k").await;
+    // Each dial takes three round trips.
+    proxy.delay(ms(300));
+    proxy.cut();
+    works_again(&locks, "k").await;
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_unavailable_after_a_second() {
+async fn a_server_that_never_answers_is_unavailable_after_the_time_to_connect() {
     // Connections wait in the backlog for ever.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
     let url = format!("redis://:{SECRET}@127.0.0.1:{port}/");
-    let (started, error) = (Bound::new(PATIENCE), refused(&url, Duration::from_secs(3)).await);
-    assert!(
-        started.elapsed() >= ms(900),
-        "it waits for as long as the default says: {:?}",
-        started.elapsed()
-    );
-    assert!(error.is_temporary());
-    assert!(refused(&format!("{url}?connect_timeout=100ms"), ms(900)).await.is_temporary());
+    let (started, error) = (Bound::new(PATIENCE), refused(&format!("{url}?connect_timeout=700ms")).await);
+    assert!(started.elapsed() >= ms(700), "it waits for as long as the URL says: {:?}", started.elapsed());
+    assert!(error.is_temporary() && error.to_string().contains("no greeting within 700ms"), "{error}");
 }
 
 #[tokio::test]
@@ -70,7 +118,7 @@ async fn a_wrong_password_is_told_at_once_and_not_shown() {
         (format!("redis://127.0.0.1:{port}/"), "wants a password"),
     ];
     for (url, expected) in table {
-        let error = refused(&url, ms(900)).await;
+        let error = refused_at_once(&url).await;
         assert!(!error.is_temporary(), "trying again does not help: {error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -109,7 +157,7 @@ async fn what_is_no_redis_server_is_unavailable() {
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });
-    let error = refused(&format!("redis://:{SECRET}@127.0.0.1:{port}/"), Duration::from_secs(3)).await;
+    let error = refused_at_once(&format!("redis://:{SECRET}@127.0.0.1:{port}/")).await;
     assert!(error.to_string().contains("Redis protocol"), "{error}");
     serving.abort();
 }
@@ -216,7 +264,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     let fenced = locks.lock("k").fencing(true).acquire().await;
     denied(&fenced.expect_err("no permission for EVALSHA"));
     server.command(&["ACL", "SETUSER", "app", "-script"]);
-    assert!(!refused(&url, ms(900)).await.is_temporary());
+    assert!(!refused_at_once(&url).await.is_temporary());
 }
 
 /// Runs every script, on every path that needs another command.
@@ -273,10 +321,35 @@ fn denied(error: &LockError) {
 async fn a_replica_is_refused_and_says_why() {
     let primary = RedisServer::start();
     let replica = Replica::of(&primary);
-    let error = refused(&replica.server().url(), ms(900)).await;
+    let error = refused_at_once(&replica.server().url()).await;
     assert!(!error.is_temporary() && error.to_string().contains("replica"), "{error}");
     replica.promote();
     cycle(&manager(replica.server()).await, "k").await;
+}
+
+/// A name may lead to the primary, its replicas, and servers that are gone. The port of the URL does not count here.
+#[tokio::test]
+async fn every_address_of_a_name_is_tried() {
+    let primary = RedisServer::start();
+    let replica = Replica::of(&primary);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("an address");
+    let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+    let at = |server: &RedisServer| std::net::SocketAddr::from(([127, 0, 0, 1], server.port()));
+    let (first, last) = (at(replica.server()), at(&primary));
+    for others in [vec![first], vec![silent], vec![nobody], vec![nobody, silent, first]] {
+        let addresses: Vec<_> = others.iter().copied().chain([last]).collect();
+        names::lead("several.test", &addresses);
+        cycle(&connect("redis://several.test/").await, "k").await;
+    }
+    // One of several may become the primary.
+    names::lead("replicas.test", &[first, nobody]);
+    let error = refused("redis://replicas.test/?connect_timeout=500ms").await;
+    assert!(error.is_temporary(), "{error}");
+    let connecting = tokio::spawn(async { LockManager::connect("redis://replicas.test/").await });
+    tokio::time::sleep(ms(300)).await;
+    replica.promote();
+    cycle(&connecting.await.expect("no panic").expect("it was promoted"), "k").await;
 }
 
 #[tokio::test]

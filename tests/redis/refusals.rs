@@ -66,6 +66,45 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
     empty(&server, PATIENCE).await;
 }
 
+/// Renewals run on a thread of the library, with a connection of its own. The server refuses that one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_as_many_clients_as_it_allows_loses_no_lock() {
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut admin = client.get_connection().expect("a connection");
+    let locks = connect(&server.url()).await;
+    let info = |admin: &mut redis::Connection, field: &str| -> u32 {
+        let info: String = redis::cmd("INFO").query(admin).expect("an answer");
+        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.and_then(|number| number.trim().parse().ok()).expect("a number")
+    };
+    wait_until("only the two are connected", PATIENCE, async || info(&mut admin, "connected_clients") == 2)
+        .await;
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(2).exec(&mut admin).expect("it may");
+    let ttl = Duration::from_millis(1_500);
+    let guards = [
+        locks.lock("k").ttl(ttl).acquire().await.expect("free"),
+        locks.fair("f").ttl(ttl).acquire().await.expect("free"),
+        locks.semaphore("s", 2).ttl(ttl).acquire().await.expect("free"),
+    ];
+    tokio::time::sleep(ttl * 2).await;
+    for guard in guards {
+        guard.check().expect("it is renewed over the connection that is open");
+        assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    }
+    assert!(info(&mut admin, "rejected_connections") > 0, "there was a connection for renewals");
+    // A client that comes hears the server's own words, and no guess.
+    for _ in 0..10 {
+        let url = format!("{}?connect_timeout=200ms", server.url());
+        let error = lock_core::LockManager::connect(&url).await.expect_err("it is full");
+        let text = error.to_string();
+        assert!(error.is_temporary() && text.contains("max number of clients reached"), "{error}");
+        assert!(!text.contains("rediss://"), "{error}");
+    }
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(100).exec(&mut admin).expect("it may");
+    cycle(&connect(&server.url()).await, "k").await;
+}
+
 #[tokio::test]
 async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
     // The server serves its clients after every 2 MB.
@@ -89,9 +128,11 @@ async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
     .await;
     temporary(&try_once(&locks, "k").await.expect_err("it loads"), "LOADING");
     // It takes a greeting of several round trips, each of which waits for the next 2 MB.
-    let patient = format!("{}?connect_timeout=5s", server.url());
-    let error = lock_core::LockManager::connect(&patient).await.expect_err("it loads");
-    assert!(error.is_temporary() && error.to_string().contains("loading"), "{error}");
+    let impatient = format!("{}?connect_timeout=50ms", server.url());
+    let error = lock_core::LockManager::connect(&impatient).await.expect_err("it loads");
+    assert!(error.is_temporary(), "{error}");
+    // By default it is waited for.
+    cycle(&connect(&server.url()).await, "k").await;
     loading.join().expect("no panic").expect("it is loaded");
     works_again(&locks, "k").await;
 }

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use lock_core::{LockError, LockErrorKind, LockManager};
-use lock_tests::{Certificates, RedisServer};
+use lock_tests::{Certificates, PATIENCE, RedisServer};
 
 use crate::support::{LONG, connect, cycle, within};
-
-/// The longest time for a refusal; a dial takes at most one second.
-const SOON: Duration = Duration::from_secs(5);
 
 fn url(server: &RedisServer, options: &str) -> String {
     format!("rediss://localhost:{}/{options}", server.tls_port())
@@ -19,7 +16,7 @@ fn trusting(server: &RedisServer, certificates: &Certificates) -> String {
 }
 
 async fn refused(url: &str) -> LockError {
-    within(SOON, "the refusal", LockManager::connect(url)).await.expect_err("no connection")
+    within(PATIENCE, "the refusal", LockManager::connect(url)).await.expect_err("no connection")
 }
 
 #[tokio::test]
@@ -66,12 +63,13 @@ async fn a_server_that_cannot_be_trusted_is_refused() {
 async fn the_wrong_port_is_an_error_and_no_hang() {
     let certificates = Certificates::new(&["localhost"]);
     let server = RedisServer::builder().tls(&certificates, false).start();
-    let plain_to_tls = format!("redis://localhost:{}/", server.tls_port());
+    let plain_to_tls = format!("redis://localhost:{}/?connect_timeout=1s", server.tls_port());
     let error = refused(&plain_to_tls).await;
     assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(error.to_string().contains("`rediss://`"), "{error}");
     let ca = certificates.file("ca.pem");
-    let tls_to_plain = format!("rediss://localhost:{}/?ca={}", server.port(), ca.display());
+    let tls_to_plain =
+        format!("rediss://localhost:{}/?connect_timeout=1s&ca={}", server.port(), ca.display());
     // The server's reaction to the first bytes depends on them: silence, or an invalid answer.
     for _ in 0..3 {
         let error = refused(&tls_to_plain).await;
@@ -95,9 +93,9 @@ async fn silence_is_told_from_a_port_that_nobody_answers() {
     let ca = certificates.file("ca.pem").display().to_string();
     let error = refused(&format!("rediss://127.0.0.1:{port}/?connect_timeout=500ms&ca={ca}")).await;
     assert!(error.to_string().contains("TLS failed (no answer within 500ms)"), "{error}");
-    let error = refused(&format!("rediss+cluster://127.0.0.1:{port}/?ca={ca}")).await;
+    let error = refused(&format!("rediss+cluster://127.0.0.1:{port}/?connect_timeout=500ms&ca={ca}")).await;
     assert!(error.to_string().contains("does the server speak TLS on this port?"), "{error}");
-    let error = refused(&format!("rediss+sentinel://127.0.0.1:{port}/m?ca={ca}")).await;
+    let error = refused(&format!("rediss+sentinel://127.0.0.1:{port}/m?connect_timeout=500ms&ca={ca}")).await;
     assert!(error.to_string().contains("do they speak TLS on this port?"), "{error}");
     drop(silent);
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use lock_core::testkit::names;
 use lock_core::{LockErrorKind, LockManager, Release, strategy};
-use lock_tests::{RedisCluster, RedisServer};
+use lock_tests::{PATIENCE, Proxy, RedisCluster, RedisServer, wait_until};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -41,7 +42,8 @@ async fn what_is_no_cluster_is_told_and_so_is_what_is_one() {
     let error = LockManager::connect(&cluster.nodes[0].url()).await.expect_err("a node");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     assert!(error.to_string().contains("write `redis+cluster://` instead"), "{error}");
-    let nobody = LockManager::connect("redis+cluster://127.0.0.1:1").await.expect_err("nobody is there");
+    let nobody = LockManager::connect("redis+cluster://127.0.0.1:1/?connect_timeout=1s").await;
+    let nobody = nobody.expect_err("nobody is there");
     assert!(nobody.is_unavailable() && nobody.is_temporary(), "{nobody}");
     let locks = connect(&cluster).await;
     let error = locks.lock("a}b").try_acquire().await.expect_err("no such key");
@@ -51,6 +53,52 @@ async fn what_is_no_cluster_is_told_and_so_is_what_is_one() {
     let replica = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", cluster.nodes[5].port());
     let locks = LockManager::connect(&replica).await.expect("the others are found");
     locks.lock("k").run(async {}).await.expect("free");
+}
+
+/// A node with a fraction of a core accepts connections before it answers.
+#[tokio::test]
+async fn a_node_that_greets_late_is_waited_for() {
+    let cluster = RedisCluster::start();
+    let proxy = Proxy::before(&cluster.nodes[0]);
+    let url = format!("redis+cluster://127.0.0.1:{}", proxy.port());
+    let connecting = async move { LockManager::connect(&url).await };
+    let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), Duration::from_secs(3), connecting).await;
+    locks.expect("the node has answered").lock("k").run(async {}).await.expect("free");
+}
+
+/// A name may lead to all nodes, and to some that are gone. The port of the URL does not count here.
+#[tokio::test]
+async fn every_address_of_a_name_is_tried() {
+    let cluster = RedisCluster::start();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let silent = silent.local_addr().expect("an address");
+    names::lead("nodes.test", &[at(1), silent, at(cluster.nodes[4].port()), at(cluster.nodes[0].port())]);
+    let locks = LockManager::connect("redis+cluster://nodes.test").await.expect("one of them knows");
+    locks.lock("k").run(async {}).await.expect("free");
+}
+
+/// Behind NAT or in containers a Cluster may announce addresses that its clients cannot reach.
+#[tokio::test]
+async fn a_cluster_out_of_reach_is_told() {
+    let cluster = RedisCluster::start();
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = nowhere.local_addr().expect("it is bound").port().to_string();
+    drop(nowhere);
+    for node in &cluster.nodes {
+        node.command(&["CONFIG", "SET", "cluster-announce-port", &port]);
+    }
+    let url = format!("{}/?connect_timeout=3s", cluster.url());
+    // The nodes tell each other in their own time.
+    let told = async || match LockManager::connect(&url).await {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(error.is_unavailable() && error.is_temporary(), "{error}");
+            let text = error.to_string();
+            text.contains("none of the addresses that it announces") && text.contains("cluster-announce-ip")
+        }
+    };
+    wait_until("it is told", PATIENCE, told).await;
 }
 
 /// A key keeps its order on the connection to its node. Several keys on several nodes do not.

@@ -5,8 +5,9 @@ mod secure;
 
 use std::time::Duration;
 
+use lock_core::testkit::names;
 use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, strategy};
-use lock_tests::{PATIENCE, RedisServer, Sentinels, wait_until};
+use lock_tests::{PATIENCE, Proxy, RedisServer, Sentinels, wait_until};
 
 /// A lease that only a failover ends.
 const LONG: Duration = Duration::from_secs(60);
@@ -53,11 +54,45 @@ async fn the_sentinels_say_where_the_primary_is() {
         late.lock("k").run(async {}).await.expect("free");
     }
     sentinels.kill(2);
-    let error = LockManager::connect(&sentinels.url()).await.expect_err("nobody says where");
+    let url = format!("{}?connect_timeout=1s", sentinels.url());
+    let error = LockManager::connect(&url).await.expect_err("nobody says where");
     assert!(error.is_unavailable() && error.is_temporary(), "{error}");
     assert!(error.to_string().contains("no sentinel says where `mymaster` is"), "{error}");
     // An established connection continues.
     locks.lock("k").run(async {}).await.expect("the connection is there");
+}
+
+/// Sentinels with a fraction of a core accept connections before they answer.
+#[tokio::test]
+async fn sentinels_that_greet_late_are_waited_for() {
+    let sentinels = Sentinels::start();
+    let url = sentinels.url();
+    let (hosts, name) =
+        url.strip_prefix("redis+sentinel://").and_then(|url| url.split_once('/')).expect("a URL");
+    let before = |host: &str| Proxy::to(host.parse().expect("an address"));
+    let proxies: Vec<Proxy> = hosts.split(',').map(before).collect();
+    let places: Vec<String> = proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
+    let url = format!("redis+sentinel://{}/{name}", places.join(","));
+    let connecting = async move { LockManager::connect(&url).await };
+    let locks = Proxy::greeting_late(&proxies, Duration::from_secs(3), connecting).await;
+    locks.expect("the sentinels have answered").lock("k").run(async {}).await.expect("free");
+}
+
+/// A name may lead to all sentinels. The port of the URL does not count here.
+#[tokio::test]
+async fn every_address_of_a_name_is_a_sentinel() {
+    let mut sentinels = Sentinels::start();
+    let url = sentinels.url();
+    let (hosts, name) =
+        url.strip_prefix("redis+sentinel://").and_then(|url| url.split_once('/')).expect("a URL");
+    let addresses: Vec<_> = hosts.split(',').map(|host| host.parse().expect("an address")).collect();
+    names::lead("sentinels.test", &addresses);
+    let url = format!("redis+sentinel://sentinels.test/{name}");
+    for number in 0..2 {
+        sentinels.kill(number);
+        let locks = LockManager::connect(&url).await.expect("one of them knows");
+        locks.lock("k").run(async {}).await.expect("free");
+    }
 }
 
 #[tokio::test]

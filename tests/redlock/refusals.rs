@@ -130,9 +130,12 @@ async fn a_minority_may_be_down_at_the_start() {
     servers[1].kill9();
     let voters = connect().await.expect("two of three are up");
     servers[2].kill9();
-    let error = connect().await.expect_err("one of three is up");
+    let brief: Vec<String> = urls.iter().map(|url| format!("{url}?connect_timeout=1s")).collect();
+    let options = VoterOptions::new(MAX_TTL);
+    let error = Voter::connect_all(brief.iter().map(String::as_str), options).await;
+    let error = error.expect_err("one of three is up");
     assert_eq!(error.kind(), LockErrorKind::NoQuorum);
-    assert!(error.to_string().contains("1 of 3") && error.is_temporary(), "{error}");
+    assert!(error.to_string().contains("1 of 3 voters answer within 1s") && error.is_temporary(), "{error}");
     servers[1].restart();
     // The voter is dialled before any request needs it.
     wait_until("it is registered", PATIENCE, async || servers[1].keys() == ["lock:voter"]).await;
@@ -142,6 +145,20 @@ async fn a_minority_may_be_down_at_the_start() {
         voters[1].acquire(&claims.exclusive(&key, ms(50)), Ask::Try).await.is_ok()
     })
     .await;
+}
+
+/// Servers with a fraction of a core, or that were started a moment ago, accept connections before they answer.
+#[tokio::test]
+async fn servers_that_greet_late_are_waited_for() {
+    let servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+    let proxies: Vec<Proxy> = servers.iter().map(Proxy::before).collect();
+    let hosts: Vec<String> = proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
+    let url = format!("redlock://{}/?max_ttl=3s", hosts.join(","));
+    let connecting = async move { ManagerBuilder::connect(&url).await };
+    let builder = Proxy::greeting_late(&proxies, ms(3_000), connecting).await;
+    let locks = builder.expect("the servers have answered").ttl(MAX_TTL).build().expect("a ttl");
+    locks.lock("k").run(async {}).await.expect("free");
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Servers that are missing, and permissions.
 
+use lock_core::testkit::names;
 use lock_core::{LockErrorKind, LockManager};
-use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
+use lock_tests::{PATIENCE, Proxy, ZooKeeperServers, wait_until};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
-use crate::support::{LONG, connect, refused, try_once, url};
+use crate::support::{LONG, connect, ms, refused, try_once, url};
 
 #[tokio::test]
 async fn a_server_that_is_missing_or_stopped_is_named() {
@@ -13,10 +14,45 @@ async fn a_server_that_is_missing_or_stopped_is_named() {
     let error = refused(&format!("{}&connect_timeout=500ms", url(&servers))).await;
     assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(error.is_temporary() && error.to_string().contains("ZooKeeper at 127.0.0.1"), "{error}");
-    let gone = url(&servers);
+    let gone = format!("{}&connect_timeout=1s", url(&servers));
     drop(servers);
     let error = refused(&gone).await;
     assert!(error.is_temporary() && error.to_string().contains("cannot connect"), "{error}");
+}
+
+/// A server with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_greets_late_is_waited_for() {
+    let servers = crate::support::patient_servers();
+    let proxy = Proxy::to(servers.address(0));
+    let url = format!("zookeeper://127.0.0.1:{}/locks?session_timeout=10s", proxy.port());
+    let connecting = async move { LockManager::connect(&url).await };
+    let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), ms(3_000), connecting).await;
+    works(&locks.expect("the server has answered")).await;
+}
+
+/// A name may lead to several servers, and to some that are gone. The port of the URL does not count here.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_address_of_a_name_is_tried() {
+    let servers = crate::support::patient_servers();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    names::lead("several.test", &[silent.local_addr().expect("an address"), servers.address(0)]);
+    let url = "zookeeper://several.test/locks?session_timeout=10s&connect_timeout=60s&timeout=60s";
+    works(&connect(url).await).await;
+}
+
+/// A server that starts refuses connections first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_starts_is_waited_for() {
+    let mut servers = ZooKeeperServers::start();
+    servers.kill9(0);
+    let url = url(&servers);
+    let connecting =
+        tokio::spawn(async move { LockManager::connect(&format!("{url}&connect_timeout=60s")).await });
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(!connecting.is_finished(), "it still tries");
+    servers.restart(0);
+    works(&connecting.await.expect("no panic").expect("the server has started")).await;
 }
 
 /// With a user, nobody else touches the locks; whoever has no permission is told so.

@@ -68,7 +68,7 @@ async fn a_server_that_cannot_be_trusted_or_speaks_no_tls_is_refused() {
     let servers = ZooKeeperServers::builder().tls(&certificates, false).start();
     let ca = certificates.file("ca.pem");
     let there = servers.secure_url("localhost", "locks");
-    let at = |port: u16| format!("zookeepers://localhost:{port}/?ca={}", ca.display());
+    let at = |port: u16| format!("zookeepers://localhost:{port}/?connect_timeout=3s&ca={}", ca.display());
     for (url, text, advice) in [
         (trusting(&servers, "localhost", &others), "invalid peer certificate", "`ca=/path/to/ca.pem`"),
         // The system knows none of these authorities.
@@ -76,7 +76,11 @@ async fn a_server_that_cannot_be_trusted_or_speaks_no_tls_is_refused() {
         // The certificate has the name of the host, and not its address.
         (trusting(&servers, "127.0.0.1", &certificates), "name \"127.0.0.1\"", "this host's name?"),
         (at(servers.address(0).port()), "TLS failed", "does the server speak TLS on this port?"),
-        (there.replace("zookeepers", "zookeeper"), "gives no session", "`zookeepers://`"),
+        (
+            format!("{}?connect_timeout=3s", there.replace("zookeepers", "zookeeper")),
+            "gives no session",
+            "`zookeepers://`",
+        ),
         (at(1), "cannot connect", "is the server up?"),
         // The one that takes connections is told, not the one that is down.
         (trusting(&servers, "localhost:1,localhost", &others), "invalid peer certificate", "ca="),

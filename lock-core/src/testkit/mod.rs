@@ -24,6 +24,8 @@ mod claims;
 pub mod contract;
 mod flaky;
 pub mod history;
+#[doc(hidden)]
+pub mod names;
 mod nodes;
 #[cfg(feature = "redlock")]
 #[doc(hidden)]

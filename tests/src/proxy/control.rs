@@ -162,6 +162,26 @@ impl Proxy {
             .send_modify(|settings| *settings = Settings { cuts: settings.cuts, ..Settings::default() });
     }
 
+    /// Runs `connecting`, while the servers behind these proxies answer nothing until `late` after the first greeting.
+    ///
+    /// # Panics
+    /// When it ends before, or nothing is sent.
+    pub async fn greeting_late<T: Send + 'static>(
+        proxies: &[Self],
+        late: Duration,
+        connecting: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        for proxy in proxies {
+            proxy.replies(Flow::Hold);
+        }
+        let connecting = tokio::spawn(connecting);
+        proxies[0].until("the greeting waits", |traffic| traffic.requests.passed > 0).await;
+        tokio::time::sleep(late).await;
+        assert!(!connecting.is_finished(), "it does not wait for the greeting");
+        proxies.iter().for_each(Self::heal);
+        connecting.await.expect("no panic")
+    }
+
     /// Returns the traffic so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {

@@ -16,7 +16,7 @@ use super::ledger::{Lease, Ledger};
 use super::link::{Members, dial};
 use super::store::{Store, lease_id, now};
 use super::ttl;
-use crate::backend::remote::PerRuntime;
+use crate::backend::remote::{PerRuntime, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
     Order, Released, Renew, Renewal, Waiting,
@@ -47,7 +47,7 @@ impl Etcd {
     /// Connects to the cluster at `url`: `etcd://[user:password@]host[:port],host[:port],..`, or `etcds://` over TLS.
     ///
     /// One of the members must answer; the others are tried when it does no longer. The options
-    /// `?connect_timeout=2s&timeout=2s` (the defaults) limit one dial and one call. A call that finds no connection
+    /// `?connect_timeout=10s&timeout=2s` (the defaults) limit this call and any other one. A call that finds no connection
     /// waits for one within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
@@ -80,12 +80,16 @@ impl Etcd {
         current_runtime()?;
         let members = Arc::new(Members::new(Config::parse(url)?)?);
         let error = |failure: Failure| failure.error_of(format_args!("etcd at {}", members.config));
-        let session = dial(&members).await.map_err(error)?;
+        let began = now();
+        let limit = members.config.connect_timeout;
+        let dialled = tries::connect(&members.config, limit, |left| Box::pin(dial(&members, left))).await;
+        let session = dialled.map_err(error)?;
         let connections = PerRuntime::new(Arc::clone(&members), Some(session));
         let (ledger, busy) = (Ledger::default(), Busy::default());
         let mut store = Store { connections, ledger, busy, min_ttl: ttl::STEP };
-        let proved = timeout(members.config.timeout, prove(&store)).await;
-        let proved = proved.unwrap_or_else(|_| Err(Failure::no_answer(members.config.timeout)));
+        // A server that is slow to greet is slow to answer too.
+        let left = limit.saturating_sub(now().since(began)).max(members.config.timeout);
+        let proved = timeout(left, prove(&store)).await.unwrap_or_else(|_| Err(Failure::no_answer(left)));
         store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;
         Ok(Self { store })
     }

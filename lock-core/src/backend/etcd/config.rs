@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::backend::remote::{TlsFiles, UrlForm};
 use crate::error::Result;
 
@@ -10,13 +11,13 @@ use crate::error::Result;
 pub(super) const FORM: UrlForm = UrlForm {
     store: "etcd",
     expected: "expected `etcd[s]://[user:password@]host[:port],host[:port],..`, with \
-               `?connect_timeout=2s&timeout=2s` if need be; percent-encode special characters of the password",
+               `?connect_timeout=10s&timeout=2s` if need be; percent-encode special characters of the password",
     options: &["connect_timeout", "timeout", "round_ttl", "ca", "cert", "key"],
 };
 
 const PORT: u16 = 2379;
 
-/// The default time limit of one dial of one member, and of one call. A healthy cluster answers within a few
+/// The default time limit of one call, and of one dial of a store that was connected before. A healthy cluster answers within a few
 /// milliseconds, a write within the time that two of its disks need. An election takes one to two seconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -29,8 +30,10 @@ pub(super) struct Config {
     pub(super) user: Option<(String, String)>,
     /// The files of an `etcds://` URL; `None` without TLS.
     pub(super) tls: Option<TlsFiles>,
-    /// The time limit of a dial, from the look-up of the name to the first answer.
+    /// The time limit of the first connection, from the look-up of the name to the first answer.
     pub(super) connect_timeout: Duration,
+    /// The time limit of a later dial, until one runs out of time.
+    pub(super) dial_timeout: Duration,
     /// The time limit of a call, reconnecting included.
     pub(super) timeout: Duration,
     /// Whether a ttl that etcd does not count is stored as the next one that it does.
@@ -95,7 +98,8 @@ impl Config {
             members: FORM.hosts(hosts, PORT)?,
             user,
             tls: secure.then(TlsFiles::default),
-            connect_timeout: TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
+            dial_timeout: TIMEOUT,
             timeout: TIMEOUT,
             rounds_ttl: false,
         };
@@ -110,7 +114,10 @@ impl Config {
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match (name, &mut self.tls) {
-            ("connect_timeout", _) => self.connect_timeout = FORM.duration("connect_timeout", value)?,
+            ("connect_timeout", _) => {
+                self.connect_timeout = FORM.duration("connect_timeout", value)?;
+                self.dial_timeout = self.connect_timeout;
+            }
             ("timeout", _) => self.timeout = FORM.duration("timeout", value)?,
             ("round_ttl", _) if value == "up" => self.rounds_ttl = true,
             ("round_ttl", _) => {
@@ -154,6 +161,7 @@ mod tests {
         }
         let config = Config::parse("etcd://h?timeout=3s&connect_timeout=500ms").expect("options");
         assert_eq!((config.timeout, config.connect_timeout), (Duration::from_secs(3), TIMEOUT / 4));
+        assert_eq!(config.dial_timeout, TIMEOUT / 4);
         assert_eq!(config.deadline(TIMEOUT), TIMEOUT / 2);
         assert!(!config.rounds_ttl && Config::parse("etcd://h?round_ttl=up").expect("it rounds").rounds_ttl);
         let config = Config::parse("etcds://h?ca=/a.pem&cert=/c.pem&key=/k.pem").expect("files");

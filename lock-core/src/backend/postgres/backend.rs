@@ -11,7 +11,7 @@ use super::command::Server;
 use super::config::Config;
 use super::link::{Listening, Shared, dial};
 use super::migrate;
-use crate::backend::remote::{Listeners, deadline};
+use crate::backend::remote::{Listeners, deadline, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
@@ -41,7 +41,7 @@ impl Postgres {
     /// `postgres:///database?host=/run/postgresql` for a socket. Of several hosts the primary is used.
     ///
     /// The tables must be there: [`migrate`](super::migrate()) makes them, or the option `?migrate=true`. The options
-    /// `?connect_timeout=2s&timeout=1s` (the defaults) limit one dial and one call. A call that finds no connection
+    /// `?connect_timeout=10s&timeout=1s` (the defaults) limit this call and any other one. A call that finds no connection
     /// waits for one within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
@@ -84,7 +84,9 @@ impl Postgres {
         if shared.config.migrate {
             migrate::run_if_needed(&shared).await.map_err(failed)?;
         }
-        let session = dial(&shared).await.map_err(failed)?;
+        let limit = shared.config.connect_timeout;
+        let dialled = tries::connect(shared.address(), limit, |left| Box::pin(dial(&shared, left))).await;
+        let session = dialled.map_err(failed)?;
         let listening = shared.config.listening(shared.is_pooled());
         if listening.is_none() && shared.config.is_expected_to_listen() {
             tracing::warn!(

@@ -53,7 +53,7 @@ impl fmt::Debug for PostgresBuilder {
 // Here, and not beside the type, so that the store does not need to know its builder.
 impl Postgres {
     /// Begins with settings of the driver: hosts, ports, user, password, database, application name, options of the
-    /// session, the TLS mode, and the limit of a dial (`connect_timeout`, default 2 s).
+    /// session, the TLS mode, and the limit of the first connection and of a later dial (`connect_timeout`).
     ///
     /// Of several hosts the first one that takes writes is used. `SslMode::Require` verifies the certificate and its
     /// name against the authorities of the system, and needs the feature `postgres-tls`. `SslMode::Prefer`, the default
@@ -81,7 +81,7 @@ impl PostgresBuilder {
     ///
     /// The store asks for a connection for each tokio runtime that takes locks, one for its renewals, and one that
     /// listens, again whenever one of them is lost, and keeps each for as long as it lasts. `open` runs on the runtime
-    /// that needs the connection. It may take as long as `connect_timeout` of the settings (default 2 s).
+    /// that needs the connection. It may take as long as `connect_timeout` of the settings (default 10 s, and 2 s once the store was connected).
     ///
     /// `open` is given the settings of [`from_config`](Postgres::from_config), with the options that the store wants
     /// for its session added. A connection that was opened without these options is used as one behind a pooler: nothing

@@ -7,8 +7,9 @@ use tokio::time::timeout;
 
 use super::config::{Config, SEARCH_PATH, is_schema};
 use super::error::{Failure, Reaction};
-use super::link::{Shared, check_version, open};
+use super::link::{Session, Shared, check_version, open};
 use super::sql;
+use crate::backend::remote::tries;
 use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 
@@ -55,7 +56,7 @@ pub async fn migrate(url: &str) -> Result<()> {
 /// Runs the migration if the tables are missing or too old. Replacing the functions of a service that runs would make
 /// its calls wait.
 pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Failure> {
-    let session = open(shared).await?;
+    let session = connect(shared).await?;
     let version = check_version(&session.live, &shared.statements.version);
     match timeout(shared.config.connect_timeout, version).await {
         Ok(Ok(())) => Ok(()),
@@ -64,8 +65,13 @@ pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Fa
     }
 }
 
+async fn connect(shared: &Shared) -> std::result::Result<Session, Failure> {
+    let limit = shared.config.connect_timeout;
+    tries::connect(shared.address(), limit, |left| Box::pin(open(shared, left))).await
+}
+
 async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
-    let session = open(shared).await?;
+    let session = connect(shared).await?;
     let schema = &shared.config.schema;
     // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to a
     // pooler, or to a pool of the application. The lock keeps two migrations from meeting. The calls of a service that

@@ -16,6 +16,7 @@ use super::keyspace::supported;
 use super::link::{Shared, dial};
 use super::primary::Primary;
 use super::slot;
+use crate::backend::remote::tries;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
@@ -57,8 +58,8 @@ impl Redis {
     /// - A Cluster, of which the URL names some nodes: `redis+cluster://[user:password@]host[:port],host..`. One of
     ///   them must answer. Every node that has slots is dialled at once, so that a missing permission shows here.
     ///
-    /// With `rediss` in place of `redis` the connections are encrypted. The options `?connect_timeout=1s&timeout=500ms`
-    /// (the defaults) limit one dial and one call. A call that finds no connection waits for one within its own limit.
+    /// With `rediss` in place of `redis` the connections are encrypted. The options `?connect_timeout=10s&timeout=500ms`
+    /// (the defaults) limit this call and any other one. A call that finds no connection waits for one within its own limit.
     /// The [module](super) lists all options.
     ///
     /// # Errors
@@ -66,7 +67,7 @@ impl Redis {
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
     /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `redis-tls`, a server before 6.2, a
     /// node before 7.0, a URL of another topology than the server has. [`Unavailable`](LockErrorKind::Unavailable): the
-    /// server does not answer (temporary), refuses the password or lacks a permission, or is a replica (permanent). No
+    /// server does not answer within the `connect_timeout` (temporary), refuses the password or lacks a permission, or is a replica (permanent). No
     /// error shows the URL or a part of the password.
     ///
     /// # Panics
@@ -130,7 +131,9 @@ impl Redis {
             return Ok(Self { topology: Topology::Cluster(router) });
         }
         let shared = Arc::new(Shared::new(config, Primary::alone())?);
-        match dial(&shared).await {
+        let limit = shared.config.connect_timeout;
+        let dialled = tries::connect(shared.address(), limit, |left| Box::pin(dial(&shared, left))).await;
+        match dialled {
             Ok(session) => Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, Some(session)))) }),
             Err(failure) => Err(failure.to_error(shared.address())),
         }

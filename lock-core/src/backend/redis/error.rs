@@ -2,8 +2,6 @@
 
 mod redirect;
 
-use std::borrow::Cow;
-
 use ::redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::config::Address;
@@ -272,14 +270,16 @@ impl Failure {
                 let text = "the server does not know HELLO; Redis 6.2 is the oldest that works";
                 return Self::new(LockErrorKind::Unsupported, text);
             }
-            ErrorKind::Io => format!("connection lost ({error})").into(),
-            ErrorKind::Parse => Cow::Borrowed(
-                "what listens there does not speak the Redis protocol; is it a TLS port (`rediss://`), or another service?",
-            ),
+            ErrorKind::Io => format!("connection lost ({error})"),
+            ErrorKind::Parse => {
+                let text = "what listens there does not speak the Redis protocol; is it a TLS port (`rediss://`), or \
+                            another service?";
+                return Self::new(LockErrorKind::Unavailable, text).settled().in_doubt();
+            }
             // The driver's description, and not its `Display`, which may repeat arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
-                format!("protocol error ({details})").into()
+                format!("protocol error ({details})")
             }
         };
         Self::new(LockErrorKind::Unavailable, text).in_doubt()

@@ -10,7 +10,7 @@ use crate::error::Result;
 const FORM: UrlForm = UrlForm {
     store: "redlock",
     expected: "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number of servers, \
-               and `?max_ttl=30s&node_timeout=50ms&timeout=500ms&connect_timeout=1s` if need be",
+               and `?max_ttl=30s&node_timeout=50ms&timeout=500ms&connect_timeout=10s` if need be",
     options: &["max_ttl", "node_timeout", "timeout", "connect_timeout", "ca", "cert", "key"],
 };
 

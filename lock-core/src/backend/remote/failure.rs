@@ -10,6 +10,9 @@ use crate::error::{LockError, LockErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
     Temporary,
+    /// Only a change of the server helps, such as another certificate. A manager that runs waits for the change; a
+    /// store that connects reports the failure at once.
+    Settled,
     /// It may be over later, but not within the time that a call waits.
     Lasting,
     Permanent,
@@ -67,6 +70,12 @@ impl<R> Failure<R> {
         Self { outlook: Outlook::Temporary, ..self }
     }
 
+    /// Marks a failure that only a change of the server ends.
+    #[must_use]
+    pub(crate) fn settled(self) -> Self {
+        Self { outlook: Outlook::Settled, ..self }
+    }
+
     /// Marks a failure that is temporary, and lasts longer than a call can wait: callers are told at once.
     #[must_use]
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres has such failures"))]
@@ -90,6 +99,12 @@ impl<R> Failure<R> {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
     }
 
+    /// Adds how often the connection was tried.
+    #[must_use]
+    pub(crate) fn after(self, tries: u32, limit: Duration) -> Self {
+        Self { text: format!("{} (tried {tries} times within {limit:?})", self.text).into(), ..self }
+    }
+
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis asks for it"))]
     pub(crate) fn kind(&self) -> LockErrorKind {
         self.kind
@@ -109,6 +124,11 @@ impl<R> Failure<R> {
         self.outlook == Outlook::Permanent
     }
 
+    /// Returns whether another try is useless until somebody changes the server or the settings.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.outlook, Outlook::Settled | Outlook::Permanent)
+    }
+
     pub(crate) fn is_lasting(&self) -> bool {
         self.outlook == Outlook::Lasting
     }
@@ -116,7 +136,7 @@ impl<R> Failure<R> {
     /// Returns whether a caller that waits for a connection must be told at once, because the failure outlasts its
     /// deadline.
     pub(crate) fn ends_waits(&self) -> bool {
-        self.outlook != Outlook::Temporary
+        matches!(self.outlook, Outlook::Lasting | Outlook::Permanent)
     }
 
     /// Returns the error that a caller gets; `store` says what failed, and where it is.

@@ -11,11 +11,14 @@ mod join;
 mod listeners;
 mod message;
 mod per_runtime;
+pub(crate) mod race;
 mod single_flight;
 pub(crate) mod socket;
 mod supervisor;
 mod tls;
+pub(crate) mod tries;
 mod url;
+mod words;
 
 #[cfg(any(feature = "etcd", feature = "redis"))]
 pub(crate) use answers::Answers;
@@ -30,3 +33,4 @@ pub(crate) use supervisor::Connector;
 pub(crate) use tls::{Pem, ring_by_default};
 pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::UrlForm;
+pub(crate) use words::Words;

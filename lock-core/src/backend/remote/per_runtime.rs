@@ -183,6 +183,8 @@ mod tests {
     use super::*;
     use crate::backoff::Pauses;
 
+    const LIMIT: Duration = Duration::from_secs(1);
+
     /// A server whose dials fail as a test has planned, and otherwise succeed.
     #[derive(Debug, Default)]
     struct Fake {
@@ -218,7 +220,11 @@ mod tests {
             self.announced.fetch_add(1, Ordering::Relaxed);
         }
 
-        async fn dial(&self) -> Result<Arc<u32>, Failure<()>> {
+        fn dial_limits(&self) -> (Duration, Duration) {
+            (LIMIT, 8 * LIMIT)
+        }
+
+        async fn dial(&self, _limit: Duration) -> Result<Arc<u32>, Failure<()>> {
             match self.planned.lock().expect("no panic").pop() {
                 Some(failure) => Err(failure),
                 None => Ok(Arc::new(7)),
@@ -318,8 +324,12 @@ mod tests {
             self.0.dials();
         }
 
-        async fn dial(&self) -> Result<Arc<u32>, Failure<()>> {
-            self.0.dial().await
+        fn dial_limits(&self) -> (Duration, Duration) {
+            self.0.dial_limits()
+        }
+
+        async fn dial(&self, limit: Duration) -> Result<Arc<u32>, Failure<()>> {
+            self.0.dial(limit).await
         }
 
         async fn watch(&self, session: &mut Arc<u32>, lost: &mut u32, pauses: &mut Pauses) -> Failure<()> {

@@ -12,8 +12,19 @@ use super::Failure;
 use crate::error::LockErrorKind;
 
 /// Connects to a host.
+#[cfg(feature = "zookeeper")]
 pub(crate) async fn connect<R: Default>(host: &str, port: u16) -> Result<TcpStream, Failure<R>> {
     let stream = connect_to_any(host, port).await.map_err(|error| unreachable(&error))?;
+    ready(stream)
+}
+
+/// Connects to one address of a host.
+pub(crate) async fn connect_to<R: Default>(address: SocketAddr) -> Result<TcpStream, Failure<R>> {
+    ready(TcpStream::connect(address).await.map_err(|error| unreachable(&error))?)
+}
+
+/// Sets the options of a connection.
+fn ready<R: Default>(stream: TcpStream) -> Result<TcpStream, Failure<R>> {
     // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
     stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     // See `UNSENT`: a dropped connection must not deliver a request after the last release that would undo it.
@@ -22,12 +33,22 @@ pub(crate) async fn connect<R: Default>(host: &str, port: u16) -> Result<TcpStre
 }
 
 /// The head start of one address of a host before the next is tried too.
-const HEAD_START: Duration = Duration::from_millis(200);
+pub(crate) const HEAD_START: Duration = Duration::from_millis(200);
+
+/// Returns the addresses of a host. A name may have several, of which one answers and another is a replica.
+pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    #[cfg(feature = "testkit")]
+    if let Some(addresses) = crate::testkit::names::of(host) {
+        return Ok(addresses);
+    }
+    let mut addresses: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();
+    addresses.dedup();
+    Ok(addresses)
+}
 
 /// Connects to any address of a host.
 pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut addresses: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();
-    addresses.dedup();
+    let addresses = addresses(host, port).await?;
     match addresses[..] {
         [only] => TcpStream::connect(only).await,
         _ => connect_to_first(addresses).await,

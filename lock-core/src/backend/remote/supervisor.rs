@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use super::Failure;
 use crate::backoff::Pauses;
+use crate::clock::Clock;
 
 /// The pauses between dials that fail in a lasting way, such as for a wrong password. Nobody waits for such a dial, and
 /// the server writes a line to its log for each.
@@ -49,8 +50,15 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Reports to the listeners that a dial follows.
     fn dials(&self);
 
-    /// Dials once, within a deadline of its own, and proves that the server can hold locks.
-    fn dial(&self) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
+    /// Returns the limit of a dial after a connection was lost, and how far dials that ran out of time raise it. A
+    /// short limit finds a server that is back soon after; a longer one reaches a server that is slow.
+    fn dial_limits(&self) -> (Duration, Duration);
+
+    /// Dials once, within `limit`, and proves that the server can hold locks.
+    fn dial(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
 
     /// Watches a connection that callers use from now on. Returns when it is lost, with the reason.
     ///
@@ -104,12 +112,18 @@ async fn keep_connected<C: Connector>(
 ) {
     let (mut pauses, mut refused, mut legacy) = (C::PAUSES, REFUSED, C::Legacy::default());
     let mut failed = 0_u32;
+    let (shortest, longest) = connector.dial_limits();
+    let mut limit = shortest;
     loop {
         let dialled = match first.take() {
             Some(session) => Ok(session),
             None => {
                 connector.dials();
-                connector.dial().await
+                let began = Clock::Suspend.now();
+                let dialled = connector.dial(limit).await;
+                // Twice the time of the last dial: a server that was slow may be so again.
+                limit = (Clock::Suspend.now().since(began) * 2).clamp(shortest, longest.max(shortest));
+                dialled
             }
         };
         let failure = match dialled {

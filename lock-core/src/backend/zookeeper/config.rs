@@ -6,13 +6,14 @@ use std::time::Duration;
 use zookeeper_client::{Acls, CreateMode, CreateOptions};
 
 use super::secure::Secure;
+use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::backend::remote::{TlsFiles, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
 const FORM: UrlForm = UrlForm {
     store: "ZooKeeper",
     expected: "expected `zookeeper[s]://[user:password@]host[:port][,host..][/path]`, with \
-               `?session_timeout=10s&timeout=5s&connect_timeout=5s&auth=digest&curator=mutex` if need be; percent-encode \
+               `?session_timeout=10s&timeout=5s&connect_timeout=10s&auth=digest&curator=mutex` if need be; percent-encode \
                special characters of the password",
     options: &["session_timeout", "timeout", "connect_timeout", "auth", "curator", "ca", "cert", "key"],
 };
@@ -61,7 +62,10 @@ pub(super) struct Config {
     pub(super) secure: Option<Secure>,
     pub(super) session_timeout: Duration,
     pub(super) timeout: Duration,
+    /// The limit of the first session.
     pub(super) connect_timeout: Duration,
+    /// The limit of the beginning of a later one.
+    pub(super) dial_timeout: Duration,
     pub(super) names: Names,
 }
 
@@ -111,7 +115,8 @@ impl Config {
             secure: None,
             session_timeout: DEFAULT_SESSION,
             timeout: DEFAULT_TIMEOUT,
-            connect_timeout: DEFAULT_TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
+            dial_timeout: DEFAULT_TIMEOUT,
             names: Names::Mutex,
         };
         options.into_iter().try_for_each(|(name, value)| config.set(name, value))?;
@@ -142,7 +147,10 @@ impl Config {
             "auth" => self.auth = auth(value)?,
             "session_timeout" => self.session_timeout = FORM.duration("session_timeout", value)?,
             "timeout" => self.timeout = FORM.duration("timeout", value)?,
-            "connect_timeout" => self.connect_timeout = FORM.duration("connect_timeout", value)?,
+            "connect_timeout" => {
+                self.connect_timeout = FORM.duration("connect_timeout", value)?;
+                self.dial_timeout = self.connect_timeout;
+            }
             "curator" => {
                 self.names = match value {
                     "mutex" => Names::Mutex,

@@ -12,12 +12,15 @@ use crate::backend::remote::{join_all, socket};
 use crate::error::LockErrorKind;
 
 /// How long a server may take to say what it has against a connection.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long the look-up of a name may take.
+const LOOK_UP: Duration = Duration::from_secs(1);
 
 impl Config {
     /// Connects, and begins a session.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
-        self.connector().connect(&self.cluster()).await
+        self.connector().connect(&self.cluster().await).await
     }
 
     /// Begins another session, where the servers give sessions of `session`.
@@ -25,14 +28,26 @@ impl Config {
     /// A server that is silent for a fifth of that is given up. By default it would be two fifths: then a lock, which is
     /// certain for a half, would not outlive a silent server where the next one that is tried is silent too.
     pub(super) async fn connect_again(&self, session: Duration) -> Result<Client, Error> {
-        self.connector().with_connection_timeout(session / 5).connect(&self.cluster()).await
+        self.connector().with_connection_timeout(session / 5).connect(&self.cluster().await).await
     }
 
     /// Returns the servers as the client library takes them, each with its protocol.
-    fn cluster(&self) -> String {
+    ///
+    /// Of a name with several addresses the client library would use the first that accepts connections. So each address
+    /// is a server beside the name, which may lead elsewhere later. Not with TLS: a certificate has the name.
+    async fn cluster(&self) -> String {
         let protocol = if self.files.is_some() { "tcp+tls" } else { "tcp" };
-        let servers = self.hosts.iter().map(|host| format!("{protocol}://{}", address(host)));
-        servers.collect::<Vec<_>>().join(",")
+        let mut servers: Vec<_> =
+            self.hosts.iter().map(|host| format!("{protocol}://{}", address(host))).collect();
+        if self.files.is_none() {
+            for (host, port) in &self.hosts {
+                // A name that is not found is left to the client library, which tells.
+                let found = timeout(LOOK_UP, socket::addresses(host, *port)).await;
+                let found = found.ok().and_then(Result::ok).filter(|found| found.len() > 1);
+                servers.extend(found.into_iter().flatten().map(|address| format!("tcp://{address}")));
+            }
+        }
+        servers.join(",")
     }
 
     /// Returns a connector. A connector that finds no server says so at once, and its caller tries again.
@@ -64,10 +79,10 @@ impl Config {
         }
     }
 
-    /// Returns why there is no session.
-    pub(super) async fn refusal(&self, error: &Error) -> Failure {
+    /// Returns why there is no session. Looks for it, for at most `within`.
+    pub(super) async fn refusal(&self, error: &Error, within: Duration) -> Failure {
         match error {
-            Error::NoHosts => self.look().await,
+            Error::NoHosts => self.look(within.min(ANSWER)).await,
             Error::AuthFailed => self.auth_failed(),
             _ => failure(error),
         }
@@ -87,10 +102,10 @@ impl Config {
 
     /// Looks why no server gives a session: the client library tells nobody. So this makes a connection of its own to each
     /// of them.
-    async fn look(&self) -> Failure {
+    async fn look(&self, within: Duration) -> Failure {
         let looks = self.hosts.iter().map(|place| -> BoxFuture<'_, Result<Failure, Failure>> {
-            let look = timeout(ANSWER, self.look_at(place));
-            Box::pin(async move { look.await.unwrap_or_else(|_| Err(Failure::no_answer(ANSWER))) })
+            let look = timeout(within, self.look_at(place));
+            Box::pin(async move { look.await.unwrap_or_else(|_| Err(Failure::no_answer(within))) })
         });
         let seen = join_all(looks.collect()).await.into_iter().zip(&self.hosts);
         // A server that can be reached has more to say than one that is down.
@@ -122,7 +137,8 @@ impl Config {
     #[cfg(feature = "testkit")]
     pub(super) async fn end_session(&self, client: &Client) -> Result<(), Error> {
         loop {
-            match self.connector().with_session(client.session().clone()).connect(&self.cluster()).await {
+            match self.connector().with_session(client.session().clone()).connect(&self.cluster().await).await
+            {
                 Ok(other) => {
                     let mut state = other.state_watcher();
                     // The last handle ends the session, unless the other connection takes it back before: the next
@@ -156,13 +172,13 @@ mod tests {
     use super::*;
 
     /// One that is left out would get the session in plain text.
-    #[test]
-    fn tls_is_for_every_server() {
+    #[tokio::test]
+    async fn tls_is_for_every_server() {
         for (url, cluster) in [
-            ("zookeeper://a,b:1", "tcp://a:2181,tcp://b:1"),
+            ("zookeeper://127.0.0.1,[::1]:1", "tcp://127.0.0.1:2181,tcp://[::1]:1"),
             ("zookeepers://a,b:1,[::1]", "tcp+tls://a:2281,tcp+tls://b:1,tcp+tls://[::1]:2281"),
         ] {
-            assert_eq!(Config::parse(url).expect(url).cluster(), cluster);
+            assert_eq!(Config::parse(url).expect(url).cluster().await, cluster);
         }
     }
 }

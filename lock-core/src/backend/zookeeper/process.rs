@@ -175,11 +175,11 @@ impl Process {
     /// Begins a session.
     async fn begin(&self) -> Result<Arc<Session>, Failure> {
         let sent = now();
-        let within = self.config.connect_timeout;
+        let within = self.config.dial_timeout;
         let connecting = async {
             match self.config.connect_again(self.promised).await {
                 Ok(client) => Ok(client),
-                Err(error) => Err(self.config.refusal(&error).await),
+                Err(error) => Err(self.config.refusal(&error, within).await),
             }
         };
         let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));

@@ -53,7 +53,7 @@ impl Secure {
         let _ = stream.write_all(QUESTION).await;
         let error = stream.read(&mut [0]).await.err()?;
         let text = format!("TLS failed ({error}); {}", self.tls.advice_for_refused());
-        Some(Failure::new(LockErrorKind::Unavailable, text))
+        Some(Failure::new(LockErrorKind::Unavailable, text).settled())
     }
 }
 

@@ -10,11 +10,12 @@ use tokio::time::timeout;
 use zookeeper_client::Error;
 
 use super::config::Config;
-use super::error::{Failure, is_doubtful};
+use super::error::Failure;
 use super::places::make_base;
 use super::process::Process;
 use super::session::check;
 use crate::backend::Listener;
+use crate::backend::remote::tries;
 use crate::background::current_runtime;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
@@ -23,9 +24,6 @@ use crate::sync::Mutex;
 
 /// The attached managers.
 pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
-
-/// How often the first connection is tried.
-const TRIES: usize = 3;
 
 /// How long [`close`](crate::backend::Backend::close) waits for the end of a session at the server.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -51,8 +49,8 @@ impl ZooKeeper {
     /// Connects to the servers at `url`: `zookeeper[s]://[user:password@]host[:port][,host..][/path]`.
     ///
     /// The directories of the locks are below the path, `/locks` by default, which is made if it is missing. The
-    /// options `?session_timeout=10s&timeout=5s&connect_timeout=5s` (the defaults) are the time after which the servers
-    /// free the locks of a dead process, and the limits of one call and of one connection. The [module](super) lists
+    /// options `?session_timeout=10s&timeout=5s&connect_timeout=10s` (the defaults) are the time after which the servers
+    /// free the locks of a dead process, the limit of one call, and that of connecting. The [module](super) lists
     /// all options.
     ///
     /// # Errors
@@ -84,22 +82,14 @@ impl ZooKeeper {
     pub async fn connect(url: &str) -> Result<Self> {
         current_runtime()?;
         let config = Config::parse(url)?.secured()?;
-        let within = config.connect_timeout;
         // A session that is for this question only: those of the managers belong to other threads.
-        let asked = timeout(within, async {
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                match first(&config).await {
-                    // One slow answer is no reason to fail.
-                    Err(error) if tries < TRIES && (is_doubtful(&error) || error == Error::NoHosts) => {}
-                    Err(error) => return Err(config.refusal(&error).await),
-                    Ok(session) => return Ok(session),
-                }
-            }
-        });
-        let session = asked.await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
-        let session = session.map_err(|failure| failure.before_any_request().error_of(&config))?;
+        let ask = async |left| match timeout(left, first(&config)).await {
+            Ok(Ok(session)) => Ok(session),
+            Ok(Err(error)) => Err(config.refusal(&error, left).await.before_any_request()),
+            Err(_) => Err(Failure::no_answer(left).before_any_request()),
+        };
+        let session = tries::connect(&config, config.connect_timeout, |left| Box::pin(ask(left))).await;
+        let session = session.map_err(|failure| failure.error_of(&config))?;
         Ok(Self { config: Arc::new(config), session, processes: Arc::default() })
     }
 

@@ -70,8 +70,12 @@ impl Connector for Members {
         self.listeners.dials();
     }
 
-    async fn dial(&self) -> Result<Session, Failure> {
-        dial(self).await
+    fn dial_limits(&self) -> (Duration, Duration) {
+        (self.config.dial_timeout, self.config.connect_timeout)
+    }
+
+    async fn dial(&self, limit: Duration) -> Result<Session, Failure> {
+        dial(self, limit).await
     }
 
     async fn watch(&self, session: &mut Session, before: &mut Before, pauses: &mut Pauses) -> Failure {

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::http2::{Driver, Http2, origin};
 use super::members::Members;
-use super::race;
+use crate::backend::BoxFuture;
 use crate::backend::etcd::config::Member;
 use crate::backend::etcd::error::{Failure, Reaction, unexpected};
 use crate::backend::etcd::proto::{RangeRequest, RangeResponse, StatusRequest, StatusResponse};
-use crate::backend::remote::socket::connect_to_any;
+use crate::backend::remote::{race, socket};
 use crate::error::LockErrorKind;
 
 /// A connection and the tasks that drive it.
@@ -27,25 +27,22 @@ pub(crate) struct Session {
     pub(super) drivers: Vec<Driver>,
 }
 
-/// The head start of one member before the next is dialled too. Usually the first answers within it.
-const HEAD_START: Duration = Duration::from_millis(200);
-
 /// Dials every member, each a little after the one before, from a random one on: the clients of a cluster should not
 /// all use the first one.
-pub(crate) async fn dial(members: &Members) -> Result<Session, Failure> {
+pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, Failure> {
     let config = &members.config;
     let (count, first) = (config.members.len(), fastrand::usize(..config.members.len().max(1)));
-    let attempt = |number: usize| -> crate::backend::BoxFuture<'_, Result<Session, Failure>> {
+    let attempt = |number: usize| -> BoxFuture<'_, Result<Session, Failure>> {
         let member = &config.members[(first + number) % count];
         Box::pin(async move {
-            sleep(HEAD_START.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX))).await;
-            let dialled = timeout(config.connect_timeout, dial_one(members, member)).await;
-            let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(config.connect_timeout)));
+            let dialled = timeout(limit, dial_one(members, member)).await;
+            let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(limit)));
             // No request of a caller was sent yet, so the failure cannot leave one in doubt.
             dialled.map_err(|failure| failure.at(Member(member)).before_any_request())
         })
     };
-    let outcome = race::first((0..count).map(attempt).collect()).await;
+    // Usually the first member answers within its head start.
+    let outcome = race::first((0..count).map(attempt).collect(), socket::HEAD_START).await;
     outcome.unwrap_or_else(|| Err(unexpected("a member")))
 }
 
@@ -57,8 +54,22 @@ fn out_of_time(limit: Duration) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
+/// Dials the addresses of one member: a name may lead to several, and not each of them to a server that works.
 async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Session, Failure> {
-    let (peer, http2, driver) = begin(members, host, connect_to_any(host, *port)).await?;
+    let addresses = socket::addresses(host, *port).await.map_err(|error| socket::unreachable(&error))?;
+    let attempts = addresses.into_iter().map(|address| -> BoxFuture<'_, Result<Session, Failure>> {
+        Box::pin(dial_at(members, (host, *port), address))
+    });
+    let outcome = race::first(attempts.collect(), socket::HEAD_START).await;
+    outcome.unwrap_or_else(|| Err(unexpected("an address")))
+}
+
+async fn dial_at(
+    members: &Members,
+    (host, port): (&str, u16),
+    address: SocketAddr,
+) -> Result<Session, Failure> {
+    let (peer, http2, driver) = begin(members, host, TcpStream::connect(address)).await?;
     // Over TLS etcd allows 250 streams at once by default, and each claim that waits has one for its watch. Without a
     // connection of their own, many of them would keep every other call from being sent. To the same address: another
     // member may be behind the next one of that name.
@@ -66,7 +77,7 @@ async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Ses
         true => Some(begin(members, host, TcpStream::connect(peer)).await?),
         false => None,
     };
-    let origin = origin(host, *port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
+    let origin = origin(host, port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
     let mut drivers = vec![driver];
     let watching = watches.map_or_else(
         || http2.clone(),
@@ -90,9 +101,7 @@ async fn begin(
     host: &str,
     connects: impl Future<Output = io::Result<TcpStream>>,
 ) -> Result<(SocketAddr, Http2, Driver), Failure> {
-    let unreachable = |error: std::io::Error| {
-        Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
-    };
+    let unreachable = |error: io::Error| socket::unreachable(&error);
     let stream = connects.await.map_err(unreachable)?;
     // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
     stream.set_nodelay(true).map_err(unreachable)?;

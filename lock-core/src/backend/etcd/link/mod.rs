@@ -6,7 +6,6 @@ mod connector;
 mod dial;
 mod http2;
 mod members;
-mod race;
 mod streams;
 
 pub(super) use dial::{dial, linearizable_read};

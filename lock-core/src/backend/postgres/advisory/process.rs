@@ -150,7 +150,7 @@ fn gone() -> Failure {
 async fn supervise(process: Arc<Process>) {
     while !process.is_gone() {
         process.tell(|listener| listener.dials());
-        match Session::begin(&process.shared).await {
+        match Session::begin(&process.shared, process.shared.config.dial_timeout).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 if process.set(State::Live(Arc::clone(&session))) {

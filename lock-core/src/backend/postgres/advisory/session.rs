@@ -62,11 +62,12 @@ pub(super) fn now() -> Moment {
 }
 
 impl Session {
-    /// Begins a session that the server ends when it hears nothing for the session timeout, and not before.
-    pub(super) async fn begin(shared: &Shared) -> Result<Self, Failure> {
+    /// Begins a session that the server ends when it hears nothing for the session timeout, and not before. The dial takes
+    /// at most `limit`.
+    pub(super) async fn begin(shared: &Shared, limit: Duration) -> Result<Self, Failure> {
         let timeout = shared.config.session_timeout();
         let background = Handle::current();
-        let session = link::open(shared).await?;
+        let session = link::open(shared, limit).await?;
         if shared.is_pooled() {
             let detail = "an advisory lock needs a session of the server for itself: a pooler that shares its connections, or a \
                           client that a pool lends, has none";

@@ -14,9 +14,10 @@ use super::session::{Session, now};
 use crate::backend::postgres::config::Config;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Shared;
-use crate::backend::remote::deadline;
+use crate::backend::remote::{deadline, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, LeaseScope, Listener, Order, Released, Renew, Renewal, Waiting,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, LeaseScope, Listener, Order, Released, Renew,
+    Renewal, Waiting,
 };
 use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -79,7 +80,8 @@ impl PostgresAdvisory {
         config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);
         // A session that is for this question only: those of the managers belong to other threads.
-        let asked = Session::begin(&shared).await;
+        let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
+        let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
         Ok(Self { shared, processes: Mutex::default() })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 
-use super::parse::DEFAULT_PORT;
+use super::places::DEFAULT_PORT;
 use super::settings::APPLICATION_NAME;
 use super::{Address, Config, Place};
 use crate::backend::postgres::opener::Opener;
@@ -33,7 +33,7 @@ impl Config {
         config.application_name = driver.get_application_name().unwrap_or(APPLICATION_NAME).to_owned();
         // Zero is no limit for the driver. A dial of this store has one.
         let limit = driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
-        config.connect_timeout = limit.unwrap_or(config.connect_timeout);
+        limit.into_iter().for_each(|limit| config.set_connect_timeout(limit));
         config.driver = driver;
         config.opener = opener;
         Ok(config)

@@ -5,7 +5,7 @@ use crate::backend::remote::UrlForm;
 /// The URL of a Postgres server.
 pub(crate) const FORM: UrlForm = UrlForm {
     store: "Postgres",
-    expected: "expected `postgres://[user[:password]@]host[:port][,host..][/database]`, with `?connect_timeout=2s&timeout=1s` \
+    expected: "expected `postgres://[user[:password]@]host[:port][,host..][/database]`, with `?connect_timeout=10s&timeout=1s` \
                if need be; percent-encode special characters of the password",
     options: &[
         "connect_timeout",
@@ -14,6 +14,11 @@ pub(crate) const FORM: UrlForm = UrlForm {
         "migrate",
         "listen",
         "host",
+        "port",
+        "user",
+        "password",
+        "dbname",
+        "options",
         "sslmode",
         "ca",
         "cert",

@@ -3,10 +3,12 @@
 mod address;
 mod advisory;
 mod driver;
+mod foreign;
 mod form;
 mod listen;
 mod options;
 mod parse;
+mod places;
 mod settings;
 #[cfg(test)]
 mod tests;

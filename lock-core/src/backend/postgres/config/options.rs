@@ -1,8 +1,11 @@
 //! The options of a URL, behind its `?`.
 
+use std::time::Duration;
+
+use super::foreign::ignores;
 use super::form::FORM;
-use super::parse::DEFAULT_PORT;
-use super::{Address, Config, Listen, Place};
+use super::places;
+use super::{Config, Listen};
 use crate::backend::remote::TlsFiles;
 use crate::error::Result;
 
@@ -12,7 +15,9 @@ const LONGEST_NAME: usize = 63;
 impl Config {
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            "connect_timeout" => self.connect_timeout = FORM.duration("connect_timeout", value)?,
+            "connect_timeout" => {
+                connect_timeout(value)?.into_iter().for_each(|limit| self.set_connect_timeout(limit))
+            }
             "timeout" => self.timeout = FORM.duration("timeout", value)?,
             "schema" if is_schema(value) => value.clone_into(&mut self.schema),
             "schema" => {
@@ -31,22 +36,28 @@ impl Config {
                 return Err(FORM.invalid("the option `mode` of the Postgres URL is `leases` or `advisory`"));
             }
             "session_timeout" => self.session_timeout = Some(FORM.duration("session_timeout", value)?),
-            "host" => {
-                let directory = FORM.decode(value)?;
-                if !directory.starts_with('/') || !self.address.0.is_empty() {
+            "user" => self.user = Some(FORM.decode(value)?),
+            "password" => self.password = Some(FORM.decode(value)?),
+            "dbname" => self.database = Some(FORM.decode(value)?),
+            // In front of the settings of the store, which count where both set the same.
+            "options" => drop(self.driver.options(FORM.decode(value)?)),
+            "sslmode" => {
+                self.tls = (value != "disable").then(TlsFiles::default);
+                self.prefers_tls = matches!(value, "allow" | "prefer");
+                if !MODES.contains(&value) {
                     return Err(FORM.invalid(
-                        "the option `host` of the Postgres URL is the directory of a socket, as in \
-                         `postgres:///database?host=/run/postgresql`",
+                        "the option `sslmode` of the Postgres URL is `disable`, `prefer`, as which `allow` counts too, or \
+                         `verify-full`, as which `require` and `verify-ca` count too",
                     ));
                 }
-                let place = Place::Unix { directory: directory.into(), port: DEFAULT_PORT };
-                self.address = Address(vec![place]);
             }
-            "sslmode" => self.tls = tls(value)?.then(TlsFiles::default),
+            // The word of libpq for the system's store.
+            "sslrootcert" if value == "system" && self.tls.is_some() => {}
             "ca" | "sslrootcert" => self.tls_file("ca", value)?,
             "cert" | "sslcert" => self.tls_file("cert", value)?,
             "key" | "sslkey" => self.tls_file("key", value)?,
             "application_name" => self.application_name = FORM.decode(value)?,
+            other if ignores(other, value)? => {}
             other => return Err(FORM.unknown_option(other)),
         }
         Ok(())
@@ -54,23 +65,22 @@ impl Config {
 
     fn tls_file(&mut self, name: &str, value: &str) -> Result<()> {
         let Some(files) = &mut self.tls else {
-            return Err(FORM.invalid(
-                "`ca`, `cert` and `key` of the Postgres URL belong to `sslmode=verify-full`, and stand behind it",
-            ));
+            return Err(
+                FORM.invalid("`ca`, `cert` and `key` of the Postgres URL belong to `sslmode=verify-full`")
+            );
         };
         files.set(&FORM, name, value)
     }
 }
 
-/// Returns whether a mode of libpq asks for TLS. There is one way here: the certificate is verified, with its name.
-fn tls(value: &str) -> Result<bool> {
-    match value {
-        "disable" => Ok(false),
-        "require" | "verify-ca" | "verify-full" => Ok(true),
-        _ => Err(FORM.invalid(
-            "the option `sslmode` of the Postgres URL is `disable`, or `verify-full`, as which `require` and `verify-ca` \
-             count too; a connection that is encrypted only if the server likes is not offered",
-        )),
+/// The modes of libpq. With those that ask for TLS there is one way here: the certificate is verified, with its name.
+const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+
+/// Reads the limit: a duration, or seconds as libpq has them, where 0 stands for the default.
+fn connect_timeout(value: &str) -> Result<Option<Duration>> {
+    match value.parse::<u64>() {
+        Ok(seconds) => Ok(Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero())),
+        Err(_) => FORM.duration("connect_timeout", value).map(Some),
     }
 }
 
@@ -90,8 +100,7 @@ fn listen(value: &str) -> Result<Listen> {
         }
         return Ok(Listen::With(Box::new(config)));
     }
-    let hosts = FORM.hosts(&value, DEFAULT_PORT)?;
-    Ok(Listen::At(Address(hosts.into_iter().map(|(host, port)| Place::Tcp { host, port }).collect())))
+    Ok(Listen::At(places::address(&value)?))
 }
 
 /// Returns whether a text is the name of a schema for the tables. It may be a word of SQL: the statements quote it.

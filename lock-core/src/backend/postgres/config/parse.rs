@@ -1,10 +1,9 @@
 //! The parser of the URL.
 
 use super::form::FORM;
-use super::{Address, Config, Place};
+use super::places::Places;
+use super::{Address, Config};
 use crate::error::{LockError, LockErrorKind, Result};
-
-pub(super) const DEFAULT_PORT: u16 = 5432;
 
 impl Config {
     /// Parses a URL. The errors never repeat it, because a URL holds a password.
@@ -16,19 +15,21 @@ impl Config {
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         FORM.check_path(database)?;
         let (user, password, hosts) = login(authority)?;
-        let mut config = Self::new(Address(Vec::new()), user, password);
-        if !hosts.is_empty() {
-            let hosts = FORM.hosts(hosts, DEFAULT_PORT)?;
-            config.address.0 = hosts.into_iter().map(|(host, port)| Place::Tcp { host, port }).collect();
-        }
+        let (mut config, mut places) = (Self::new(Address(Vec::new()), user, password), Places::read(hosts)?);
         config.database = Some(FORM.decode(database)?).filter(|name| !name.is_empty());
-        for (name, value) in options {
-            config.set(name, value)?;
+        // The mode first: the files belong to it, wherever they stand.
+        let (mode, others): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| *name == "sslmode");
+        for (name, value) in mode.into_iter().chain(others) {
+            match name {
+                "host" | "port" => places.set(name, value)?,
+                _ => config.set(name, value)?,
+            }
         }
-        if config.address.0.is_empty() {
-            return Err(FORM.invalid("the Postgres URL has no host"));
-        }
+        config.address = places.address()?;
         match &config.tls {
+            Some(_) if config.prefers_tls && !cfg!(feature = "postgres-tls") => {
+                Ok(Self { tls: None, ..config })
+            }
             Some(_) if !cfg!(feature = "postgres-tls") => Err(LockError::new(
                 LockErrorKind::Unsupported,
                 "this build has no TLS for Postgres: add the feature `postgres-tls` to lock-core in Cargo.toml",

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::{Address, Listen, Timers};
 use crate::backend::postgres::opener::Opener;
-use crate::backend::remote::TlsFiles;
-use crate::backend::remote::{deadline, socket};
+use crate::backend::remote::tries::CONNECT_TIMEOUT;
+use crate::backend::remote::{TlsFiles, deadline, socket};
 
-/// The default time limit of a dial.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The default time limit of a dial after a connection was lost.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The default time limit of a call. A healthy server answers within a few milliseconds, most of which it waits for its
 /// disk; a checkpoint can take its disk for longer.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -44,13 +44,17 @@ pub(crate) struct Config {
     pub(super) session_timeout: Option<Duration>,
     /// The files of TLS; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
+    /// Whether a connection without TLS will do where one with it fails.
+    pub(crate) prefers_tls: bool,
     pub(super) application_name: String,
     /// What the application has set beside, where it has settings of the driver and no URL.
     pub(super) driver: tokio_postgres::Config,
     /// How the application opens connections. `None`: the store does.
     pub(crate) opener: Option<Opener>,
-    /// The time limit of one dial, from the look-up of the name to the last probe.
+    /// The time limit of the first connection, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
+    /// The time limit of a later dial, until one runs out of time.
+    pub(crate) dial_timeout: Duration,
     /// The time limit of one call, reconnecting included.
     pub(crate) timeout: Duration,
 }
@@ -82,12 +86,19 @@ impl Config {
             advisory: false,
             session_timeout: None,
             tls: None,
+            prefers_tls: false,
             application_name: APPLICATION_NAME.to_owned(),
             driver: tokio_postgres::Config::new(),
             opener: None,
             connect_timeout: CONNECT_TIMEOUT,
+            dial_timeout: DIAL_TIMEOUT,
             timeout: CALL_TIMEOUT,
         }
+    }
+
+    /// Sets the limit of the first connection, and of every later dial.
+    pub(super) fn set_connect_timeout(&mut self, limit: Duration) {
+        (self.connect_timeout, self.dial_timeout) = (limit, limit);
     }
 
     /// Returns the part of the settings that the driver's handshake needs. With `settings` the session gets settings of
@@ -97,7 +108,11 @@ impl Config {
         let mut driver = self.driver.clone();
         driver.application_name(&self.application_name);
         if self.opener.is_none() {
-            driver.ssl_mode(if self.tls.is_some() { SslMode::Require } else { SslMode::Disable });
+            driver.ssl_mode(match self.tls {
+                Some(_) if self.prefers_tls => SslMode::Prefer,
+                Some(_) => SslMode::Require,
+                None => SslMode::Disable,
+            });
         } else {
             // As the sockets of the store: a connection that is given up delivers nothing later.
             driver.tcp_user_timeout(socket::UNSENT);

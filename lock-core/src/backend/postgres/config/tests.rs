@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::settings::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use super::settings::CALL_TIMEOUT;
 use super::*;
+use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::error::LockErrorKind;
 
 fn parsed(url: &str) -> Config {
@@ -21,6 +22,20 @@ fn every_part_of_a_url_is_read() {
         ("postgres://app:p@ss:word@h,i:1/d", "h:5432, i:1", Some("d"), Some("app"), Some("p@ss:word")),
         ("postgres:///d?host=/run/postgresql", "/run/postgresql:5432", Some("d"), None, None),
         ("postgres://app@/d?host=%2Frun", "/run:5432", Some("d"), Some("app"), None),
+        ("postgres://app@/d?host=/run&port=7", "/run:7", Some("d"), Some("app"), None),
+        ("postgres:///d?port=7&user=app&host=%2Frun", "/run:7", Some("d"), Some("app"), None),
+        ("postgres://app@%2Frun%2Fpg:7/d", "/run/pg:7", Some("d"), Some("app"), None),
+        ("postgres://app@%2Frun%2Fpg/d", "/run/pg:5432", Some("d"), Some("app"), None),
+        ("postgres://app@localhost:7/d?host=/run", "/run:7", Some("d"), Some("app"), None),
+        ("postgres://app@:7/d?host=/run", "/run:7", Some("d"), Some("app"), None),
+        (
+            "postgres:///?host=h,i&port=1,2&user=u&password=p%40&dbname=d",
+            "h:1, i:2",
+            Some("d"),
+            Some("u"),
+            Some("p@"),
+        ),
+        ("postgres://h,i/d?port=7", "h:7, i:7", Some("d"), None, None),
     ];
     for (url, address, database, user, password) in table {
         let config = parsed(url);
@@ -42,6 +57,33 @@ fn options_are_read() {
     let config = parsed("postgres://h");
     assert_eq!((config.connect_timeout, config.timeout), (CONNECT_TIMEOUT, CALL_TIMEOUT));
     assert_eq!((config.schema.as_str(), config.migrate), ("lock_core", false));
+}
+
+/// Services print such URLs, and other clients read them.
+#[test]
+fn what_means_nothing_for_a_lock_is_ignored() {
+    for option in [
+        "channel_binding=require",
+        "target_session_attrs=read-write",
+        "target_session_attrs=any",
+        "gssencmode=disable",
+        "pgbouncer=true",
+        "statement_cache_capacity=0",
+        "statement-cache-capacity=0",
+        "fallback_application_name=shop",
+        "keepalives=1&keepalives_idle=30&keepalives_interval=10&keepalives_count=3",
+    ] {
+        assert_eq!(parsed(&format!("postgres://h/d?{option}")).address.to_string(), "h:5432", "{option}");
+    }
+    let config =
+        parsed("postgres://h/d?options=-c%20search_path%3Dx&application_name=shop&connect_timeout=7");
+    assert_eq!(config.connect_timeout, Duration::from_secs(7));
+    let driver = config.handshake(true);
+    let options = driver.get_options().expect("options");
+    let (theirs, ours) = (options.find("search_path=x"), options.find("search_path=pg_catalog"));
+    assert!(theirs.is_some() && theirs < ours, "those of the store count: {options}");
+    assert_eq!(driver.get_application_name(), Some("shop"));
+    assert_eq!(parsed("postgres://h/d?connect_timeout=0").connect_timeout, CONNECT_TIMEOUT);
 }
 
 #[test]
@@ -75,15 +117,19 @@ fn a_bad_url_says_what_was_expected() {
         ("postgres://[::1", "closing `]`"),
         ("postgres://a:%zz@h", "%25"),
         ("postgres://h?timeout=soon", "`timeout` of the Postgres URL needs a duration"),
-        ("postgres://h?connect_timeout=10", "`connect_timeout` of the Postgres URL needs a duration"),
+        ("postgres://h?connect_timeout=soon", "`connect_timeout` of the Postgres URL needs a duration"),
         ("postgres://h?tiemout=1s", "did you mean `timeout`?"),
         ("postgres://h?schema=Shop", "lower-case letters"),
         ("postgres://h?schema=a;b", "lower-case letters"),
         ("postgres://h?schema=", "lower-case letters"),
         (&long, "at most 63"),
         ("postgres://h?migrate=1", "`true` or `false`"),
-        ("postgres://h?host=/run", "the directory of a socket"),
-        ("postgres:///d?host=run", "the directory of a socket"),
+        ("postgres:///d?host=", "has no host"),
+        ("postgres://:7/d", "has no host"),
+        ("postgres://h/d?port=0", "port"),
+        ("postgres://h/d?port=1,2", "another number of ports"),
+        ("postgres://h/d?target_session_attrs=standby", "locks need the primary"),
+        ("postgres://h/d?gssencmode=require", "unknown option"),
         ("postgres://h?listen=", "has no host"),
         ("postgres://h?listen=redis%3A%2F%2Fh", "this scheme is not one of"),
         ("postgres://h?listen=postgres%3A%2F%2Fh%3Flisten%3Doff", "cannot have `listen`"),
@@ -92,7 +138,7 @@ fn a_bad_url_says_what_was_expected() {
         ("postgres://h?sslmode=verify-full&ca=/a.pem&sslrootcert=/b.pem", "more than one `ca`"),
         // An unescaped `/` in a password.
         ("postgres://app:/s3cret@h/d", "`%2F` for a `/` in a password"),
-        ("postgres://h?sslmode=prefer", "only if the server likes"),
+        ("postgres://h?sslmode=on", "`sslmode` of the Postgres URL is"),
         ("postgres://h?ca=/ca.pem", "belong to `sslmode=verify-full`"),
         ("postgres://h?sslmode=disable&sslrootcert=/ca.pem", "belong to `sslmode=verify-full`"),
     ];
@@ -123,6 +169,15 @@ fn tls_is_read_with_its_files() {
     for mode in ["require", "verify-ca", "verify-full"] {
         assert_eq!(parsed(&format!("postgres://h?sslmode={mode}")).tls, Some(TlsFiles::default()));
     }
+    for mode in ["allow", "prefer"] {
+        let config = parsed(&format!("postgres://h?sslmode={mode}"));
+        assert!(config.tls == Some(TlsFiles::default()) && config.prefers_tls, "{mode}");
+    }
+    let system = parsed("postgres://h?sslmode=verify-full&sslrootcert=system");
+    assert_eq!(system.tls, Some(TlsFiles::default()));
+    // In any order.
+    let files = parsed("postgres://h?sslrootcert=/ca.pem&sslmode=require").tls.expect("TLS");
+    assert_eq!(files.authorities, Some(PathBuf::from("/ca.pem")));
     for names in [["ca", "cert", "key"], ["sslrootcert", "sslcert", "sslkey"]] {
         let [ca, cert, key] = names;
         let url = format!("postgres://h?sslmode=verify-full&{ca}=/a%20b/ca.pem&{cert}=c.pem&{key}=k.pem");

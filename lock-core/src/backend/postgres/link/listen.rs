@@ -193,8 +193,12 @@ impl Connector for ListenConnector {
         self.shared.listeners().dials();
     }
 
-    async fn dial(&self) -> std::result::Result<Session, Failure> {
-        let dialled = self.reach().await;
+    fn dial_limits(&self) -> (Duration, Duration) {
+        (self.shared.config.dial_timeout, self.shared.config.connect_timeout)
+    }
+
+    async fn dial(&self, limit: Duration) -> std::result::Result<Session, Failure> {
+        let dialled = self.reach(limit).await;
         self.failed.store(dialled.is_err(), Ordering::Release);
         dialled
     }
@@ -215,8 +219,8 @@ impl Drop for Ends<'_> {
 }
 
 impl ListenConnector {
-    async fn reach(&self) -> std::result::Result<Session, Failure> {
-        let session = open(&self.shared).await.map_err(|failure| match failure.reaction {
+    async fn reach(&self, limit: Duration) -> std::result::Result<Session, Failure> {
+        let session = open(&self.shared, limit).await.map_err(|failure| match failure.reaction {
             Reaction::Reconnect => failure.temporary(),
             Reaction::Report
             | Reaction::Locked

@@ -33,6 +33,12 @@ impl std::fmt::Display for HandshakeError {
 
 impl std::error::Error for HandshakeError {}
 
+/// Returns the failure of the handshake behind an error of the driver.
+pub(super) fn of_tls(error: &tokio_postgres::Error) -> Option<Failure> {
+    let HandshakeError(failure) = std::error::Error::source(error)?.downcast_ref()?;
+    Some(failure.clone())
+}
+
 /// The project's own connector does the handshake. A macro names its stream, which differs in a build without TLS.
 macro_rules! upgrade {
     ($stream:ty) => {

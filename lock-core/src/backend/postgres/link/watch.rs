@@ -64,8 +64,12 @@ impl Connector for Shared {
         self.listeners().dials();
     }
 
-    async fn dial(&self) -> Result<Session, Failure> {
-        let session = match dial(self).await {
+    fn dial_limits(&self) -> (Duration, Duration) {
+        (self.config.dial_timeout, self.config.connect_timeout)
+    }
+
+    async fn dial(&self, limit: Duration) -> Result<Session, Failure> {
+        let session = match dial(self, limit).await {
             // The server was a primary when the backend was made, so it may be one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
             dialled => dialled?,

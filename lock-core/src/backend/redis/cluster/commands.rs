@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::follow::Last;
@@ -14,10 +15,9 @@ use crate::backend::redis::command::is_plain;
 use crate::backend::redis::config::Config;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::slot;
-use crate::backend::remote::join_all;
-use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Listed, Released};
+use crate::backend::{Ask, Attempt, Claim, FencingToken, Listed, Released};
 use crate::clock::{Clock, Moment};
-use crate::error::{LossReason, Result as LockResult};
+use crate::error::{LockErrorKind, LossReason, Result as LockResult};
 use crate::key::Key;
 
 impl Router {
@@ -25,29 +25,58 @@ impl Router {
     pub(crate) async fn connect(config: Config) -> LockResult<Arc<Self>> {
         let router = Self::new(config)?;
         slot::prepare();
+        let give_up = Clock::Suspend.now().plus(router.config().connect_timeout);
         let met = async {
             router.find().await?;
-            router.meet().await
+            router.meet(give_up).await
         };
         met.await.map_err(|failure: Failure| failure.to_error(&router.config().address))?;
         Ok(router)
     }
 
-    /// Connects to every node that has slots. Fails only if a node refuses permanently: a node that is down may yet be
-    /// replaced.
-    async fn meet(&self) -> Result<(), Failure> {
-        let patience = self.config().connect_timeout;
-        let nodes = self.primaries();
-        let dials = nodes
-            .iter()
-            .map(|node| -> BoxFuture<'_, _> { Box::pin(timeout(patience, node.connections.get())) });
-        for dialled in join_all(dials.collect()).await {
-            match dialled {
-                Ok(Err(failure)) if failure.is_permanent() => return Err(failure),
-                _ => {}
+    /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently, or if none of them can
+    /// be reached: the Cluster may announce addresses that are good inside of another network only. One that is down
+    /// alone may yet be replaced.
+    async fn meet(&self, give_up: Moment) -> Result<(), Failure> {
+        let (began, patience) = (Clock::Suspend.now(), self.config().dial_timeout);
+        let (nodes, mut dials) = (self.primaries(), JoinSet::new());
+        for node in &nodes {
+            let node = Arc::clone(node);
+            dials.spawn(async move {
+                let connected = node.connections.get().await;
+                connected.map(drop).map_err(|failure| (node, failure))
+            });
+        }
+        let (mut limit, mut met) = (give_up.remaining(began).max(patience), nodes.is_empty());
+        loop {
+            let left = limit.saturating_sub(Clock::Suspend.now().since(began));
+            match timeout(left, dials.join_next()).await {
+                Ok(Some(Ok(Ok(())))) if !met => {
+                    met = true;
+                    // The others are about as fast, if they are up.
+                    limit = limit.min((Clock::Suspend.now().since(began) * 2).max(patience));
+                }
+                Ok(Some(Ok(Err((node, failure))))) if failure.is_permanent() => {
+                    return Err(failure.at(node.shared().address()));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
             }
         }
-        Ok(())
+        if met { Ok(()) } else { Err(self.out_of_reach(&nodes)) }
+    }
+
+    /// Returns the failure of a Cluster none of whose nodes can be reached where it says that they are.
+    fn out_of_reach(&self, nodes: &[Arc<Server>]) -> Failure {
+        let why = nodes.iter().find_map(|node| Some(node.connections.failure()?.at(node.shared().address())));
+        let why = why.unwrap_or_else(|| Failure::no_answer(self.config().connect_timeout));
+        let text = format!(
+            "the Cluster answers, but none of the addresses that it announces for its slots can be reached within {:?} \
+             ({}); behind NAT or in containers, set `cluster-announce-ip` and `cluster-announce-port` of every node",
+            self.config().connect_timeout,
+            why.text()
+        );
+        Failure::new(LockErrorKind::Unavailable, text)
     }
 
     /// Runs a call on the node of its key, within its deadline.

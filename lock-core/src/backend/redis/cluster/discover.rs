@@ -7,26 +7,29 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::slot_map::SlotMap;
+use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Shared;
-use crate::backend::redis::link::{Progress, open, text};
+use crate::backend::redis::link::{Progress, Shared, Way, open, text, ways};
 use crate::backend::redis::primary::Primary;
+use crate::backend::remote::{race, socket};
+use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// The least time limit of one node.
+/// The least time limit of one node, once another has answered.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one node, for a look within a dial. A question takes three round trips, four with TLS, and on a
+/// Returns the time limit of one node, once another has answered. A question takes three round trips, four with TLS, and on a
 /// long link they must fit too.
 pub(super) fn patience(config: &Config) -> Duration {
-    PATIENCE.max(config.connect_timeout / 3)
+    PATIENCE.max(config.dial_timeout / 3)
 }
 
-/// The same, for a look within a call: it must end before that is given up.
+/// Returns the time limit of a look within a call: it must end before that is given up.
 pub(super) fn patience_of_call(config: &Config) -> Duration {
-    PATIENCE.max((config.connect_timeout / 3).min(config.timeout * 2 / 3))
+    PATIENCE.max((config.dial_timeout / 3).min(config.timeout * 2 / 3))
 }
+
 /// The time left to the other nodes once more than half have answered: a node that hangs must not slow down every look.
 const GRACE: Duration = Duration::from_millis(50);
 
@@ -36,10 +39,12 @@ const GRACE: Duration = Duration::from_millis(50);
 /// answers, and only that of a node which the URL names: then most of those that it names must have answered so. The `bool` of
 /// each node says whether the URL names it. The view of a node that was taken out of its Cluster knows nobody, and counts for
 /// nothing.
+///
+/// All nodes have `limit`. Once one has answered, the others have `patience` in all, or twice its time.
 pub(super) async fn around(
     nodes: impl Iterator<Item = (Shared<Primary>, bool)>,
     known: &SlotMap,
-    limit: Duration,
+    (limit, mut patience): (Duration, Duration),
 ) -> Result<(SlotMap, bool), Failure> {
     let (mut asked, mut all_named) = (JoinSet::new(), 0);
     for (node, is_named) in nodes {
@@ -51,11 +56,23 @@ pub(super) async fn around(
         });
     }
     let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
+    let began = Clock::Suspend.now();
     loop {
+        let passed = Clock::Suspend.now().since(began);
+        let wait = match views.len() {
+            0 => limit.saturating_sub(passed) + GRACE,
+            most if most * 2 > count => GRACE,
+            _ => patience.saturating_sub(passed) + GRACE,
+        };
         // The set is dropped with this function, which ends the questions that are still open.
-        let patience = if views.len() * 2 > count { GRACE } else { limit + GRACE };
-        match timeout(patience, asked.join_next()).await {
-            Ok(Some(Ok(Ok(view)))) => views.push(view),
+        match timeout(wait, asked.join_next()).await {
+            Ok(Some(Ok(Ok(view)))) => {
+                if views.is_empty() {
+                    let took = Clock::Suspend.now().since(began);
+                    patience = limit.min((took * 2).max(patience));
+                }
+                views.push(view);
+            }
             // A permanent failure says more than a temporary one, so it is kept.
             Ok(Some(Ok(Err(failure)))) => match &failed {
                 Some(known) if Failure::is_permanent(known) => {}
@@ -85,14 +102,39 @@ pub(super) async fn around(
     newest.map(|view| (view, most)).ok_or_else(|| failed.unwrap_or_else(nobody))
 }
 
-/// Asks one node over a connection that ends with the answer.
+/// Asks one node over a connection that ends with the answer. A name may lead to several nodes, of which any will do.
 async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Failure> {
     let Address::Tcp { host, port } = node.address() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
     };
+    let place = (host.clone(), *port);
+    let ways = ways(node, Some(&place)).await?;
+    let is_one = ways.len() == 1;
+    let attempts = ways.into_iter().map(|way| -> BoxFuture<'_, Result<SlotMap, Failure>> {
+        Box::pin(async move {
+            let view = ask_at(node, way, is_one, progress).await?;
+            if view.nodes().is_empty() && !is_one {
+                return Err(Failure::new(
+                    LockErrorKind::Unavailable,
+                    "the node knows no node that has slots",
+                ));
+            }
+            Ok(view)
+        })
+    });
+    let answer = race::first(attempts.collect(), socket::HEAD_START).await;
+    answer.unwrap_or_else(|| Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at")))
+}
+
+async fn ask_at(
+    node: &Shared<Primary>,
+    way: Way<'_>,
+    is_one: bool,
+    progress: &Progress,
+) -> Result<SlotMap, Failure> {
     // A connection of its own. The connections of the callers are vouched for by a look when they are dialled, so a
     // look that waited for one of them would wait for itself.
-    let (connection, _driver) = open(node, Some(&(host.clone(), *port)), progress).await?;
+    let (connection, _driver) = open(node, way, progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");
     questions.cmd("CLUSTER").arg("SLOTS");
@@ -104,5 +146,9 @@ async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Fai
     if let Value::ServerError(error) = slots {
         return Err(Failure::of_reply(error));
     }
+    let Way::Tcp(host, address) = way else { return Err(Failure::unexpected(slots)) };
+    let ip = address.ip().to_string();
+    // The name of several nodes names none of them. A certificate has the name.
+    let host = if is_one || node.tls().is_some() { host } else { &ip };
     SlotMap::read(text(info)?, slots, host).ok_or_else(|| Failure::unexpected(slots))
 }

@@ -21,7 +21,7 @@ use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::primary::{Primary, Witness};
 use crate::backend::redis::slot::SLOTS;
-use crate::backend::remote::{Listeners, SingleFlight};
+use crate::backend::remote::{Listeners, SingleFlight, tries};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 use crate::sync::RwLock;
@@ -30,8 +30,8 @@ use crate::sync::RwLock;
 const ASKED: usize = 5;
 /// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How much longer than the limit of one node a look may take, of another caller that is waited for. A look ends within it,
-/// unless its runtime is no longer driven.
+/// How much longer than the patience with one node a caller waits for the look of another one. A look ends within it, unless
+/// all nodes are slow or its runtime is no longer driven; then the caller looks by itself.
 const MARGIN: Duration = Duration::from_millis(100);
 /// How long a node that has lost its slots is not vouched for so. One that stood still knows better soon after.
 const FORMER: Duration = Duration::from_secs(60);
@@ -191,23 +191,17 @@ impl Router {
         }
     }
 
-    /// Asks until a node answers, within the time limit of one dial.
+    /// Asks until a node answers, within the time limit of the first connection.
     pub(super) async fn find(&self) -> Result<(), Failure> {
-        let give_up = Clock::Suspend.now().plus(self.cluster.config.connect_timeout);
-        loop {
-            match self.look().await {
-                Err(failure) if !failure.is_permanent() && !give_up.is_past(Clock::Suspend.now()) => {
-                    sleep(PAUSE).await;
-                }
-                answer => return answer,
-            }
-        }
+        let (server, limit) = (&self.config().address, self.config().connect_timeout);
+        let ask = |left| -> BoxFuture<'_, _> { Box::pin(self.looks.fresh(self.ask_around(left))) };
+        tries::connect(server, limit, ask).await
     }
 
     /// Asks some of the nodes which node has which slot, or shares the answer of a caller that began to ask after this
     /// call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
-        self.looks.fresh(self.ask_around(discover::patience(self.config()))).await
+        self.looks.fresh(self.ask_around(self.config().connect_timeout)).await
     }
 
     /// Asks likewise, unless the last answer is recent.
@@ -222,7 +216,8 @@ impl Router {
             (self.shared(place), is_named)
         });
         let known = self.read(|state| state.view.clone());
-        let (view, most) = discover::around(nodes, &known, limit).await?;
+        let patience = discover::patience(self.config());
+        let (view, most) = discover::around(nodes, &known, (limit, patience)).await?;
         self.adopt(view, most);
         Ok(())
     }

@@ -7,7 +7,7 @@ pub(crate) const FORM: UrlForm = UrlForm {
     store: "Redis",
     expected: "expected `redis[s]://[user:password@]host[:port][/db]`, `redis[s]+sentinel://host,host,host/primary`, \
                `redis[s]+cluster://host,host,host` or `unix://[user:password@]/path/to.sock`, with \
-               `?connect_timeout=1s&timeout=500ms` if need be; percent-encode special characters of the password",
+               `?connect_timeout=10s&timeout=500ms` if need be; percent-encode special characters of the password",
     options: &[
         "connect_timeout",
         "timeout",

@@ -9,7 +9,10 @@ use crate::error::Result;
 impl Config {
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            "connect_timeout" => self.connect_timeout = FORM.duration("connect_timeout", value)?,
+            "connect_timeout" => {
+                self.connect_timeout = FORM.duration("connect_timeout", value)?;
+                self.dial_timeout = self.connect_timeout;
+            }
             "timeout" => self.timeout = FORM.duration("timeout", value)?,
             "durability" => {
                 let durability = Durability::parse(&FORM.decode(value)?);

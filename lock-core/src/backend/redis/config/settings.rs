@@ -8,10 +8,12 @@ use ::redis::{ProtocolVersion, RedisConnectionInfo};
 use super::Address;
 use crate::backend::redis::durability::{Durability, MinReplicas};
 use crate::backend::remote::TlsFiles;
+use crate::backend::remote::tries::CONNECT_TIMEOUT;
 
-/// The default time limit of a dial. A dial that takes longer has most likely lost a packet on a network that drops
-/// packets for good.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The default time limit of a dial after a connection was lost. A dial that takes longer has most likely lost a packet
+/// on a network that drops packets for good.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The settings of a URL. `Debug` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -27,8 +29,10 @@ pub(crate) struct Config {
     pub(crate) durability: Option<Durability>,
     /// The reaction to a `min-replicas-to-write` that cannot be read.
     pub(crate) min_replicas: MinReplicas,
-    /// The time limit of one dial, from the look-up of the name to the last probe.
+    /// The time limit of the first connection, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
+    /// The time limit of a later dial, until one runs out of time.
+    pub(crate) dial_timeout: Duration,
     /// The time limit of one call, reconnecting included.
     pub(crate) timeout: Duration,
 }
@@ -53,7 +57,6 @@ impl Config {
     pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
     pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
-        let (connect_timeout, timeout) = (CONNECT_TIMEOUT, Self::CALL_TIMEOUT);
         Self {
             address,
             user,
@@ -63,8 +66,9 @@ impl Config {
             tls: None,
             durability: None,
             min_replicas: MinReplicas::Read,
-            connect_timeout,
-            timeout,
+            connect_timeout: CONNECT_TIMEOUT,
+            dial_timeout: DIAL_TIMEOUT,
+            timeout: Self::CALL_TIMEOUT,
         }
     }
 

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::settings::CONNECT_TIMEOUT;
 use super::*;
 use crate::backend::redis::durability::{Durability, MinReplicas};
 #[cfg(feature = "redis-tls")]
 use crate::backend::remote::TlsFiles;
+use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::error::LockErrorKind;
 
 fn parsed(url: &str) -> Config {

@@ -23,12 +23,14 @@ use super::rights;
 use super::role::{Greeting, Role};
 use super::sentinel;
 use super::shared::Shared;
+use super::way::{Way, ways};
+use crate::backend::BoxFuture;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::{Script, Scripts};
-use crate::backend::remote::socket;
+use crate::backend::remote::{Words, race, socket};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::simulation;
@@ -52,10 +54,10 @@ impl Drop for Driver {
     }
 }
 
-/// Connects once, within the deadline of the configuration.
-pub(crate) async fn dial<R: Role>(server: &Shared<R>) -> Result<Session<R>, Failure> {
-    let (deadline, progress) = (server.config.connect_timeout, Progress::default());
-    match timeout(deadline, connect(server, &progress)).await {
+/// Connects once, within `deadline`.
+pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Result<Session<R>, Failure> {
+    let progress = Progress::default();
+    match timeout(deadline, connect(server, &progress, deadline)).await {
         Ok(Ok(session)) => Ok(session),
         // No request of a caller was sent yet, so the failure cannot leave one in doubt.
         Ok(Err(failure)) => Err(failure.before_any_request()),
@@ -94,12 +96,16 @@ impl Progress {
     }
 }
 
-async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Session<R>, Failure> {
+async fn connect<R: Role>(
+    server: &Shared<R>,
+    progress: &Progress,
+    deadline: Duration,
+) -> Result<Session<R>, Failure> {
+    // Less than all of the time: the sentinels say more than that it is over.
+    let ask = |sentinels| sentinel::primary(&server.config, server.tls(), sentinels, deadline * 3 / 4);
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
-        Address::Sentinel(sentinels) => {
-            Some(sentinel::primary(&server.config, server.tls(), sentinels).await?)
-        }
+        Address::Sentinel(sentinels) => Some(ask(sentinels).await?),
         Address::Unix(_) | Address::Cluster(_) => None,
     };
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
@@ -119,7 +125,7 @@ async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Ses
     };
     // The sentinels are asked again once the server has answered: a server that was paused during a failover still
     // takes itself for the primary when it resumes.
-    if sentinel::primary(&server.config, server.tls(), sentinels).await? != *asked {
+    if ask(sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
@@ -128,49 +134,64 @@ async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Ses
     Ok(session)
 }
 
+/// The failure of a name without an address.
+const NOWHERE: &str = "the name has no address";
+
 /// Connects to the server at `place`, or at the socket of the configuration, and proves that it can hold locks.
 async fn reach<R: Role>(
     server: &Shared<R>,
     place: Option<&Endpoint>,
     progress: &Progress,
 ) -> Result<Session<R>, Failure> {
-    let (connection, driver) = open(server, place, progress).await?;
-    let session = greet(server, connection, driver).await;
-    // What follows asks sentinels or other nodes, so a later timeout must not blame the greeting.
-    progress.at(Progress::CONNECTING);
-    session
+    let ways = ways(server, place).await?;
+    let is_one = ways.len() == 1;
+    let attempts = ways.into_iter().map(|way| -> BoxFuture<'_, Result<Session<R>, Failure>> {
+        Box::pin(async move {
+            let (connection, driver) = open(server, way, progress).await?;
+            let session = greet(server, connection, driver).await;
+            // What follows asks sentinels or other nodes, so a later timeout must not blame the greeting.
+            progress.at(Progress::CONNECTING);
+            match session {
+                // The primary has another address of the name, or is about to have one of them.
+                Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => {
+                    Err(failure.temporary())
+                }
+                session => session,
+            }
+        })
+    });
+    let reached = race::first(attempts.collect(), socket::HEAD_START).await;
+    reached.unwrap_or_else(|| Err(Failure::new(LockErrorKind::Unavailable, NOWHERE)))
 }
 
 /// Connects and authenticates. Sends nothing else.
 pub(crate) async fn open<R: Role>(
     server: &Shared<R>,
-    place: Option<&Endpoint>,
+    way: Way<'_>,
     progress: &Progress,
 ) -> Result<(MultiplexedConnection, Driver), Failure> {
-    match (place, server.address()) {
-        (Some((host, port)), _) => {
-            if let Some(simulated) = simulation::dial(host, *port) {
-                let stream = simulated.await.map_err(|error| socket::unreachable(&error))?;
-                return handshake(server, stream).await.map_err(|error| Failure::of(&error));
-            }
-            let stream = socket::connect(host, *port).await?;
+    match way {
+        Way::Simulated((host, port)) => {
+            let dialling = simulation::dial(host, *port);
+            let dialling = dialling.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, NOWHERE))?;
+            let stream = dialling.await.map_err(|error| socket::unreachable(&error))?;
+            handshake(server, stream).await.map_err(|error| Failure::of(&error))
+        }
+        Way::Tcp(host, address) => {
+            let stream = socket::connect_to(address).await?;
             if let Some(tls) = server.tls() {
                 progress.at(Progress::TLS);
                 let stream = tls.wrap(stream, host).await?;
                 progress.at(Progress::GREETING);
-                return handshake(server, stream).await.map_err(|error| Failure::of(&error));
+                return handshake(server, Words::new(stream)).await.map_err(|error| Failure::of(&error));
             }
             progress.at(Progress::GREETING);
-            handshake(server, stream).await.map_err(|error| Failure::of_greeting(&error))
+            handshake(server, Words::new(stream)).await.map_err(|error| Failure::of_greeting(&error))
         }
-        (None, Address::Unix(path)) => {
+        Way::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
             progress.at(Progress::GREETING);
-            handshake(server, stream).await.map_err(|error| Failure::of(&error))
-        }
-        (None, Address::Tcp { .. } | Address::Sentinel(_) | Address::Cluster(_)) => {
-            let text = "there is no place to connect to";
-            Err(Failure::new(LockErrorKind::Unavailable, text))
+            handshake(server, Words::new(stream)).await.map_err(|error| Failure::of(&error))
         }
     }
 }

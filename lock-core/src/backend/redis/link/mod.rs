@@ -20,6 +20,7 @@ mod shared;
 mod subscribe;
 mod subscriptions;
 mod watch;
+mod way;
 
 pub(crate) use batch::{Counted, Outcome, Step};
 pub(crate) use call::Reply;
@@ -30,3 +31,4 @@ pub(crate) use probe::{field, text, version_of};
 pub(crate) use role::{Greeting, Role};
 pub(crate) use session_state::SessionState;
 pub(crate) use shared::Shared;
+pub(crate) use way::{Way, ways};

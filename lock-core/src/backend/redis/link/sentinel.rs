@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -13,25 +14,27 @@ use ::redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
     RedisResult, Value, from_redis_value,
 };
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
 use crate::backend::redis::error::Failure;
-use crate::backend::remote::Tls;
-use crate::backend::remote::socket::connect_to_any;
+use crate::backend::remote::{Tls, socket};
+use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// The least time limit of one sentinel. A healthy sentinel answers within a millisecond, and a dial asks all of them at
-/// once.
+/// The least time limit of one sentinel, once another has answered. A healthy sentinel answers within a millisecond, and
+/// a dial asks all of them at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one sentinel. A question takes three round trips, four with TLS, and a dial asks twice: on a long
-/// link both must fit.
+/// Returns the time limit of one sentinel, once another has answered. A question takes three round trips, four with TLS,
+/// and a dial asks twice: on a long link both must fit.
 fn patience(config: &Config) -> Duration {
-    PATIENCE.max(config.connect_timeout / 3)
+    PATIENCE.max(config.dial_timeout / 3)
 }
+
 /// How the failure begins where the sentinels do not know the name of the primary.
 pub(super) const UNKNOWN: &str = "the sentinels watch no primary";
 /// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
@@ -55,25 +58,59 @@ enum Answer {
     Silent(String),
 }
 
-/// Asks all sentinels for the primary. The caller must then check the role of that server itself.
+/// A step of the question to one sentinel of the URL.
+enum Step {
+    /// The addresses of its name, each of which is a sentinel of its own.
+    Found(String, Vec<SocketAddr>),
+    Answered(Answer),
+}
+
+/// Asks all sentinels for the primary, within `limit`. The caller must then check the role of that server itself.
 pub(crate) async fn primary(
     config: &Config,
     tls: Option<&Tls>,
     sentinels: &Sentinels,
+    limit: Duration,
 ) -> Result<Endpoint, Failure> {
-    let (mut asked, limit) = (JoinSet::new(), patience(config));
-    for place in sentinels.places.clone() {
-        let (tls, info, master) = (tls.cloned(), login(config), sentinels.master.clone());
-        // All at once: one sentinel that hangs would else use up the time of the dial. The set is dropped with this
-        // function, which ends the questions that are still open.
-        asked.spawn(async move { ask(&place, tls.as_ref(), info, &master, limit).await });
+    let (mut asked, began) = (JoinSet::new(), Clock::Suspend.now());
+    // All at once: one sentinel that hangs would else use up the time of the dial. The set is dropped with this
+    // function, which ends the questions that are still open.
+    for (host, port) in sentinels.places.clone() {
+        asked.spawn(async move {
+            match timeout(limit, socket::addresses(&host, port)).await {
+                Ok(Ok(found)) if !found.is_empty() => Step::Found(host, found),
+                Ok(Ok(_)) => Step::Answered(Answer::Silent("the name has no address".to_owned())),
+                Ok(Err(error)) => Step::Answered(Answer::Silent(error.to_string())),
+                Err(_) => Step::Answered(Answer::Silent(format!("no address of the name within {limit:?}"))),
+            }
+        });
     }
-    let (count, mut answers) = (asked.len(), Vec::new());
+    let (mut count, mut answers, mut patience) = (asked.len(), Vec::new(), limit);
     loop {
-        // Until a majority has named a primary, each sentinel gets its full time.
-        let patience = if is_enough(&answers, count) { GRACE } else { limit + GRACE };
-        match timeout(patience, asked.join_next()).await {
-            Ok(Some(Ok(answer))) => answers.push(answer),
+        let wait = match is_enough(&answers, count) {
+            // Until a majority has named a primary, each sentinel gets its full time.
+            false => patience.saturating_sub(Clock::Suspend.now().since(began)) + GRACE,
+            true => GRACE,
+        };
+        match timeout(wait, asked.join_next()).await {
+            Ok(Some(Ok(Step::Found(host, addresses)))) => {
+                count += addresses.len() - 1;
+                for address in addresses {
+                    let (host, tls, info) = (host.clone(), tls.cloned(), login(config));
+                    let master = sentinels.master.clone();
+                    let asking =
+                        async move { ask((&host, address), tls.as_ref(), info, &master, limit).await };
+                    asked.spawn(async move { Step::Answered(asking.await) });
+                }
+            }
+            Ok(Some(Ok(Step::Answered(answer)))) => {
+                if !matches!(answer, Answer::Silent(_)) && patience == limit {
+                    // The others are about as fast, if they are up.
+                    let took = Clock::Suspend.now().since(began);
+                    patience = limit.min((took * 2).max(self::patience(config)));
+                }
+                answers.push(answer);
+            }
             Ok(Some(Err(_))) => {}
             Ok(None) | Err(_) => break,
         }
@@ -138,14 +175,15 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
 }
 
 async fn ask(
-    place: &Endpoint,
+    (host, address): (&str, SocketAddr),
     tls: Option<&Tls>,
     info: RedisConnectionInfo,
     master: &str,
     limit: Duration,
 ) -> Answer {
     let asked = async {
-        let (mut sentinel, _driver, _) = connect(place, tls, info).await?;
+        let stream = TcpStream::connect(address).await?;
+        let (mut sentinel, _driver, _) = greet(stream, host, tls, info).await?;
         look_up(&mut sentinel, master).await
     };
     match timeout(limit, asked).await {
@@ -218,12 +256,12 @@ impl Drop for Driver {
 /// The messages that a sentinel pushes.
 type Told = mpsc::UnboundedReceiver<PushInfo>;
 
-async fn connect(
-    (host, port): &Endpoint,
+async fn greet(
+    stream: TcpStream,
+    host: &str,
     tls: Option<&Tls>,
     info: RedisConnectionInfo,
 ) -> RedisResult<(MultiplexedConnection, Driver, Told)> {
-    let stream = connect_to_any(host, *port).await?;
     stream.set_nodelay(true)?;
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
@@ -256,7 +294,7 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
         // A sentinel that has not learned of the last failover yet names the previous primary. Only all sentinels
         // together show which answer is the newest.
         if listen(place, (config, tls), &sentinels.master, current).await
-            && primary(config, tls, sentinels).await.is_ok_and(|named| named != *current)
+            && primary(config, tls, sentinels, patience(config)).await.is_ok_and(|named| named != *current)
         {
             return;
         }
@@ -273,7 +311,10 @@ async fn listen(
     master: &str,
     current: &Endpoint,
 ) -> bool {
-    let connecting = connect(place, tls, login(config));
+    let connecting = async {
+        let (host, port) = place;
+        greet(socket::connect_to_any(host, *port).await?, host, tls, login(config)).await
+    };
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(patience(config), connecting).await else {
         return false;
     };

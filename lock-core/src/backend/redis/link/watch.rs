@@ -48,6 +48,7 @@ impl<R: Role> Connector for Shared<R> {
     type Legacy = Subscribed;
 
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
+    const SHARES: bool = true;
 
     fn address(&self) -> impl fmt::Display {
         self.address()
@@ -65,8 +66,12 @@ impl<R: Role> Connector for Shared<R> {
         self.listeners().dials();
     }
 
-    async fn dial(&self) -> Result<Session<R>, Failure> {
-        match dial(self).await {
+    fn dial_limits(&self) -> (Duration, Duration) {
+        (self.config.dial_timeout, self.config.connect_timeout)
+    }
+
+    async fn dial(&self, limit: Duration) -> Result<Session<R>, Failure> {
+        match dial(self, limit).await {
             // The server was a primary when the backend was made, so it may be one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
             // The sentinels knew its name then. One that was just restarted may not yet.

@@ -1,8 +1,11 @@
 //! Connects to voters: to one, or to all of a quorum.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::backend::Voter;
 use super::options::VoterOptions;
@@ -14,13 +17,16 @@ use super::state::VoterState;
 use crate::backend::redis::Redis;
 use crate::backend::redis::command::Server;
 use crate::backend::redis::config::{Address, Config};
-use crate::backend::redis::link::Shared;
-use crate::backend::redis::link::dial;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::{Session, Shared, dial};
+use crate::backend::remote::tries;
 use crate::background::current_runtime;
+use crate::backoff::Pauses;
+use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A voter, with the temporary error if it could not be reached. A permanent error is an `Err`.
-type Dialled = Result<(Voter, Option<LockError>)>;
+/// The pauses between two dials of one server.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
 impl Voter {
     /// Connects to the server at `url`, as [`Redis::connect`] does, as a voter of a quorum.
@@ -53,14 +59,17 @@ impl Voter {
     pub async fn connect(url: &str, options: VoterOptions) -> Result<Self> {
         current_runtime()?;
         let options = options.checked()?;
-        match connect(one_server(url)?, options).await? {
-            (voter, None) => Ok(voter),
-            (_, Some(error)) => Err(error),
+        let Candidate { server, .. } = Candidate::new(one_server(url)?, options)?;
+        let limit = server.config.connect_timeout;
+        let dialled = tries::connect(server.address(), limit, |left| Box::pin(dial(&server, left))).await;
+        match dialled {
+            Ok(session) => Ok(Self { server: Server::new(server, Some(session)) }),
+            Err(failure) => Err(failure.to_error(server.address())),
         }
     }
 
-    /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer now. A voter that is down is
-    /// dialled until it answers, and votes from then on. The clocks of the servers are compared: a server whose clock
+    /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the
+    /// `connect_timeout`. A voter that is down is dialled until it answers, and votes from then on. The clocks of the servers are compared: a server whose clock
     /// differs from the others does not vote for the longest lease.
     ///
     /// # Errors
@@ -83,10 +92,11 @@ impl Voter {
         let options = options.checked()?;
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         different(&configs)?;
+        let limit = configs.first().map(|config| config.connect_timeout).unwrap_or_default();
         let dialled = dial_all(configs, options).await?;
         let down: Vec<&LockError> = dialled.iter().filter_map(|(_, error)| error.as_ref()).collect();
         // Permanent errors have been returned by now, so the voters that are down may come back.
-        majority(dialled.len(), &down)?;
+        majority(dialled.len(), &down, limit)?;
         for error in down {
             tracing::warn!(%error, "a voter is down; it votes when it is back");
         }
@@ -121,42 +131,104 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
     }
 }
 
-/// Dials once. A temporary failure still makes a voter, which is dialled again later.
-async fn connect(config: Config, options: VoterOptions) -> Dialled {
-    let state = Arc::new(VoterState::new(options, config.address.clone()));
-    let server = Arc::new(Shared::new(config, VoterRole { state })?);
-    match dial(&server).await {
-        Ok(session) => Ok((Voter { server: Server::new(server, Some(session)) }, None)),
-        Err(failure) => {
-            let error = failure.to_error(server.address());
-            if failure.is_permanent() {
-                Err(error)
-            } else {
-                // `new` dials again at once, and until the server answers. A server that is down must not keep the
-                // service from starting while the others are a majority.
-                Ok((Voter { server: Server::new(server, None) }, Some(error)))
-            }
-        }
-    }
+/// A server that is dialled, and what its dials have come to.
+#[derive(Clone)]
+struct Candidate {
+    server: Arc<Shared<VoterRole>>,
+    failure: Option<Failure>,
+    pauses: Pauses,
 }
 
-/// Dials all servers at once, so that the time-outs of servers that are down do not add up.
+/// The outcome of one dial of the candidate with this number.
+type Dialled = (usize, std::result::Result<Session<VoterRole>, Failure>);
+
+/// Dials all servers at once, so that the time-outs of servers that are down do not add up, and again until a majority
+/// answers. Then a server that is down does not keep the service from starting.
 async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Voter, Option<LockError>)>> {
-    let mut dials: JoinSet<(usize, Dialled)> = JoinSet::new();
-    for (number, config) in configs.into_iter().enumerate() {
-        dials.spawn(async move { (number, connect(config, options).await) });
+    let candidates = configs.into_iter().map(|config| Candidate::new(config, options));
+    let mut candidates = candidates.collect::<Result<Vec<_>>>()?;
+    let mut sessions: Vec<Option<Session<VoterRole>>> = candidates.iter().map(|_| None).collect();
+    let limits = candidates.first().map(|one| (one.config().connect_timeout, one.config().dial_timeout));
+    let (limit, dial_timeout) = limits.unwrap_or_default();
+    let (began, mut dials, mut patience) = (Clock::Suspend.now(), JoinSet::<Dialled>::new(), limit);
+    for (number, candidate) in candidates.iter().enumerate() {
+        dials.spawn(candidate.dial(number, Duration::ZERO, limit));
     }
-    let mut dialled = Vec::new();
-    while let Some(joined) = dials.join_next().await {
-        let (number, outcome) = joined.map_err(|error| {
-            LockError::new(LockErrorKind::Unavailable, "the runtime is shutting down").with_source(error)
-        })?;
-        // A permanent error ends every dial: the set is dropped with this function, and aborts them.
-        dialled.push((number, outcome?));
+    loop {
+        let passed = Clock::Suspend.now().since(began);
+        let (number, outcome) = match timeout(patience.saturating_sub(passed), dials.join_next()).await {
+            Ok(Some(joined)) => joined.map_err(|error| {
+                LockError::new(LockErrorKind::Unavailable, "the runtime is shutting down").with_source(error)
+            })?,
+            Ok(None) | Err(_) => break,
+        };
+        let passed = Clock::Suspend.now().since(began);
+        let candidate = &mut candidates[number];
+        match outcome {
+            Ok(session) => sessions[number] = Some(session),
+            // A permanent error ends every dial: the set is dropped with this function, and aborts them.
+            Err(failure) if failure.is_permanent() => {
+                return Err(failure.to_error(candidate.server.address()));
+            }
+            Err(failure) => {
+                let pause = candidate.pauses.next();
+                if !failure.is_settled() {
+                    dials.spawn(candidate.dial(number, pause, limit.saturating_sub(passed)));
+                }
+                candidate.failure = Some(failure);
+            }
+        }
+        if sessions.iter().flatten().count() > sessions.len() / 2 {
+            // Each of the others has failed once, or has as much time again as the majority took.
+            let has_failed = |number: usize| candidates[number].failure.is_some();
+            if sessions.iter().enumerate().all(|(number, session)| session.is_some() || has_failed(number)) {
+                break;
+            }
+            patience = patience.min((passed * 2).max(dial_timeout));
+        }
     }
-    // The dials end in any order, and the voters must be in the order of the URLs.
-    dialled.sort_unstable_by_key(|(number, _)| *number);
-    Ok(dialled.into_iter().map(|(_, dialled)| dialled).collect())
+    let voters = candidates.into_iter().zip(sessions);
+    Ok(voters.map(|(candidate, session)| candidate.into_voter(session, patience)).collect())
+}
+
+impl Candidate {
+    fn new(config: Config, options: VoterOptions) -> Result<Self> {
+        let state = Arc::new(VoterState::new(options, config.address.clone()));
+        let server = Arc::new(Shared::new(config, VoterRole { state })?);
+        Ok(Self { server, failure: None, pauses: PAUSES })
+    }
+
+    fn config(&self) -> &Config {
+        &self.server.config
+    }
+
+    /// Dials after a pause, within `left`.
+    fn dial(
+        &self,
+        number: usize,
+        pause: Duration,
+        left: Duration,
+    ) -> impl Future<Output = Dialled> + Send + use<> {
+        let server = Arc::clone(&self.server);
+        async move {
+            sleep(pause).await;
+            (number, dial(&server, left).await)
+        }
+    }
+
+    /// Returns the voter, and the error of one without a session, which is dialled at once and until it answers.
+    fn into_voter(
+        self,
+        session: Option<Session<VoterRole>>,
+        patience: Duration,
+    ) -> (Voter, Option<LockError>) {
+        let failure = || Failure::no_answer(patience).before_any_request();
+        let error = match session {
+            Some(_) => None,
+            None => Some(self.failure.unwrap_or_else(failure).to_error(self.server.address())),
+        };
+        (Voter { server: Server::new(self.server, session) }, error)
+    }
 }
 
 /// Refuses an address that is named twice: with two votes of one server, a majority would mean nothing.
@@ -174,13 +246,17 @@ fn different(configs: &[Config]) -> Result<()> {
     Ok(())
 }
 
-fn majority(all: usize, down: &[&LockError]) -> Result<()> {
+fn majority(all: usize, down: &[&LockError], limit: Duration) -> Result<()> {
     let up = all - down.len();
     if up > all / 2 {
         return Ok(());
     }
     let why: Vec<String> = down.iter().map(ToString::to_string).collect();
-    let detail = format!("{up} of {all} voters answer, {} are needed: {}", all / 2 + 1, why.join("; "));
+    let detail = format!(
+        "{up} of {all} voters answer within {limit:?}, {} are needed: {}",
+        all / 2 + 1,
+        why.join("; ")
+    );
     Err(LockError::new(LockErrorKind::NoQuorum, detail).nothing_taken())
 }
 
@@ -238,7 +314,7 @@ mod tests {
         for (all, missing, enough) in
             [(1, 0, true), (1, 1, false), (3, 1, true), (3, 2, false), (5, 2, true), (5, 3, false)]
         {
-            let outcome = majority(all, &vec![&down; missing]);
+            let outcome = majority(all, &vec![&down; missing], Duration::ZERO);
             assert_eq!(outcome.is_ok(), enough, "{missing} of {all}");
             if let Err(error) = outcome {
                 assert!(error.kind() == LockErrorKind::NoQuorum && error.is_temporary());

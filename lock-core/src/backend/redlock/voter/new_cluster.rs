@@ -14,6 +14,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::{Session, dial, text};
 use crate::backend::redis::primary::Primary;
+use crate::backend::remote::tries;
 use crate::background::current_runtime;
 use crate::error::{LockErrorKind, Result};
 
@@ -66,8 +67,10 @@ impl Voter {
             // Not in the role of a voter: its connection would register the server when it is admitted, and begin the
             // quarantine.
             let server = Arc::new(Shared::new(config, Primary::alone())?);
+            let limit = server.config.connect_timeout;
             let told = async {
-                let session = dial(&server).await?;
+                let dialled = tries::connect(server.address(), limit, |left| Box::pin(dial(&server, left)));
+                let session = dialled.await?;
                 empty(&session).await?;
                 Ok::<_, Failure>(session)
             };

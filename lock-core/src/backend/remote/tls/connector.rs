@@ -70,17 +70,20 @@ impl Tls {
         stream: TcpStream,
         host: &str,
     ) -> std::result::Result<TlsStream<TcpStream>, Failure<R>> {
-        let name = name(host).map_err(|text| Failure::new(LockErrorKind::Unavailable, text))?;
+        let name = name(host).map_err(|text| Failure::new(LockErrorKind::Unavailable, text).settled())?;
         self.0.connect(name, stream).await.map_err(|error| {
             let text = format!("TLS failed ({error}); {}", self.advice(&error));
-            Failure::new(LockErrorKind::Unavailable, text)
+            let failure = Failure::new(LockErrorKind::Unavailable, text);
+            // An error of TLS itself: the peers have talked to each other. A connection that was only closed may be
+            // that of a server, or of a proxy, that is not up yet.
+            if cause(&error).is_some() { failure.settled() } else { failure }
         })
     }
 
     /// Returns what may be wrong with a handshake.
     fn advice(&self, error: &io::Error) -> &'static str {
         use CertificateError::{NotValidForName, NotValidForNameContext};
-        match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        match cause(error) {
             Some(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 "has its certificate this host's name?"
             }
@@ -99,6 +102,11 @@ impl Tls {
             false => "does the server want a certificate of this client (`cert` and `key`)?",
         }
     }
+}
+
+/// Returns the error of TLS behind an error of the stream.
+fn cause(error: &io::Error) -> Option<&Error> {
+    error.get_ref().and_then(|cause| cause.downcast_ref())
 }
 
 fn name(host: &str) -> std::result::Result<ServerName<'static>, String> {

@@ -1,0 +1,103 @@
+//! The places of the servers in a URL: in front of its `/`, and in its options `host` and `port`.
+
+use std::path::PathBuf;
+
+use super::form::FORM;
+use super::{Address, Place};
+use crate::error::Result;
+
+pub(super) const DEFAULT_PORT: u16 = 5432;
+
+/// A host or the directory of a socket, and the port that stands behind it.
+type Named = (Option<String>, Option<u16>);
+
+/// What a URL says of the places of its servers.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    authority: Vec<Named>,
+    /// The value of the option `host`, which takes the place of the hosts of the authority.
+    host: Option<String>,
+    /// The value of the option `port`, which takes the place of the ports.
+    port: Option<String>,
+}
+
+impl Places {
+    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing where the
+    /// option `host` names it.
+    pub(super) fn read(hosts: &str) -> Result<Self> {
+        let authority = match hosts {
+            "" => Vec::new(),
+            hosts => hosts.split(',').map(named).collect::<Result<_>>()?,
+        };
+        Ok(Self { authority, ..Self::default() })
+    }
+
+    /// Sets the option `host` or `port`.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let value = Some(FORM.decode(value)?);
+        if name == "host" {
+            self.host = value
+        } else {
+            self.port = value
+        }
+        Ok(())
+    }
+
+    /// Returns the address.
+    pub(super) fn address(self) -> Result<Address> {
+        let Self { authority, host, port } = self;
+        let ports: Vec<Option<u16>> = match &port {
+            Some(ports) => ports.split(',').map(|text| number(text).map(Some)).collect::<Result<_>>()?,
+            None => authority.iter().map(|(_, port)| *port).collect(),
+        };
+        let hosts: Vec<Option<String>> = match host {
+            Some(hosts) => {
+                hosts.split(',').map(|host| Some(host.to_owned()).filter(|host| !host.is_empty())).collect()
+            }
+            None => authority.into_iter().map(|(host, _)| host).collect(),
+        };
+        if ports.len() > 1 && ports.len() != hosts.len() {
+            return Err(FORM.invalid("the Postgres URL has another number of ports than of hosts"));
+        }
+        let port_of = |at: usize| ports.get(at).or(ports.first()).copied().flatten().unwrap_or(DEFAULT_PORT);
+        let places = hosts.into_iter().enumerate().map(|(at, host)| match host {
+            Some(host) => Ok(place(host, port_of(at))),
+            None => Err(FORM.invalid("the Postgres URL has no host")),
+        });
+        let places = places.collect::<Result<Vec<_>>>()?;
+        if places.is_empty() {
+            Err(FORM.invalid("the Postgres URL has no host"))
+        } else {
+            Ok(Address(places))
+        }
+    }
+}
+
+/// Reads `host[:port],..` in an option, where no host may be missing.
+pub(super) fn address(hosts: &str) -> Result<Address> {
+    Places::read(hosts)?.address()
+}
+
+fn place(host: String, port: u16) -> Place {
+    if host.starts_with('/') {
+        Place::Unix { directory: PathBuf::from(host), port }
+    } else {
+        Place::Tcp { host, port }
+    }
+}
+
+fn named(text: &str) -> Result<Named> {
+    match text.strip_prefix(':') {
+        // `:5433` with the host in an option. More than one `:` is an IPv6 address without brackets.
+        Some(port) if !port.contains(':') => Ok((None, Some(number(port)?))),
+        _ => {
+            let (host, port) = FORM.host_and_port(text, 0)?;
+            Ok((Some(FORM.decode(&host)?), Some(port).filter(|port| *port > 0)))
+        }
+    }
+}
+
+fn number(text: &str) -> Result<u16> {
+    let wrong = || FORM.invalid("the port in the Postgres URL is not a number from 1 to 65535");
+    text.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)
+}

@@ -1,0 +1,130 @@
+//! A stream over which the peer's own words reach the reader.
+
+use std::io::{ErrorKind, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A stream to a server that may refuse the connection in words and close it, before it has read anything.
+///
+/// A driver loses such words in two ways: it reads them before it has asked anything, and takes them for no answer; or
+/// its first write fails, because the peer has closed, and it reads nothing more. So nothing is read before the first
+/// write, and a write to a peer that is gone is no error: the read that follows returns the words, and then the end.
+#[derive(Debug)]
+pub(crate) struct Words<S> {
+    stream: S,
+    /// Whether something was written.
+    has_asked: bool,
+    /// Whether the peer reads no more.
+    is_gone: bool,
+    reader: Option<Waker>,
+}
+
+impl<S> Words<S> {
+    pub(crate) const fn new(stream: S) -> Self {
+        Self { stream, has_asked: false, is_gone: false, reader: None }
+    }
+
+    /// Returns the outcome of a write or a flush, where the end of the peer is none.
+    fn told<T>(&mut self, outcome: Poll<Result<T>>, gone: T) -> Poll<Result<T>> {
+        match outcome {
+            Poll::Ready(Err(error)) if is_gone(error.kind()) => {
+                self.is_gone = true;
+                Poll::Ready(Ok(gone))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+fn is_gone(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Words<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        if !self.has_asked {
+            self.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Words<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        if !self.has_asked {
+            self.has_asked = true;
+            self.reader.take().into_iter().for_each(Waker::wake);
+        }
+        if self.is_gone {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.told(outcome, bytes.len())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.is_gone {
+            return Poll::Ready(Ok(()));
+        }
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        self.told(outcome, ())
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const WORDS: &[u8] = b"-ERR max number of clients reached\r\n";
+
+    /// The peer has closed before the first byte is sent to it.
+    #[tokio::test]
+    async fn the_words_of_a_peer_that_has_closed_are_read() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        let (mut peer, _) = listener.accept().await.expect("it connects");
+        peer.write_all(WORDS).await.expect("sent");
+        drop(peer);
+        let mut stream = Words::new(stream);
+        for _ in 0..20 {
+            stream.write_all(b"HELLO 3\r\n").await.expect("no error hides the words");
+            stream.flush().await.expect("no error hides the words");
+            // The reset of the kernel needs a moment.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard).await;
+        assert_eq!(heard, WORDS);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_before_something_was_asked() {
+        let (mut peer, stream) = tokio::io::duplex(64);
+        peer.write_all(WORDS).await.expect("sent");
+        let (mut read, mut write) = tokio::io::split(Words::new(stream));
+        let reading = tokio::spawn(async move {
+            let mut heard = [0; WORDS.len()];
+            read.read_exact(&mut heard).await.map(|_| heard)
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!reading.is_finished());
+        write.write_all(b"HELLO 3\r\n").await.expect("sent");
+        assert_eq!(reading.await.expect("no panic").expect("the words"), WORDS);
+    }
+}

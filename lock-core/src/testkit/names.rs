@@ -1,0 +1,20 @@
+//! Host names of tests, which lead to several addresses.
+
+use std::net::SocketAddr;
+
+use crate::sync::Mutex;
+
+static NAMES: Mutex<Vec<(String, Vec<SocketAddr>)>> = Mutex::new(Vec::new());
+
+/// Makes `host` lead to `addresses`, for every store on a network of this process. The port of a URL does not count.
+pub fn lead(host: &str, addresses: &[SocketAddr]) {
+    let mut names = NAMES.lock();
+    names.retain(|(name, _)| name != host);
+    names.push((host.to_owned(), addresses.to_vec()));
+}
+
+/// Returns the addresses to which a test has made `host` lead.
+#[cfg(feature = "_remote")]
+pub(crate) fn of(host: &str) -> Option<Vec<SocketAddr>> {
+    NAMES.lock().iter().find(|(name, _)| name == host).map(|(_, addresses)| addresses.clone())
+}
