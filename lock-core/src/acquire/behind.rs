@@ -9,15 +9,16 @@ use tokio::runtime::{Handle, Id};
 
 use super::event::Answer;
 use super::run::Acquire;
-use crate::backend::Ask;
+use crate::backend::{Ask, Queue};
 use crate::error::{LockErrorKind, Result};
 use crate::pending::{Earlier, Refusal};
 
 impl Acquire<'_> {
     /// Asks the store, and does not take a release of this process for another holder.
     pub(super) async fn answer_behind(&mut self, ask: Ask) -> Result<Answer> {
-        let mut earlier = match self.claim.is_queued() {
-            // What waits in the store's queue is served by the release, whenever that arrives.
+        // The release serves what waits in the store's queue, whenever it arrives.
+        let is_served = self.claim.is_queued() || takes_place(ask, self.plan.queue());
+        let mut earlier = match is_served {
             true => Vec::new(),
             false => self.engine.cleanup.under_way.of(self.plan.keys()),
         };
@@ -98,4 +99,10 @@ impl Acquire<'_> {
             }
         }
     }
+}
+
+/// Returns whether the request takes a place in order of arrival. It is sent at once: while it waited for the answer to
+/// a release, requests of other processes would overtake it.
+fn takes_place(ask: Ask, queue: Queue) -> bool {
+    matches!(ask, Ask::Enqueue { .. }) && queue == Queue::Fifo
 }
