@@ -119,7 +119,7 @@ fn of_a_guard(runtime: &Runtime, locks: &LockManager) {
         let reader = block_on(writer.downgrade()).expect("it is held");
         block_on(reader.release()).expect("it was held");
     }
-    let brief = locks.lock("outside:brief").ttl(Duration::from_secs(5)).max_hold(Duration::from_millis(300));
+    let brief = locks.lock("outside:brief").ttl(TTL).max_hold(Duration::from_millis(300));
     let brief = runtime.block_on(brief.acquire()).expect("it is free");
     assert_eq!(block_on(brief.lost()), LossReason::MaxHold);
 }

@@ -74,7 +74,9 @@ fn holds(value: Option<&str>, claim: &Claim) -> bool {
 /// Returns how many locks the scripts of `sent` name beyond the first of each.
 fn joined(sent: &[SentCommand]) -> usize {
     let scripts = sent.iter().filter(|command| command.name == "EVALSHA");
-    scripts.map(|command| command.arguments[1].parse::<usize>().expect("a number of keys") - 1).sum()
+    scripts
+        .map(|command| command.arguments[1].parse::<usize>().expect("a number of keys").saturating_sub(1))
+        .sum()
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::post;
 use http::StatusCode;
 use lock_axum::{Hold, LockLayer};
-use lock_core::{LockManager, Release};
+use lock_core::{LockGuard, LockManager, Release};
 use lock_tests::Flow;
 
 use crate::client::{Client, VERSIONS, Version, serve, stream_of};
@@ -106,20 +106,37 @@ async fn is_answered_without_the_store(release: Release, path: &str) -> bool {
     answer.is_ok()
 }
 
-/// The control: a dropped guard releases its key in the background, and the next request overtakes the release.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_nobody_awaits_is_met_by_the_next_request() {
-    let store = Store::far_away(EACH_WAY).await;
-    let locks = store.locks.clone();
+/// Answers once `end` has got the guard of the lock.
+fn handled(locks: &LockManager, end: fn(LockGuard)) -> Router {
+    let locks = locks.clone();
     let handler = move |Path(id): Path<String>| async move {
         match locks.lock(id).try_acquire().await.expect("an answer") {
             Some(guard) => {
-                drop(guard);
+                end(guard);
                 StatusCode::OK
             }
             None => StatusCode::CONFLICT,
         }
     };
-    let app = Router::new().route("/{id}", post(handler));
-    assert!(refused(app, Version::Http1, "/k").await > 0);
+    Router::new().route("/{id}", post(handler))
+}
+
+/// A dropped guard releases its key in the background, and the next request follows the release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_request_follows_a_release_that_nobody_awaits() {
+    let store = Store::far_away(EACH_WAY).await;
+    assert_eq!(refused(handled(&store.locks, drop), Version::Http1, "/k").await, 0);
+}
+
+/// The control: a lock that outlives its answer refuses the next request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_outlives_its_answer_is_met_by_the_next_request() {
+    let store = Store::far_away(EACH_WAY).await;
+    let later = |guard: LockGuard| {
+        tokio::spawn(async move {
+            tokio::time::sleep(EACH_WAY * 20).await;
+            drop(guard);
+        });
+    };
+    assert!(refused(handled(&store.locks, later), Version::Http1, "/k").await > 0);
 }

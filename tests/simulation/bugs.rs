@@ -226,8 +226,9 @@ fn several_keys_of_which_one_is_looked_at() {
 
 #[test]
 fn a_part_of_several_keys() {
-    const HELD: &str = "return lock:held(token, 'x', more)";
-    const PART: &str = "if i > 1 then locks[1]:put(value, 'x', lease) end return lock:held(token, 'x', more)";
+    const HELD: &str = "local answer = lock:held(token, 'x', more)";
+    const PART: &str =
+        "if i > 1 then locks[1]:put(value, 'x', lease) end local answer = lock:held(token, 'x', more)";
     is_found_in(SEVERAL, "a part of several keys", &script(ACQUIRE_ALL, &[(HELD, PART)]), Oracle::Remains);
 }
 

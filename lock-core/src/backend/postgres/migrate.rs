@@ -74,10 +74,11 @@ async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = connect(shared).await?;
     let schema = &shared.config.schema;
     // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to a
-    // pooler, or to a pool of the application. The lock keeps two migrations from meeting. The calls of a service that
-    // runs would line up behind a migration that waits for a table: hence the short wait.
+    // pooler, or to a pool of the application. The lock keeps two migrations from meeting: the second one waits for the
+    // first, however long that takes. The calls of a service that runs would line up behind a migration that waits for a
+    // table: hence the short wait for that.
     let text = format!(
-        "SET LOCAL statement_timeout = 0; SET LOCAL search_path = {SEARCH_PATH}; \
+        "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL search_path = {SEARCH_PATH}; \
          SELECT pg_advisory_xact_lock(hashtextextended('{schema} migration', 0::bigint)); \
          SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {}",
         sql::steps(schema)

@@ -251,8 +251,9 @@ impl Failure {
         match error.kind() {
             ErrorKind::Io => {
                 let text = format!(
-                    "connected, but not greeted ({error}); if the server speaks TLS on this port, write `rediss://` in place \
-                     of `redis://`, and `redlocks://` of `redlock://`"
+                    "connected, but not greeted ({error}); the server may have as many clients as it allows \
+                     (`maxclients`), or it speaks TLS on this port: then write `rediss://` in place of `redis://`, and \
+                     `redlocks://` of `redlock://`"
                 );
                 Self::new(LockErrorKind::Unavailable, text)
             }
