@@ -93,19 +93,14 @@ async fn a_server_with_as_many_clients_as_it_allows_loses_no_lock() {
         assert_eq!(guard.release().await.expect("an answer"), Released::Released);
     }
     assert!(info(&mut admin, "rejected_connections") > 0, "there was a connection for renewals");
-    // A new client reports the server's own words, and no guess over them. They are lost if the server resets the
-    // connection, which happens on a busy machine: then the error names what it may be.
-    let mut told = 0;
+    // A new client reports the server's own words, and no guess over them.
     for _ in 0..10 {
         let url = format!("{}?connect_timeout=200ms", server.url());
         let error = lock_core::LockManager::connect(&url).await.expect_err("it is full");
         let text = error.to_string();
-        let has_words = text.contains("max number of clients reached");
-        assert!(error.is_temporary() && has_words != text.contains("rediss://"), "{error}");
-        assert!(has_words || text.contains("maxclients"), "{error}");
-        told += u32::from(has_words);
+        assert!(error.is_temporary() && text.contains("max number of clients reached"), "{error}");
+        assert!(!text.contains("rediss://"), "{error}");
     }
-    assert!(told > 0, "the words were lost each time");
     redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(100).exec(&mut admin).expect("it may");
     cycle(&connect(&server.url()).await, "k").await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cleanup::{Certainty, Cleanup, Next};
 use super::granted::Granted;
-use crate::backend::{Claim, Grant};
+use crate::backend::{Claim, Grant, Queue};
 use crate::clock::Moment;
 use crate::expiry;
 use crate::notifications::Subscription;
@@ -264,6 +264,8 @@ impl PendingClaim {
 
 impl Drop for PendingClaim {
     fn drop(&mut self) {
-        self.roll_back(Next::Follows(None));
+        // A waiter in order of arrival that leaves keeps no other one behind: who waits takes a place at once.
+        let next = if self.claim.queue == Queue::Fifo { Next::GoesOn } else { Next::Follows(None) };
+        self.roll_back(next);
     }
 }

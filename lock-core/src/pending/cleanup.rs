@@ -39,7 +39,8 @@ pub(crate) enum Certainty {
 pub(crate) enum Next {
     /// It stays behind the release, which has begun if this is there.
     Follows(Option<ReleaseUnderWay>),
-    /// It does not wait for the release: it is the same acquisition, which goes on with another owner.
+    /// It does not wait for the release: it is the same acquisition, which goes on with another owner, or it takes a
+    /// place in order of arrival.
     GoesOn,
 }
 

@@ -2,15 +2,24 @@
 
 use std::io::{ErrorKind, Result};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::sync::Mutex;
+
+/// How many bytes of the peer are kept: a line that refuses the connection is shorter.
+const KEPT: usize = 256;
 
 /// A stream to a server that may refuse the connection in words and close it, before it has read anything.
 ///
 /// A driver loses such words in two ways: it reads them before it has asked anything, and takes them for no answer; or
 /// its first write fails, because the peer has closed, and it reads nothing more. So nothing is read before the first
 /// write, and a write to a peer that is gone is no error: the read that follows returns the words, and then the end.
+///
+/// A driver that has sent several commands may report the end instead of the words, so the first bytes are
+/// [kept](Self::heard).
 #[derive(Debug)]
 pub(crate) struct Words<S> {
     stream: S,
@@ -19,11 +28,41 @@ pub(crate) struct Words<S> {
     /// Whether the peer reads no more.
     is_gone: bool,
     reader: Option<Waker>,
+    /// How many bytes are still to be kept.
+    keeps: usize,
+    heard: Heard,
+}
+
+/// The first bytes that a peer sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl Heard {
+    /// Returns the first line, without its end, if it is whole.
+    pub(crate) fn line(&self) -> Option<String> {
+        let bytes = self.0.lock().clone();
+        let line = &bytes[..bytes.windows(2).position(|end| end == b"\r\n")?];
+        Some(String::from_utf8_lossy(line).into_owned())
+    }
 }
 
 impl<S> Words<S> {
-    pub(crate) const fn new(stream: S) -> Self {
-        Self { stream, has_asked: false, is_gone: false, reader: None }
+    pub(crate) fn new(stream: S) -> Self {
+        let heard = Heard::default();
+        Self { stream, has_asked: false, is_gone: false, reader: None, keeps: KEPT, heard }
+    }
+
+    /// Returns what the peer sends first, as it will be known later.
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard.clone()
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let kept = &bytes[..bytes.len().min(self.keeps)];
+        self.keeps -= kept.len();
+        if !kept.is_empty() {
+            self.heard.0.lock().extend_from_slice(kept);
+        }
     }
 
     /// Returns the outcome of a write or a flush, where the end of the peer is none.
@@ -52,7 +91,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Words<S> {
             self.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.keep(buffer.filled().get(before..).unwrap_or_default());
+        outcome
     }
 }
 
@@ -102,6 +144,7 @@ mod tests {
         peer.write_all(WORDS).await.expect("sent");
         drop(peer);
         let mut stream = Words::new(stream);
+        let kept = stream.heard();
         for _ in 0..20 {
             stream.write_all(b"HELLO 3\r\n").await.expect("no error hides the words");
             stream.flush().await.expect("no error hides the words");
@@ -111,6 +154,7 @@ mod tests {
         let mut heard = Vec::new();
         let _ = stream.read_to_end(&mut heard).await;
         assert_eq!(heard, WORDS);
+        assert_eq!(kept.line().as_deref(), Some("-ERR max number of clients reached"));
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
+use ::redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -183,15 +183,15 @@ pub(crate) async fn open<R: Role>(
                 progress.at(Progress::TLS);
                 let stream = tls.wrap(stream, host).await?;
                 progress.at(Progress::GREETING);
-                return handshake(server, Words::new(stream)).await.map_err(|error| Failure::of(&error));
+                return worded(server, stream, Failure::of).await;
             }
             progress.at(Progress::GREETING);
-            handshake(server, Words::new(stream)).await.map_err(|error| Failure::of_greeting(&error))
+            worded(server, stream, Failure::of_greeting).await
         }
         Way::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
             progress.at(Progress::GREETING);
-            handshake(server, Words::new(stream)).await.map_err(|error| Failure::of(&error))
+            worded(server, stream, Failure::of).await
         }
     }
 }
@@ -202,6 +202,24 @@ pub(crate) async fn open<R: Role>(
 /// command has its place after the first poll ([`Connection::send_ahead`]). The queue stays short all the same: each
 /// command in it has callers with a deadline, and the driver drops one whose caller is gone, unless it is a batch.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
+
+/// Makes the handshake with a server that may refuse the connection in words. `of` classifies any other failure.
+async fn worded<R: Role, S>(
+    server: &Shared<R>,
+    stream: S,
+    of: fn(&RedisError) -> Failure,
+) -> Result<(MultiplexedConnection, Driver), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = Words::new(stream);
+    let heard = stream.heard();
+    // The driver sends several commands, and reports the end of the connection in place of an answer to the first.
+    handshake(server, stream).await.map_err(|error| match heard.line() {
+        Some(line) if error.kind() == ErrorKind::Io && line.starts_with('-') => Failure::of_text(&line),
+        _ => of(&error),
+    })
+}
 
 /// Authenticates with HELLO 3, and spawns the driver's task.
 async fn handshake<R: Role, S>(
