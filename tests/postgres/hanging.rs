@@ -101,7 +101,6 @@ async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
         most = most.max(number(&server, BACKENDS));
         tokio::time::sleep(ms(500)).await;
     }
-    eprintln!("{before} processes of the server before, {most} at most in {hang:?}");
     assert!(most <= before + 2 * services, "{before} processes of the server before, {most} at most");
     set_standbys(&server, "");
     let so_far: Vec<usize> = all.iter().map(cycles).collect();

@@ -57,10 +57,10 @@ async fn the_tables_are_made_only_when_that_is_asked_for() {
 async fn the_text_of_the_migration_can_be_run_by_hand() {
     let server = PostgresServer::start();
     server.sql(&migration("shop_locks").expect("a name"));
-    let url = format!("{}?schema=shop_locks", server.url_of("postgres"));
+    let url = format!("{}?schema=shop_locks&timeout=10s", server.url_of("postgres"));
     cycle(&connect(&url).await, "k").await;
     assert_eq!(server.sql("SELECT to_regnamespace('lock_core') IS NULL"), "t");
-    let other = format!("{}?schema=other&migrate=true", server.url_of("postgres"));
+    let other = format!("{}?schema=other&migrate=true&timeout=10s", server.url_of("postgres"));
     cycle(&connect(&other).await, "k").await;
 }
 
@@ -84,7 +84,7 @@ async fn a_user_needs_no_more_than_the_error_and_the_documentation_say() {
         assert!(docs.contains(statement.trim()), "the documentation says the same: {statement}");
     }
     server.sql(grants(&without));
-    let locks = connect(&server.url_of("app")).await;
+    let locks = connect(&format!("{}?timeout=10s", server.url_of("app"))).await;
     cycle(&locks, "k").await;
     let guard = locks.fair("k").acquire().await.expect("it is free");
     guard.fencing_token().await.expect("a token");

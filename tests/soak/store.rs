@@ -14,6 +14,7 @@ const ROWS: &str = "SELECT (SELECT count(*) FROM lock_core.keys) + (SELECT count
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(5);
 
 /// A server with locks, or none.
+#[allow(clippy::large_enum_variant, reason = "a test has one")]
 pub(crate) enum Store {
     Memory,
     Redis(RedisServer),

@@ -16,6 +16,7 @@
 //! | `read` | all behind a writer, which holds for 3 s | that of the writer |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
+#![allow(clippy::duplicate_mod, reason = "the server of Postgres and the rig both measure the CPU")]
 
 #[path = "../rig/cpu.rs"]
 #[allow(dead_code, reason = "each bench uses its part")]

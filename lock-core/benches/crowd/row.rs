@@ -16,6 +16,7 @@ const PERMITS: u32 = 2;
 /// How many times the ideal a row may take.
 const BAR: f64 = 2.0;
 
+#[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) kind: &'static str,
     pub(crate) waiters: usize,

@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 
 /// The answer to one claim.
+#[allow(clippy::large_enum_variant, reason = "one lives at a time, on the stack of a call")]
 #[derive(Debug)]
 pub(super) enum Verdict {
     Granted {

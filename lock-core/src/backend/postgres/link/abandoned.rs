@@ -116,7 +116,7 @@ mod tests {
         };
         let (disk, standby) = (one(7, "IO", "WALSync"), one(8, "IPC", STANDBY));
         verdict(&[]).expect("nothing hangs");
-        verdict(&[disk.clone()]).expect("a second one finds out");
+        verdict(std::slice::from_ref(&disk)).expect("a second one finds out");
         for (hanging, expected) in [
             (vec![standby.clone()], "its process 8 waits for a synchronous standby"),
             (vec![disk.clone(), standby], "its process 8 waits for a synchronous standby"),
