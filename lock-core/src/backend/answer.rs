@@ -139,6 +139,7 @@ pub enum Attempt {
 #[cfg(feature = "_remote")]
 impl Attempt {
     /// Names the key of `claim` that is held; see [`Held::on_key`].
+    #[allow(dead_code, reason = "some stores name it themselves")]
     pub(crate) fn on_key(self, claim: &Claim, key: &Key) -> Self {
         match self {
             Self::Held(held) => Self::Held(held.on_key(claim, key)),
