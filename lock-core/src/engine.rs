@@ -18,7 +18,6 @@ use crate::observe::{Observer, ReleaseContext};
 use crate::options::{Profiles, Resolved};
 use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
 use crate::pending::{Certainty, Cleanup, FreedKeys, Next};
-use crate::process::OwnProcess;
 use crate::rates::Rates;
 use crate::store::Store;
 use crate::sync::Notify;
@@ -51,7 +50,6 @@ pub(crate) struct Engine {
     /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
     reconnects: AtomicU64,
     lost: LostOwners,
-    pub(crate) own_process: OwnProcess,
     wall: WallClock,
 }
 
@@ -83,8 +81,7 @@ impl Engine {
         let local_queue = Arc::new(LocalQueue::new(&capability));
         // The clean-up has a weak reference to it, which lives for as long as the engine keeps `local_queue`.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
-        let own_process = OwnProcess::new(identity);
-        let cleanup = Cleanup::new(store.clone(), own_process.clone(), background, Arc::downgrade(&waiters));
+        let cleanup = Cleanup::new(store.clone(), background, Arc::downgrade(&waiters));
         Ok(Arc::new(Self {
             observer,
             capability,
@@ -104,7 +101,6 @@ impl Engine {
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
             lost: LostOwners::default(),
-            own_process,
             wall: WallClock::new(),
             identity,
             store,
@@ -129,16 +125,6 @@ impl Engine {
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing.load(Ordering::SeqCst) {
             return Err(LockError::new(LockErrorKind::ShuttingDown, "shutdown was called"));
-        }
-        Ok(())
-    }
-
-    /// Refuses to work in a forked child, which has to make its own manager.
-    pub(crate) fn check_process(&self) -> Result<()> {
-        if !self.own_process.is_here() {
-            let what =
-                "this process was forked from the one that made the manager: make a manager after the fork";
-            return Err(LockError::new(LockErrorKind::InvalidRequest, what));
         }
         Ok(())
     }
@@ -237,8 +223,6 @@ impl Engine {
         keep_for: Option<Duration>,
         now: Moment,
     ) -> Result<Released> {
-        // The copy of a waiting future, polled in a forked child, leaves the queue of the store to its parent.
-        self.check_process()?;
         if let Some(answer) = self.release_now(claim, keep_for, now) {
             return Ok(answer);
         }

@@ -126,7 +126,6 @@ pub mod clock;
 mod error;
 mod expiry;
 pub mod owner;
-mod process;
 
 // The stores.
 pub mod backend;

@@ -42,8 +42,6 @@ impl Acquire<'_> {
         answer: Result<Answer>,
         earlier: &[Arc<Earlier>],
     ) -> Result<Answer> {
-        // Or the refusal in a forked child would look like one of the store.
-        self.engine.check_process()?;
         let is_refused = match &answer {
             Ok(Answer::Held(held)) => held.queued_at.is_none() && held.behind.is_none(),
             // The grant that is being released may be of another kind.

@@ -163,7 +163,6 @@ pub(super) async fn ask_first(plan: &Plan, ask: Ask, started: Moment) -> Result<
     {
         // A shutdown that began meanwhile does not wait for guards that come after it.
         engine.check_open()?;
-        engine.check_process()?;
         let span = hold_span(plan);
         let claim = claim.take(&engine.owners);
         return Ok(First::Granted(hold(plan, &schedule, claim, granted, span)));

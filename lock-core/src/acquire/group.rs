@@ -54,7 +54,6 @@ impl Acquire<'_> {
     pub(super) async fn answer(&mut self, ask: Ask) -> Result<Answer> {
         loop {
             // Once more: it may have waited for the end of a release.
-            self.engine.check_process()?;
             self.set_asking(true);
             let answer = self.claim.ask(self.engine, ask).await;
             let has_place = self.has_place(&answer);

@@ -51,7 +51,6 @@ impl Acquire<'_> {
         // A key that is kept was released, and its owner has asked for that.
         let orphan = holders.into_iter().find(|holder| !holder.kept && holder.record.as_ref() == Some(dead));
         let Some(orphan) = orphan else { return Ok(false) };
-        self.engine.check_process()?;
         // Compared and deleted by the id of this very grant.
         if !store.force_release(key, &orphan.id).await? {
             return Ok(false);

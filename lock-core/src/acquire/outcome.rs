@@ -37,7 +37,6 @@ pub(crate) fn acquire(mut plan: Result<Plan>) -> impl Future<Output = Result<Loc
 /// Acquires, and records the outcome. Entering a lock again is not recorded.
 async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     let started = plan.engine().clock.now();
-    plan.engine().check_process()?;
     let refused = match plan.entered() {
         Ok(Some(hold)) => return Ok(hold),
         Ok(None) => None,

@@ -42,11 +42,6 @@ impl PartialGrants {
                 return std::future::pending().await;
             };
             tokio::time::sleep(wait.max(pause)).await;
-            if engine.check_process().is_err() {
-                // The copy in a forked child has the connection of its parent. The next question to the store fails with
-                // the reason.
-                return std::future::pending().await;
-            }
             let now = engine.clock.now();
             let due: Vec<&Lease> = live().filter(|lease| renewal_of(lease).is_past(now)).collect();
             pause = if Lease::renew_together(&due, ttl).await { Duration::ZERO } else { AFTER_FAILURE };

@@ -41,8 +41,6 @@ impl Acquire<'_> {
     pub(super) fn take_now(&mut self, handoff: Handoff, schedule: &Schedule<Lease>) -> Result<Taken> {
         // Dropping the hand-off releases it.
         self.engine.check_open()?;
-        // The copy of a waiting future in a forked child must not take the grant of its parent.
-        self.engine.check_process()?;
         let now = self.engine.clock.now();
         if self.lacks_something(handoff.grant(), now) {
             return Ok(Taken::Lacks(handoff));
@@ -85,7 +83,6 @@ impl Acquire<'_> {
         // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
         self.engine.check_open()?;
         // As in `take_now`.
-        self.engine.check_process()?;
         let length = match &won {
             Won::Store(granted) | Won::Queued(granted) => Some(granted.grant.lease),
             Won::Handoff(_) => None,
@@ -150,9 +147,8 @@ impl Acquire<'_> {
             self.engine.reported_lost(handoff.claim().owner).is_none().then_some((handoff, now))
         } else {
             let handoff = self.extended(handoff).await;
-            // Once more: a shutdown may have begun while the renewal was under way, or the process may have forked.
+            // Once more: a shutdown may have begun while the renewal was under way.
             self.engine.check_open()?;
-            self.engine.check_process()?;
             handoff
         };
         Ok(handoff.map(|(handoff, now)| self.handed_off(handoff, schedule, now)))

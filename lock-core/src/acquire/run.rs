@@ -258,8 +258,6 @@ impl<'a> Acquire<'a> {
             return self.hears(ask, answer);
         }
         self.engine.check_open()?;
-        // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
-        self.engine.check_process()?;
         self.has_awaited = true;
         self.attempts = self.attempts.saturating_add(1);
         self.question = LastQuestion::Fresh;

@@ -64,7 +64,6 @@ impl LockGuard {
     /// # Cancel safety
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
-        self.lease().check_process()?;
         // Released early: the body would run without the lock.
         self.lease().check_ended()?;
         inside(self, on_lost, Box::pin(body)).await

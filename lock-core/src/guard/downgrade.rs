@@ -56,7 +56,6 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let refused = |detail: &'static str| {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim().key))
     };
-    lease.check_process()?;
     lease.check()?;
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
@@ -100,8 +99,6 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     // Before the first request: from then on a release of the exclusive claim must look for a shared grant too.
     lease.claim().mark_shared();
     loop {
-        // In a forked child, a request would be that of its parent.
-        lease.check_process()?;
         let claim = Claim { ttl: lease.ttl(), ..lease.own_claim() };
         lease.asked(claim.ttl);
         let error = match lease.accept(lease.engine.store.downgrade(&claim).await) {

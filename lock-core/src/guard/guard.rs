@@ -31,10 +31,8 @@ use crate::options::Release;
 ///   because of it. Another process may be.
 /// - **Another executor**: a lock is taken inside a tokio runtime. Whoever polls the other calls of a guard outside of one
 ///   borrows the runtime of the manager; a body that [`run`](Self::run) polls has none.
-/// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and
-///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). A child that
-///   was not made by `fork` of the C library, but by `_Fork`, `vfork`, `clone` or a system call, counts as its parent:
-///   a drop of its copy releases the lock of the parent. Leave such a child by `exec` or `_exit`.
+/// - **Fork**: a process that holds a lock must not fork without `exec`. The child would have a copy of each guard and of
+///   the connections, and a drop of its copy releases the lock of its parent. [`Command`](std::process::Command) is safe.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
 ///   manager lives, and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
@@ -96,17 +94,14 @@ impl LockGuard {
     /// [`Lost`](LockErrorKind::Lost), with the reason.
     #[doc(hidden)]
     pub fn check_loss(&self) -> Result<()> {
-        self.lease().check_process()?;
         self.lease().check_loss()
     }
 
     /// Returns an error once the lock is lost. Call `guard.check()?` before each step that must not run without it.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost), with the reason; [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked
-    /// child.
+    /// [`Lost`](LockErrorKind::Lost), with the reason.
     pub fn check(&self) -> Result<()> {
-        self.lease().check_process()?;
         self.lease().check()
     }
 
@@ -128,12 +123,11 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store
-    /// does not answer, [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child.
+    /// does not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
-        self.lease().check_process()?;
         self.lease().engine.inside(self.lease().fence()).await
     }
 
@@ -151,8 +145,8 @@ impl LockGuard {
     /// that dies stays taken for what is left of it, whatever its own ttl.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease, and in a forked
-    /// child; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease;
+    /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.
     ///
     /// # Cancel safety
     /// Cancel safe; the lease may or may not have been extended.
@@ -165,15 +159,13 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when
-    /// the store did not answer: then the release continues in the background until the lease is over;
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child: its parent still holds the lock.
+    /// the store did not answer: then the release continues in the background until the lease is over.
     ///
     /// # Cancel safety
     /// Dropping the future hands the release to the background.
     pub async fn release(self) -> Result<Released> {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
-        lease.check_process()?;
         let now = lease.now();
         // Before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
@@ -232,10 +224,6 @@ impl LockGuard {
     fn begin_release(self) {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return };
-        // In a forked child nothing is released.
-        if lease.check_process().is_err() {
-            return;
-        }
         let now = lease.now();
         let is_lost = lease.loss_at(now).is_some();
         if !lease.leave() {

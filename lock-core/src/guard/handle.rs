@@ -64,7 +64,6 @@ impl LockHandle {
     /// # Errors
     /// As [`LockGuard::check`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.
     pub fn check(&self) -> Result<()> {
-        self.lease.check_process()?;
         self.lease.check()
     }
 
@@ -84,7 +83,6 @@ impl LockHandle {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
-        self.lease.check_process()?;
         self.lease.engine.inside(self.lease.fence()).await
     }
 }

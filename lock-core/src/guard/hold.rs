@@ -47,8 +47,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        // In a forked child nothing is handed off or released: the grant is its parent's.
-        if lease.engine.own_process.is_here() && lease.leave() {
+        if lease.leave() {
             drop(Releasing::new(lease));
         }
     }

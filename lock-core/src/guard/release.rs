@@ -86,10 +86,10 @@ impl Releasing {
         stays
     }
 
-    /// Returns whether the background can ask the store. A forked child has none, and its locks are its parent's.
+    /// Returns whether the background can ask the store.
     #[cold]
     fn may_ask(&self) -> bool {
-        self.lease.engine.own_process.is_here() && self.lease.engine.cleanup.runtime().is_some()
+        self.lease.engine.cleanup.runtime().is_some()
     }
 
     /// Has the background ask the store whether others wait for the grant, which this process has handed off meanwhile.

@@ -82,7 +82,6 @@ impl LockHandle {
     /// ```
     pub async fn release_early(&self) -> Result<Released> {
         let lease = self.lease();
-        lease.check_process()?;
         let now = lease.now();
         if let Some(reason) = lease.loss_at(now) {
             return Err(lease.lost_error(reason));
@@ -106,8 +105,7 @@ impl LockHandle {
     /// guard is there, and [`max_hold`](crate::LockRequest::max_hold) counts from the grant. No I/O.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost), also when the lock was released;
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child.
+    /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
     ///
     /// # Examples
     /// ```
@@ -131,7 +129,6 @@ impl LockHandle {
     /// ```
     pub fn to_guard(&self) -> Result<LockGuard> {
         let lease = self.lease();
-        lease.check_process()?;
         lease.check()?;
         if !lease.enter() {
             // It has ended since.
@@ -144,7 +141,6 @@ impl LockHandle {
 
 /// Sets the lease to `ttl`, and renews it at once.
 pub(super) async fn extend(lease: &Arc<Lease>, hub: &Hub, ttl: Duration) -> Result<()> {
-    lease.check_process()?;
     lease.check()?;
     lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim().key))?;
     let renewed = lease.renew_now(ttl).await;

@@ -16,7 +16,6 @@ impl LockHandle {
     /// [`Lost`](LockErrorKind::Lost) when the lock is lost or released: then the transaction must not be committed.
     /// [`Unsupported`](LockErrorKind::Unsupported) over a store that is in no database.
     pub fn lease_check(&self) -> Result<LeaseCheck> {
-        self.lease().check_process()?;
         let check = check_of(self.lease())?;
         self.lease().check()?;
         Ok(check)
@@ -105,7 +104,6 @@ fn check_of(lease: &Lease) -> Result<LeaseCheck> {
 
 #[cfg(feature = "postgres")]
 async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
-    lease.check_process()?;
     let check = check_of(lease)?;
     let local = lease.check();
     // A lease that has ended by our own clock may live on at the server. The transaction must fail all the same,

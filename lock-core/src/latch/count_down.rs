@@ -228,7 +228,6 @@ impl CountDownLatch {
 
     fn check(&self) -> Result<()> {
         let (store, ttl) = (&self.hub.engine.capability, self.ttl);
-        self.hub.engine.check_process()?;
         if !store.latches {
             let detail = format!("the {} store has no count-down latches in this version", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));

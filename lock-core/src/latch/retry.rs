@@ -28,8 +28,6 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
     let mut pauses = Pauses::new(SHORTEST_PAUSE.min(ttl / 8), LONGEST_PAUSE);
     let mut throttle = LogThrottle::at_once();
     loop {
-        // The copy of this future in a forked child would use the connection of its parent.
-        engine.check_process()?;
         let error = match engine.store.latch(key, step).await {
             Err(error) if error.is_temporary() => error,
             answer => return answer,

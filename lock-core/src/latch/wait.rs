@@ -78,8 +78,6 @@ impl<'a> Wait<'a> {
             // Before the question, so that no notification is missed between the answer and the pause.
             let opened = waiter.notified();
             self.engine.check_open()?;
-            // The copy of this future in a forked child would use the connection of its parent.
-            self.engine.check_process()?;
             let answer = self.engine.store.latch(self.key, &self.step).await;
             let Some(pause) = self.next(answer)? else { return Ok(()) };
             tokio::select! {

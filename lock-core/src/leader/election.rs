@@ -184,7 +184,6 @@ impl LeaderElection {
     pub async fn current(&self) -> Result<Option<Leader>> {
         let (engine, key) = (self.engine(), self.request.key()?);
         engine.check_open()?;
-        engine.check_process()?;
         let found = engine.inside(engine.store.inspect(key)).await?;
         leader_of(found, &self.candidate.terms()).map_err(|error| error.with_key(key))
     }

@@ -8,7 +8,6 @@
 //! | `deadline` | until when it is certainly held |
 //! | `loss` | whether it is lost, and who is notified |
 //! | `fencing` | its fencing token |
-//! | `fork` | what is refused in a forked child |
 //! | `handoff` | handing its grant off inside the process |
 //! | `renew`, `release` | renewing it at once, releasing it in the background |
 //! | `recorder` | what an operator sees of it: metrics, events, log |
@@ -37,7 +36,6 @@
 mod bounds;
 mod deadline;
 mod fencing;
-mod fork;
 mod handoff;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod lease;

@@ -74,8 +74,6 @@ impl Lease {
     /// Returns when the request was sent that the store has answered with yes, and the lease that it brought. A lease
     /// that is another's is lost from now on.
     pub(crate) fn accept(&self, answer: Renewal) -> Result<(Moment, Duration)> {
-        // In a forked child the answer was for its parent.
-        self.check_process()?;
         match answer {
             Renewal::Renewed { sent, lease, .. } => {
                 // The answer may have come after the old lease was over: then the lock is lost, and stays so.

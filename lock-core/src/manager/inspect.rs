@@ -56,7 +56,6 @@ impl LockManager {
     pub async fn locks_matching(&self, prefix: &str) -> Result<Listed> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.check_process()?;
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
         let mut listed = engine.inside(engine.store.list(&prefix, namespaced, LIMIT)).await?;
@@ -97,7 +96,6 @@ impl LockManager {
     pub async fn inspect(&self, key: impl IntoKey) -> Result<Option<LockInfo>> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
         let mut found = engine.inside(engine.store.inspect(&key)).await?;
         found.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
@@ -165,7 +163,6 @@ impl LockManager {
     pub async fn force_release(&self, key: impl IntoKey, id: &GrantId, reason: &str) -> Result<bool> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
         let done = engine.inside(engine.store.force_release(&key, id)).await?;
         if done {

@@ -20,17 +20,13 @@ impl LockManager {
     /// end of `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less
     /// than a second, that second in all. To close the connections takes up to a second more where the store does not answer.
     ///
-    /// Call it after the server has stopped accepting work. In a forked child it does nothing: the locks and connections
-    /// are those of the parent.
+    /// Call it after the server has stopped accepting work.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the manager closed to new requests. Calling it again continues; the second report does
     /// not name what the dropped call took away.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
-        if !engine.own_process.is_here() {
-            return ShutdownReport::default();
-        }
         engine.close();
         match engine.cleanup.inside(self.wind_down(grace)).await {
             Ok(report) => report,

@@ -70,19 +70,6 @@ impl Identity {
         self.pid
     }
 
-    /// Returns whether this is the identity of the running process. A forked child has the memory of its parent, but
-    /// not its threads and not its locks.
-    pub(crate) fn is_this_process(&self) -> bool {
-        self.pid == std::process::id()
-    }
-
-    /// Makes the identity of a process that is not the running one.
-    #[cfg(test)]
-    pub(crate) fn of_another_process() -> Self {
-        let own = Self::of_this_process("");
-        Self::new(own.host, own.pid.wrapping_add(1), own.service)
-    }
-
     /// Returns the name of the service; empty if the manager was given none.
     #[must_use]
     pub fn service(&self) -> &str {

@@ -17,7 +17,6 @@ use crate::expiry;
 use crate::key::Key;
 use crate::observe::ReleaseContext;
 use crate::owner::Owner;
-use crate::process::OwnProcess;
 use crate::store::Store;
 use crate::sync::{Notify, survives, survives_polls};
 
@@ -56,7 +55,6 @@ pub(crate) struct Cleanup {
     pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
-    own_process: OwnProcess,
     background: Arc<Background>,
     /// The waiters of this process. Weak, because they keep claims and grants that come back here.
     waiters: Weak<dyn FreedKeys>,
@@ -93,18 +91,12 @@ impl std::fmt::Debug for Cleanup {
 }
 
 impl Cleanup {
-    pub(crate) fn new(
-        store: Store,
-        own_process: OwnProcess,
-        background: Arc<Background>,
-        waiters: Weak<dyn FreedKeys>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(store: Store, background: Arc<Background>, waiters: Weak<dyn FreedKeys>) -> Arc<Self> {
         let capability = store.capability();
         Arc::new(Self {
             store,
             capability,
             clock: capability.placement.clock(),
-            own_process,
             background,
             waiters,
             under_way: Arc::default(),
@@ -135,7 +127,7 @@ impl Cleanup {
     }
 
     /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
-    /// callable from anywhere, also outside a runtime and while unwinding. Does nothing in a forked child.
+    /// callable from anywhere, also outside a runtime and while unwinding.
     ///
     /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless
     /// it lives in a session. `next` counts for a release that cannot be done at once.
@@ -148,10 +140,6 @@ impl Cleanup {
         next: Next,
         context: impl FnOnce() -> ReleaseContext,
     ) {
-        // A forked child has a copy of the grant, which is its parent's.
-        if !self.own_process.is_here() {
-            return;
-        }
         let now = self.clock.now();
         let keep_for = keep_until.and_then(|end| expiry::left(end, now));
         if self.store.release_now(claim, keep_for, now).is_some() {
@@ -182,9 +170,6 @@ impl Cleanup {
         not_before: Moment,
         context: ReleaseContext,
     ) {
-        if !self.own_process.is_here() {
-            return;
-        }
         self.spawn(PendingRelease {
             claim: claim.clone(),
             keep_until,

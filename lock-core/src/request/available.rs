@@ -36,7 +36,6 @@ impl LockRequest {
         let (key, mode) = (&plan.key, plan.options.kind.mode());
         let engine = plan.engine();
         engine.check_open()?;
-        engine.check_process()?;
         let Mode::Permit { of } = mode else {
             let detail = format!("a lock of kind {} has no permits; use `semaphore`", plan.options.kind);
             return Err(LockError::new(Kind::InvalidRequest, detail).with_key(key));

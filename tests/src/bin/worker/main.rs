@@ -14,11 +14,6 @@
 //!   and prints a history (see `contend`).
 //! - `lead --url U --key K --ttl MS --name N --resource U`: is a candidate for the lead of K, and prints its terms (see
 //!   `lead`).
-//! - `fork --url U`: acquires four keys for a minute, prints `HELD`, waits for a line, forks, and lets the child try
-//!   its copies of the guards and a manager of its own, with a line `CHILD` for each. Then prints `FORKED`, waits for a
-//!   line, uses the guards, releases them and prints `RELEASED` (see `forks`).
-//! - `fork-waiting`: over memory, forks while requests wait, and again when they were handed the grants, and prints what
-//!   the child and the parent get (see `forks`).
 //! - `latch --url U --key K --ttl MS`: prints `READY`. For each line `count`, counts the latch K down and prints `LEFT
 //!   <count>`. For a line `wait`, waits for the latch and prints `OPEN`.
 //! - `serve`: starts a Redis server, prints `PORT <port>` and runs until its input ends.
@@ -29,7 +24,6 @@
 mod careless;
 mod contend;
 mod ends;
-mod forks;
 mod hold;
 mod lead;
 #[path = "../../../redis_process/locked.rs"]
@@ -54,8 +48,6 @@ fn main() -> ExitCode {
         "linger" => runtime().block_on(hold::linger(&options)),
         "end" => ends::end(&options),
         "lead" => runtime().block_on(lead::lead(&options)),
-        "fork" => forks::fork_while_held(&options),
-        "fork-waiting" => forks::fork_while_waiting(),
         "latch" => runtime().block_on(latch(&options)),
         "serve" => serve(),
         other => panic!("worker has no mode {other:?}"),
