@@ -1,4 +1,8 @@
-//! Where the library's own work runs: renewals, releases that nobody waits for, and the session of a store.
+//! Where the library's own work runs: renewals, releases in the background, and the session of a store.
+//!
+//! A call that locks or connects needs the runtime of its caller, and fails with an error outside of one
+//! (`current_runtime`). Every other call is polled inside the runtime of the library's thread if the caller has none. No
+//! body runs there, because it would block renewals.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

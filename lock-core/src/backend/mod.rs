@@ -1,4 +1,4 @@
-//! The contract between the library and a store.
+//! The stores, and the contract between the library and a store.
 //!
 //! A backend answers questions about one *claim*: may this owner have this key, does it still have it, release it. It
 //! waits for no holder and follows no strategy: waiting, renewal, re-entrancy and strategies are written once, above

@@ -1,4 +1,7 @@
 //! The locks that a task holds, and the manager that it uses.
+//!
+//! Re-entrancy is a scope, not a task id: a guard can move to another task, and a body cannot. So only code inside
+//! `run`, the attribute or the layer enters a lock again.
 
 use std::fmt;
 use std::future::Future;

@@ -29,11 +29,15 @@
 //! The leader holds an exclusive lock of the key, with a fencing token, and every other candidate waits for it without
 //! end. There is no other protocol: [`locks`](crate::LockManager::locks) lists the leader,
 //! [`force_release`](crate::LockManager::force_release) deposes it, and a [`lock`](crate::LockManager::lock) of the same
-//! key keeps candidates out. Where the store knows an order of arrival, candidates lead in that order.
+//! key keeps candidates out. If the store keeps an order of arrival, candidates lead in that order.
+//!
+//! The lock is one in order of arrival, because a barging lock is handed off inside the process, and the store would then
+//! show the record of the previous leader. An observer reads who leads by `inspect`, in pauses:
+//! [`changed`](crate::backend::Backend::changed) would count the observer among the waiters.
 //!
 //! # What it can promise
 //! As much as a lock can. A leader that is stopped for longer than its ttl leads no more when it continues, and is told
-//! so before its body is polled again. What it had sent before may arrive later: *the resource that the leader writes
+//! so before its body is polled again. A write that it sent before may arrive later: *the resource that the leader writes
 //! to must compare the fencing token*, which is larger for every new leader. With that, there is one leader at a time.
 //!
 //! When a leader dies, another leads after at most the ttl, and what the store needs to notify it: on Redis less than a

@@ -1,4 +1,7 @@
 //! Profiles from a file and from the environment, and the check of those that attributes name.
+//!
+//! A reload replaces one pointer, so a request, which clones it once, sees one state. A layer looks its profile up with
+//! each request.
 
 use std::path::PathBuf;
 

@@ -2,12 +2,15 @@
 //!
 //! | page | task |
 //! | --- | --- |
+//! | [`which_lock`] | which kind of lock, and which strategy |
 //! | [`cron`] | a job that every machine starts and one runs |
 //! | [`checkout`] | one request at a time for each order |
 //! | [`fencing`] | a database that refuses the write of a late holder |
 //! | [`background_work`] | work that outlives the function that took the lock, such as work behind a 202 |
 //! | [`resume`] | a worker that takes up the half-done work of one that has crashed |
 //! | [`leader`] | one process that does a thing for as long as it lives |
+//! | [`release`] | what happens to a key when a future is dropped, or a process dies; a release without waiting |
+//! | [`configuration`] | options from a file and from the environment |
 //! | [`shutdown`] | a program that ends without leaving keys locked |
 //! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson, Curator, kazoo or etcdctl |
 //! | [`faq`] | what a lock can promise, clocks, pauses, the ttl, cancelled futures |
@@ -19,6 +22,9 @@ pub mod background_work {
 }
 pub mod checkout {
     #![doc = include_str!("checkout.md")]
+}
+pub mod configuration {
+    #![doc = include_str!("configuration.md")]
 }
 pub mod cron {
     #![doc = include_str!("cron.md")]
@@ -35,9 +41,15 @@ pub mod leader {
 pub mod migration {
     #![doc = include_str!("migration.md")]
 }
+pub mod release {
+    #![doc = include_str!("release.md")]
+}
 pub mod resume {
     #![doc = include_str!("resume.md")]
 }
 pub mod shutdown {
     #![doc = include_str!("shutdown.md")]
+}
+pub mod which_lock {
+    #![doc = include_str!("which_lock.md")]
 }

@@ -2,6 +2,10 @@
 //!
 //! A store decides what it asks and what an answer means. The parts here know neither: they read a URL, keep a
 //! connection for each runtime, and share work among callers.
+//!
+//! Calls of users go over a connection of the caller's runtime, not through the library's thread: two hops between threads
+//! would cost more than Redis itself. For the same reason, each runtime that waits has a subscription of its own. Over
+//! Postgres, where a connection is a process of the server, one connection listens for all managers of a store.
 
 #[cfg(any(feature = "etcd", feature = "redis"))]
 mod answers;
