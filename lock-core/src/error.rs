@@ -11,7 +11,7 @@ use crate::owner::OwnerRecord;
 /// `Result` with [`LockError`].
 pub type Result<T, E = LockError> = std::result::Result<T, E>;
 
-/// What went wrong, as a value to match on.
+/// The kind of an error, as a value to match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockErrorKind {
@@ -94,9 +94,9 @@ struct Inner {
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
-    /// Whether the holder has released the key, which stays taken until its `min_hold` is over.
+    /// Whether the holder has released the key, which stays locked until its `min_hold` is over.
     kept: bool,
-    /// Whether the key is that of a latch.
+    /// Whether the key names a latch.
     latch: bool,
     waited: Option<Duration>,
     retry_after: Option<Duration>,
@@ -162,7 +162,7 @@ impl LockError {
         self
     }
 
-    /// Marks the key as that of a latch.
+    /// Marks the key as the key of a latch.
     pub(crate) fn of_latch(mut self) -> Self {
         self.0.latch = true;
         self
@@ -180,7 +180,7 @@ impl LockError {
         self
     }
 
-    /// Adds who holds the key.
+    /// Adds the holder of the key.
     #[must_use]
     pub fn with_holder(mut self, holder: Option<OwnerRecord>) -> Self {
         self.0.holder = holder;
@@ -209,7 +209,7 @@ impl LockError {
         self
     }
 
-    /// Marks a refusal by a key that its last holder has released, and that stays taken until its `min_hold` is over.
+    /// Marks a refusal by a key that its last holder has released, and that stays locked until its `min_hold` is over.
     pub(crate) fn kept(mut self) -> Self {
         self.0.kept = true;
         self
@@ -273,7 +273,8 @@ impl LockError {
         self.0.position
     }
 
-    /// Returns who holds the key, if the store knows. For a key that is only [kept](Self::is_kept), it is the last holder.
+    /// Returns the holder of the key, if the store knows it. For a key that is only [kept](Self::is_kept), it is the
+    /// last holder.
     #[must_use]
     pub fn holder(&self) -> Option<&OwnerRecord> {
         self.0.holder.as_ref()
@@ -291,9 +292,9 @@ impl LockError {
         matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
     }
 
-    /// Returns whether nobody held the key any more: its last holder has released it, and it stays taken until its
-    /// [`min_hold`](crate::LockRequest::min_hold) is over. [`retry_after`](Self::retry_after) is the time until then, if
-    /// the store knows it, and [`holder`](Self::holder) the last holder.
+    /// Returns whether the key had no holder any more: the last one has released it, and it stays locked until its
+    /// [`min_hold`](crate::LockRequest::min_hold) is over. [`retry_after`](Self::retry_after) is the time until then,
+    /// if the store knows it, and [`holder`](Self::holder) the last holder.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.0.kept
@@ -323,7 +324,7 @@ impl LockError {
         self.0.temporary
     }
 
-    /// Returns whether a skipping strategy decided to do without the lock: nothing ran, and nothing is wrong.
+    /// Returns whether a skipping strategy skipped the call: nothing ran, and nothing is wrong.
     #[must_use]
     pub fn is_skipped(&self) -> bool {
         self.0.skipped

@@ -20,8 +20,8 @@ use crate::pending::{Certainty, Granted};
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {
-    /// Turns a write lock into a read lock, without letting another writer in between. Readers may share it from now
-    /// on, and those at the head of the queue are served at once. The fencing token stays the same.
+    /// Turns a write lock into a read lock, without letting another writer in between. Readers may then share the lock,
+    /// and readers at the head of the queue are served at once. The fencing token stays the same.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
@@ -50,7 +50,7 @@ impl LockGuard {
 }
 
 async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
-    // The hub goes last, also after an error: it keeps the background alive, which releases the lock.
+    // The hub is dropped last, also after an error: it keeps the background alive, which releases the lock.
     let (hub, hold) = guard.into_parts();
     let lease = Arc::clone(hold.lease());
     let refused = |detail: &'static str| {
@@ -60,13 +60,13 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    // Before the request: nothing may fail between the answer and the new lease.
+    // This comes before the request, because nothing may fail between the answer and the new lease.
     let schedule = hub.renewers.of(&lease)?;
-    // From here on no nested call may enter: it would write beside readers.
+    // No nested call may enter from now on: it would write beside readers.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
-    // Before the request: a future that is dropped meanwhile releases the grant in either form.
+    // This comes before the request: a future that is dropped meanwhile releases the grant in either form.
     let mut shared =
         Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.own_claim() }, answered: false };
     let (sent, length) = ask(&lease).await?;
@@ -76,7 +76,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let granted = Granted { grant, arrived: lease.now() };
     let options = LeaseOptions { kind: Kind::Read, ..lease.options };
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
-    // `max_hold` and `min_hold` count from the grant, which goes on.
+    // `max_hold` and `min_hold` count from the grant, which the new lease continues.
     let reader = Lease::since(lease.since, engine, &schedule, claim, options, &granted, span);
     reader.set_ttl(lease.ttl());
     reader.recorder.continue_from(&lease.recorder);
@@ -84,7 +84,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     // The new lease is watched before the old one ends, so the grant is never without a renewal.
     schedule.watch_handoff(&reader);
     if let Some(reason) = lease.engine.reported_lost(reader.claim().owner) {
-        // Reported after the answer, when only the old lease was known.
+        // The loss was reported after the answer, when only the old lease was listed.
         reader.lose(reason);
     }
     hold.supersede();
@@ -93,10 +93,12 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     Ok(LockGuard::new(Hold::new(reader), hub))
 }
 
-/// Asks until the store answers. Returns when the answered request was sent, and the lease that it brought.
+/// Repeats the request until the store answers. Returns when the answered request was sent, and the lease that it
+/// granted.
 async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
-    // Before the first request: from then on a release of the exclusive claim must look for a shared grant too.
+    // This comes before the first request: from then on a release of the exclusive claim must look for a shared grant
+    // too.
     lease.claim().mark_shared();
     loop {
         let claim = Claim { ttl: lease.ttl(), ..lease.own_claim() };
@@ -113,8 +115,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// The shared grant that the store may have made of the exclusive one. Unless the answer is there, both are released: a
-/// request without an answer may have been carried out.
+/// The shared grant that the store may have made of the exclusive one. If there is no answer, both are released: the
+/// request may have been carried out.
 struct Shared<'a> {
     lease: &'a Arc<Lease>,
     claim: Claim,
@@ -124,8 +126,8 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // Not left to the guard, which is dropped next: unsealed for that, the lease could be entered in between by
-            // another thread, whose guard would hold what is released here.
+            // The guard, which is dropped next, must not do this: it would unseal the lease first, and another thread
+            // could enter the lease in between. Its guard would then hold the grant that is released here.
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
@@ -139,7 +141,7 @@ mod tests {
     use crate::error::LossReason;
     use crate::manager::LockManager;
 
-    /// The store reports the loss, and the list of leases is read before the read lock is in it.
+    /// The store reports the loss, and the list of leases is read before the read lock is listed.
     #[tokio::test(start_paused = true)]
     async fn a_loss_that_was_reported_to_the_write_lock_alone_reaches_the_read_lock() {
         let locks = LockManager::in_memory();

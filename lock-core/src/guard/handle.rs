@@ -14,7 +14,7 @@ use crate::hub::Hub;
 use crate::lease::Lease;
 
 /// A held lock as the code under it sees it: its key, its fencing token, whether it is lost. It can extend the lease,
-/// release the lock early, and make a guard that holds it longer. By itself it does not hold the lock; it keeps the
+/// release the lock early, and make a guard that holds it longer. The handle does not hold the lock; it keeps the
 /// connections of its manager open. Cheap to clone.
 #[derive(Clone)]
 pub struct LockHandle {
@@ -93,7 +93,7 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// Writes what a reader of a log can use. Never the owner token, and the key only where the log may show it.
+/// Writes what a reader of a log can use. The owner token is never shown, and the key only if the log may show it.
 pub(super) fn describe(lease: &Lease, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
     let remaining = lease.remaining();
     text.field("key", &lease.redacted_key().to_string());

@@ -1,4 +1,4 @@
-//! What a guard holds.
+//! The part of a guard that holds the lock.
 
 use std::sync::Arc;
 
@@ -22,12 +22,13 @@ impl Hold {
         self.lease.as_ref().expect("BUG: only what consumes the hold takes the lease")
     }
 
-    /// Takes the lease out. From now on the caller leaves it.
+    /// Takes the lease out. The caller must then leave it.
     pub(super) fn take(mut self) -> Option<Arc<Lease>> {
         self.lease.take()
     }
 
-    /// Releases the lock to the store in the background: nobody of this process gets the grant, and it does not linger.
+    /// Releases the lock to the store in the background: the grant is not handed off in this process, and does not
+    /// linger.
     pub(crate) fn release_to_store(self) {
         if let Some(lease) = self.take().filter(|lease| lease.leave()) {
             drop(Releasing::to_store(lease));
@@ -38,7 +39,7 @@ impl Hold {
     pub(crate) fn supersede(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
-            // Counted down as for a release, which does not follow: the other lease is counted by itself.
+            // This counts down as for a release, although none follows: the other lease has a count of its own.
             lease.engine.lease_ended();
         }
     }

@@ -1,7 +1,7 @@
 //! How the return type of a locked function says that the lock was not acquired.
 //!
 //! `#[distributed_lock]` changes no return type, so the type itself must have room for the outcome: an error, and with
-//! a skipping strategy also "done without". A type without that room is a compile error at that type.
+//! a skipping strategy also "skipped". A type without that room is a compile error at that type.
 
 use crate::error::{LockError, Unnamed};
 
@@ -45,7 +45,7 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
     }
 }
 
-/// A return type that can say "done without", for a function with a skipping strategy.
+/// A return type with a value for "skipped", for a function with a skipping strategy.
 ///
 /// | type | skipped | failed, or lost |
 /// | --- | --- | --- |
@@ -54,7 +54,7 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 /// | `Result<(), E>` | `Ok(())` | `Err(E::from(error))` |
 /// | `Result<Option<T>, E>` | `Ok(None)` | `Err(E::from(error))` |
 ///
-/// Where the caller must know about a store that is down, return a `Result`.
+/// If the caller must know about a store that is down, return a `Result`.
 #[diagnostic::on_unimplemented(
     message = "the return type `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be `()`, an `Option` or a `Result` of one of them",
@@ -85,14 +85,14 @@ impl<T: Skipped, E: From<LockError>> FromSkipped for Result<T, E> {
     }
 }
 
-/// A value with room for "done without": `()` and `Option<T>`.
+/// A type with a value for "skipped": `()` and `Option<T>`.
 #[diagnostic::on_unimplemented(
     message = "a `Result` of `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be a `Result<(), E>` or a `Result<Option<T>, E>`",
     note = "return `Result<Option<{Self}>, E>`: skipped is `Ok(None)`"
 )]
 pub trait Skipped {
-    /// The value that says so.
+    /// The value for "skipped".
     fn skipped() -> Self;
 }
 
@@ -109,7 +109,7 @@ impl<T> Skipped for Option<T> {
 /// Logs a failure that the return type cannot carry.
 fn log_unless_skipped(error: &LockError, function: &'static str) {
     if !error.is_skipped() {
-        // Without the key, which the log may not show. The lock itself has logged it where it may.
+        // The event has no key, which the log may not be allowed to show. The lock has logged the key if it may.
         tracing::error!(function, error = %Unnamed(error), "the locked function did not run to its end");
     }
 }

@@ -108,9 +108,8 @@ impl LockScope {
         None
     }
 
-    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of
-    /// `manager` where it is given, else those of any manager. The key is in the namespace of `current`, or without it
-    /// in that of the manager of the lease.
+    /// Returns the leases of `key` that were entered in this scope, held or not: of `manager` if it is given, else of
+    /// any manager. The key is in the namespace of `current`, or, without it, of the manager of the lease.
     pub(crate) fn entered(
         &self,
         manager: Option<&Arc<Engine>>,

@@ -1,4 +1,4 @@
-//! What the code under a lock can do with it: extend its lease, release it before the end, or hold it beyond.
+//! Calls for the code under a lock: extend the lease, release the lock early, or hold it beyond the end of the code.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::lease::Lease;
 impl LockHandle {
     /// Sets the lease to `ttl` from now on, and renews it at once: for a body that learns how long its work will take,
     /// and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened: a shorter `ttl` takes
-    /// effect with the next renewal that would end later. [`max_hold`](crate::LockRequest::max_hold) ends the lock all
-    /// the same.
+    /// effect with the next renewal that would end later. [`max_hold`](crate::LockRequest::max_hold) still ends the
+    /// lock.
     ///
     /// # Errors
     /// As [`LockGuard::extend`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.
@@ -45,17 +45,17 @@ impl LockHandle {
     }
 
     /// Releases the lock before the code under it ends, and waits for the store's answer: for a body that needs the
-    /// lock for its first steps only. The body goes on **without the lock**.
+    /// lock for its first steps only. The body continues **without the lock**.
     ///
     /// From then on [`is_held`](Self::is_held) is `false`, [`check`](Self::check) and
-    /// [`fencing_token`](Self::fencing_token) fail, and a nested request for the key asks the store like any other. It
-    /// is not a loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result of the body is
+    /// [`fencing_token`](Self::fencing_token) fail, and a nested request for the key asks the store like any other.
+    /// This is no loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result of the body is
     /// returned. The guard releases nothing when it ends.
     ///
-    /// Returns [`Released::StillHeld`], and does nothing, while nested calls or [other guards](Self::to_guard) share the
-    /// lock: one of them would lose it from under its body. Returns [`Released::Released`] at once for a lock that was
-    /// released before, also while the store has not answered that release yet, and for a write lock that became a read
-    /// lock, which goes on.
+    /// Returns [`Released::StillHeld`], and does nothing, while nested calls or [other guards](Self::to_guard) share
+    /// the lock: one of them would lose it from under its body. Returns [`Released::Released`] at once for a lock that
+    /// was released before, also while the store has not answered that release yet, and for a write lock that became a
+    /// read lock, which is still held.
     ///
     /// # Errors
     /// As [`LockGuard::release`].
@@ -96,13 +96,13 @@ impl LockHandle {
 }
 
 impl LockHandle {
-    /// Returns a guard that holds this lock too: for work that goes on when the code under the lock has ended, such as
-    /// that behind an answer 202, or a websocket. The lock is released when both have ended, this guard and the code;
-    /// until then it is renewed.
+    /// Returns a guard that holds this lock too: for work that continues after the code under the lock has ended, such
+    /// as work behind an answer 202, or a websocket. The lock is released when both have ended, this guard and the
+    /// code; until then it is renewed.
     ///
-    /// Work in another task does not end by itself when the lock is lost: let [`LockGuard::run`] run it, which drops it
-    /// then, and which lets nested calls enter the lock. [`release_early`](Self::release_early) does nothing while the
-    /// guard is there, and [`max_hold`](crate::LockRequest::max_hold) counts from the grant. No I/O.
+    /// Work in another task is not dropped when the lock is lost, unless [`LockGuard::run`] runs it, which also lets
+    /// nested calls enter the lock. [`release_early`](Self::release_early) does nothing while the guard is there, and
+    /// [`max_hold`](crate::LockRequest::max_hold) counts from the grant. No I/O.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
@@ -131,7 +131,7 @@ impl LockHandle {
         let lease = self.lease();
         lease.check()?;
         if !lease.enter() {
-            // It has ended since.
+            // The lease has ended in the meantime.
             lease.check()?;
             return Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&lease.claim().key));
         }
@@ -145,7 +145,7 @@ pub(super) async fn extend(lease: &Arc<Lease>, hub: &Hub, ttl: Duration) -> Resu
     lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim().key))?;
     let renewed = lease.renew_now(ttl).await;
     let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim().key))?;
-    // Where its runtime is gone, nobody renews the lease any more. Then the runtime of the caller does.
+    // If the runtime of the lease has ended, the lease is renewed on the runtime of the caller.
     hub.renewers.of(lease)?.watch_extended(lease, sent, length);
     Ok(())
 }

@@ -8,13 +8,13 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Lease;
 
 impl LockHandle {
-    /// Returns the statement that checks the lease inside a transaction of the application, for a driver of its own
-    /// such as sqlx: see [`LeaseCheck`]. With tokio-postgres use `verify_in`. From then on the lock is not handed off
-    /// inside the process, and does not linger.
+    /// Returns the statement that checks the lease inside a transaction of the application, for another driver such as
+    /// sqlx: see [`LeaseCheck`]. With tokio-postgres use `verify_in`. From then on the lock is not handed off inside
+    /// the process, and does not linger.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock is lost or released: then the transaction must not be committed.
-    /// [`Unsupported`](LockErrorKind::Unsupported) over a store that is in no database.
+    /// [`Unsupported`](LockErrorKind::Unsupported) over a store that is not a database.
     pub fn lease_check(&self) -> Result<LeaseCheck> {
         let check = check_of(self.lease())?;
         self.lease().check()?;
@@ -24,12 +24,11 @@ impl LockHandle {
     /// Checks the lease inside `transaction`, locks it until the end of the transaction, and fails the transaction when
     /// the lease is over: the last line of defence, in the database that the lock protects.
     ///
-    /// From then on nobody else gets the key before the transaction has ended, also when the lease ends meanwhile. So a
-    /// holder that was stopped for longer than its lease cannot commit. The lock tables must be in the database of the
-    /// transaction. Call it after the last statement that may take long, outside of savepoints, and commit before the
-    /// guard is released. At the isolation levels above `READ COMMITTED`, call it first: a grant or a renewal that is
-    /// committed after the snapshot was taken fails the transaction, and it must be run again. The lock is not lost by
-    /// that.
+    /// From then on no other owner gets the key before the transaction has ended, even if the lease ends meanwhile. So
+    /// a holder that was stopped for longer than its lease cannot commit. The lock tables must be in the database of
+    /// the transaction. Call it after the last statement that may take long, outside of savepoints, and commit before
+    /// the guard is released. At the isolation levels above `READ COMMITTED`, call it first: a grant or a renewal that
+    /// is committed after the snapshot was taken fails the transaction, and it must be run again. The lock stays held.
     ///
     /// From then on the lock goes back to the store when it is released: it is not handed off inside the process, and
     /// it does not linger, because only the store knows whether the transaction is still open. Those who share the place
@@ -89,7 +88,7 @@ impl LockGuard {
     }
 }
 
-/// Returns the check of a lease. The caller looks behind this whether the lease lives.
+/// Returns the check of a lease. The caller then checks whether the lease is alive.
 fn check_of(lease: &Lease) -> Result<LeaseCheck> {
     let check = lease.engine.store.lease_check(lease.claim()).ok_or_else(|| {
         let detail = format!(
@@ -106,8 +105,8 @@ fn check_of(lease: &Lease) -> Result<LeaseCheck> {
 async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
     let check = check_of(lease)?;
     let local = lease.check();
-    // A lease that has ended by our own clock may live on at the server. The transaction must fail all the same,
-    // whatever its owner does with the error.
+    // A lease that has ended by our own clock may still be alive at the server. The transaction must fail anyway,
+    // whatever the application does with the error.
     let verified = verify(transaction, &check, local.is_ok()).await;
     local?;
     verified.map_err(|error| {

@@ -12,22 +12,22 @@ use crate::hub::Hub;
 use crate::key::{IntoKey, Key};
 
 /// A count-down latch that all processes share. It is set to a count once and counted down; when the count reaches
-/// zero, it opens for everybody who waits. [`LockManager::latch`](crate::LockManager::latch) makes one, which calls
-/// the store only when one of its methods is called.
+/// zero, it opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) makes one, which calls the store
+/// only when one of its methods is called.
 ///
-/// Nobody holds a latch: there is no guard, and dropping it does nothing. Clones are the same latch, and so are latches
-/// of the same key in other processes. A latch only counts *down*, and it does not close again; for another round, use
-/// another key, such as `deploy:43`. Nothing deletes a latch: the store forgets it when its [`ttl`](Self::ttl) is over.
-/// Do not use one key for a lock and a latch at the same time: the store may refuse that as
+/// A latch has no holder: there is no guard, and dropping it does nothing. Clones are the same latch, and so are
+/// latches of the same key in other processes. A latch only counts *down*, and it does not close again; for another
+/// round, use another key, such as `deploy:43`. Nothing deletes a latch: the store forgets it when its
+/// [`ttl`](Self::ttl) is over. Do not use one key for a lock and a latch at the same time: the store may refuse that as
 /// [`InvalidRequest`](LockErrorKind::InvalidRequest).
 ///
 /// # The lease
-/// Like a lock, a latch has a lease of its [`ttl`](Self::ttl) in the store, so that a job that died leaves nothing
-/// behind. Setting the latch, counting it down and waiting for it each extend the lease to another ttl. When nobody has
-/// done any of that for a whole ttl, the store forgets the latch, **open or not**, as if it had never been set. So the
-/// ttl must be at least
-/// - the longest time in which nobody waits and nobody counts down, and
-/// - the longest time after the opening at which somebody may still start to wait.
+/// Like a lock, a latch has a lease of its [`ttl`](Self::ttl) in the store, so that the latch of a job that died
+/// expires. Setting the latch, counting it down and waiting for it each extend the lease to another ttl. After a whole
+/// ttl without any of these, the store forgets the latch, **open or not**, as if it had never been set. So the ttl must
+/// be at least
+/// - the longest time without a waiter and without a count, and
+/// - the longest time after the opening at which a wait may still start.
 ///
 /// # Retries count once
 /// The store may have executed a command although its answer got lost. [`set`](Self::set) and
@@ -79,8 +79,9 @@ impl CountDownLatch {
         Self { hub, key, ttl }
     }
 
-    /// Sets the lease: how long the store keeps the latch after anybody last set it, counted it down or waited for it.
-    /// A ttl shorter than the rest of the current lease does not shorten that. Default: the manager's ttl, 10 s.
+    /// Sets the lease: how long the store keeps the latch after the last call that set it, counted it down or waited
+    /// for it. A ttl shorter than the rest of the current lease does not shorten the lease. Default: the manager's ttl,
+    /// 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -112,7 +113,7 @@ impl CountDownLatch {
         let step = LatchStep::Set { count, owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { by_us, .. }) => {
-                // The store did not know of the waiters of this process that came before the latch was set.
+                // The store does not know the waiters of this process that began before the latch was set.
                 self.hub.engine.latches.opened(key);
                 Ok(by_us)
             }
@@ -135,7 +136,7 @@ impl CountDownLatch {
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
-        // One owner for all retries of this call, by which the store counts it once.
+        // All retries of this call have one owner, so that the store counts it once.
         let step = LatchStep::CountDown { owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { left, .. }) => {
@@ -171,13 +172,13 @@ impl CountDownLatch {
 
     /// Waits until the latch is open, however long that takes.
     ///
-    /// A latch that nobody has set yet makes it wait too, so a job may start to wait before the latch is set; a warning
-    /// in the log says so every 30 s. **A latch that was forgotten after it opened looks the same**: if somebody may
-    /// come that late, use [`wait_within`](Self::wait_within).
+    /// It also waits for a latch that is not set yet, so a job may start to wait before the latch is set; the log warns
+    /// every 30 s. **A latch that was forgotten after it opened looks the same**: if a wait may start that late, use
+    /// [`wait_within`](Self::wait_within).
     ///
-    /// The wait extends the latch's lease. The store notifies it when the latch opens; it also asks every third of the
-    /// ttl, and at least every 2/3 s, so a notification that is late or lost delays it by no more than that. While the
-    /// store cannot be reached, it keeps waiting and warns in the log every 30 s.
+    /// The wait extends the latch's lease. The store notifies the waiter when the latch opens. The waiter also asks
+    /// every third of the ttl, and at least every 2/3 s, so a late or lost notification delays it by no more than that.
+    /// While the store cannot be reached, it keeps waiting and warns in the log every 30 s.
     ///
     /// # Errors
     /// - [`Lost`](LockErrorKind::Lost): the latch was set when this wait last asked and is not any more, because the

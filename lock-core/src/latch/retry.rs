@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(30);
 /// Takes a step, and repeats it for less than `ttl` while the store fails. The owner in `step` is the same each time,
 /// so that the store recognizes a step that it has taken already.
 pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Duration) -> Result<LatchState> {
-    // Counted before the check, so that a shutdown waits for the answer.
+    // The step is counted before the check, so that a shutdown waits for the answer.
     let _under_way = engine.begin_acquiring();
     engine.check_open()?;
     let started = engine.clock.now();
@@ -34,8 +34,8 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
         };
         let now = engine.clock.now();
         let (pause, waited) = (pauses.next(), now.since(started));
-        // Once the lease may have run out, a retry could set a latch a second time, or count down a latch that somebody
-        // has set anew.
+        // When the lease may have run out, a retry could set a latch a second time, or count down a latch that was set
+        // anew.
         if waited.saturating_add(pause) >= ttl {
             return Err(error.with_waited(waited));
         }

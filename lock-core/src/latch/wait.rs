@@ -16,16 +16,16 @@ pub(super) fn heartbeat(ttl: Duration) -> Duration {
     ttl.min(WAITER_LEASE) / 3
 }
 
-/// What the last answer means for a wait.
+/// The state of the latch by the last answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Everybody has counted down.
+    /// The count has reached zero.
     Open,
-    /// This many have yet to count down.
+    /// The count that is left.
     Closed(u32),
-    /// Nobody has set it yet.
+    /// It is not set yet.
     Unset,
-    /// It was set when this wait last asked, and is not any more.
+    /// It was set at the last request of this wait, and is not any more.
     Forgotten,
 }
 
@@ -72,10 +72,10 @@ impl<'a> Wait<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<()> {
-        // Before the first question: the latch may open while that is under way.
+        // The waiter subscribes before the first request: the latch may open while that request is under way.
         let waiter = self.engine.latches.join(self.key);
         loop {
-            // Before the question, so that no notification is missed between the answer and the pause.
+            // This comes before the request, so that no notification is missed between the answer and the pause.
             let opened = waiter.notified();
             self.engine.check_open()?;
             let answer = self.engine.store.latch(self.key, &self.step).await;
@@ -89,7 +89,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Returns the pause before the next question, or `None` if the latch is open.
+    /// Returns the pause before the next request, or `None` if the latch is open.
     fn next(&mut self, answer: Result<LatchState>) -> Result<Option<Duration>> {
         let state = match answer {
             Ok(state) => state,
@@ -99,10 +99,10 @@ impl<'a> Wait<'a> {
         self.pauses.reset();
         let detail = match verdict(self.seen, state) {
             Verdict::Open => return Ok(None),
-            // It may have opened and run out, or run out closed: neither can be told from the other.
+            // The latch expired; whether it opened first cannot be determined.
             Verdict::Forgotten => return Err(self.forgotten()),
             Verdict::Closed(left) => {
-                // From here on, a latch that is not set is one that was forgotten, and not one that nobody has set yet.
+                // From now on, a latch that is not set was forgotten: it is not one that was never set.
                 self.seen = true;
                 format!("{left} have yet to count the latch down")
             }
@@ -118,7 +118,7 @@ impl<'a> Wait<'a> {
         self.pause(self.heartbeat, timed_out).map(Some)
     }
 
-    /// Returns the pause before the next question after a failure of the store, or the error if there is none.
+    /// Returns the pause before the next request after a failure of the store, or the error if no retry can help.
     fn failed(&mut self, error: LockError) -> Result<Duration> {
         // A shutdown closes the connections under the waits that it ends: report the shutdown, not the failure.
         self.engine.check_open()?;
@@ -139,7 +139,7 @@ impl<'a> Wait<'a> {
         let waited = self.waited();
         match self.limit.map(|limit| limit.saturating_sub(waited)) {
             None => Ok(pause),
-            // The pause before was cut to the limit, so this question was the last one.
+            // The previous pause was cut to the limit, so this was the last request.
             Some(left) if left.is_zero() => Err(over().with_waited(waited)),
             Some(left) => Ok(pause.min(left)),
         }

@@ -1,4 +1,4 @@
-//! What the clones of one election share: whether they lead, and whether they were asked to resign.
+//! The state that the clones of one election share: whether they lead, and whether they were asked to resign.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use crate::sync::change;
 /// The time for which a candidate leads: from one election to its end.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
-    /// No other term of the key has the same.
+    /// No other term of the key has the same number.
     pub(super) token: FencingToken,
     pub(super) handle: LockHandle,
-    /// The store has answered the release: it shows this grant to nobody who asks from then on.
+    /// The store has answered the release: it no longer shows this grant.
     released: Arc<AtomicBool>,
 }
 
@@ -31,7 +31,7 @@ impl Term {
         self.handle.is_held()
     }
 
-    /// Notes the answer to its release. Where another guard still holds the lock, it was none.
+    /// Notes the answer to the release. If another guard still holds the lock, nothing was released.
     pub(super) fn note_answer(&self, answer: Option<Released>) {
         if answer.is_some_and(|answer| answer != Released::StillHeld) {
             self.released.store(true, Ordering::Release);
@@ -46,9 +46,9 @@ impl Term {
 /// The terms of one candidate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
-    /// The term that nobody has ended yet. It may be lost.
+    /// The term that has not ended yet. It may be lost.
     pub(super) current: Option<Term>,
-    /// The term before, and when it ended.
+    /// The previous term, and when it ended.
     last: Option<(Term, Moment)>,
 }
 
@@ -58,8 +58,8 @@ impl Terms {
         self.current.as_ref().filter(|term| term.is_held())
     }
 
-    /// Returns whether a record in the store is what is left of a term of this candidate that is over: the store may
-    /// keep a grant that was lost, or not yet released, for up to `ttl`.
+    /// Returns whether a record in the store is left over from an ended term of this candidate: the store may keep a
+    /// grant that was lost, or not yet released, for up to `ttl`.
     pub(super) fn is_left_over(&self, record: &OwnerRecord, ttl: Duration, now: Moment) -> bool {
         let lost = self.current.as_ref().is_some_and(|term| !term.is_held() && term.is_of(record));
         let left = |(term, ended): &(Term, Moment)| {
@@ -73,7 +73,7 @@ impl Terms {
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     terms: watch::Sender<Terms>,
-    /// How often it was asked to resign.
+    /// How often the candidate was asked to resign.
     resigned: watch::Sender<u64>,
     /// The runs that have not ended, each as the number of resignations before it.
     runs: watch::Sender<Vec<u64>>,
@@ -90,7 +90,8 @@ impl Candidate {
 
     /// Begins a term, which ends when the returned value is dropped.
     pub(super) fn begin_term(self: &Arc<Self>, term: Term) -> Seat {
-        // What goes may be the last reference to the lease of that term, with its span.
+        // The term that is replaced may have the last reference to its lease, with its span, so it is dropped outside
+        // the lock.
         drop(change(&self.terms, |terms| terms.current.replace(term.clone())));
         Seat { candidate: Arc::clone(self), term }
     }
@@ -108,12 +109,12 @@ impl Candidate {
             *count += 1;
             *count
         });
-        // The sender is here, so this cannot fail.
+        // This value keeps the sender, so this cannot fail.
         let _ = self.runs.subscribe().wait_for(|runs| runs.iter().all(|before| *before >= this)).await;
     }
 }
 
-/// A term that goes on. It ends with this value, which is dropped after the guard.
+/// A term that has not ended. It ends with this value, which is dropped after the guard.
 #[derive(Debug)]
 pub(super) struct Seat {
     candidate: Arc<Candidate>,
@@ -123,7 +124,7 @@ pub(super) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let (term, now) = (&self.term, self.term.handle.lease().now());
-        // Dropped behind the lock, as in `begin_term`.
+        // This is dropped outside the lock, as in `begin_term`.
         drop(change(&self.candidate.terms, |terms| {
             // Another clone may lead by now: a guard can be kept after its loss.
             let is_current = terms.current.as_ref().is_some_and(|current| current.token == term.token);
@@ -133,7 +134,7 @@ impl Drop for Seat {
     }
 }
 
-/// A run that goes on.
+/// A run that has not ended.
 #[derive(Debug)]
 pub(super) struct Run {
     candidate: Arc<Candidate>,

@@ -1,21 +1,21 @@
-//! What changes about who leads, and when that is news.
+//! A change of the leader, and when it is reported.
 
 use super::candidate::Term;
 use super::leader::Leader;
 use crate::backend::{FencingToken, GrantId};
 use crate::error::LossReason;
 
-/// A change of who leads.
+/// A change of the leader.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeaderChange {
     /// This candidate leads.
     #[non_exhaustive]
     Elected {
-        /// Larger than that of every leader before.
+        /// Larger than the token of every earlier leader.
         fencing_token: FencingToken,
     },
-    /// This candidate led, and has lost the lead. What its body had sent may still arrive.
+    /// This candidate led, and has lost the lead. Requests that its body has sent may still arrive.
     #[non_exhaustive]
     Lost {
         /// Why.

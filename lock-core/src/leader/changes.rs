@@ -1,4 +1,4 @@
-//! The stream of changes of who leads.
+//! The stream of changes of the leader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,49 +14,50 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// The shortest pause between two looks at the store.
+/// The shortest pause between two requests to the store.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The shortest pause that follows from a ttl.
 const SHORTEST_BY_TTL: Duration = Duration::from_millis(200);
 /// The longest pause that follows from a ttl.
 const LONGEST_BY_TTL: Duration = Duration::from_secs(2);
 
-/// Returns the pause between two looks for a lease of `ttl`: three times in a ttl, as often as a leader renews.
+/// Returns the pause between two requests for a lease of `ttl`: three in a ttl, as often as a leader renews.
 fn pause(ttl: Duration) -> Duration {
     (ttl / 3).clamp(SHORTEST_BY_TTL, LONGEST_BY_TTL)
 }
 
-/// The changes of who leads, from the call of [`LeaderElection::changes`] on.
+/// The changes of the leader, from the call of [`LeaderElection::changes`] on.
 ///
-/// It tells states, not a history: a reader that is late, or a lead that is shorter than the pause between two looks,
-/// misses what was over meanwhile. Each item differs from the one before, and the last one holds.
+/// The stream has states, not a history: a reader that is late misses the states in between, and a lead that is shorter
+/// than the pause between two requests is not seen. Each item differs from the previous one, and the last one is
+/// current.
 ///
 /// - [`Elected`](LeaderChange::Elected), [`Lost`](LeaderChange::Lost) and [`Resigned`](LeaderChange::Resigned) are
 ///   about this candidate. They come at once, on every store.
-/// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are what the store shows. They come up to one
-///   pause late, and never from a store that cannot say who holds its locks: see [`sees_others`](Self::sees_others).
-///   While the store cannot be reached there is no news of others; the log says so once.
+/// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are read from the store. They come up to one
+///   pause late, and never over a store that cannot list its holders: see [`sees_others`](Self::sees_others). While the
+///   store cannot be reached there is no news of others; the log says so once.
 ///
-/// It sends one request for each pause, and none while this candidate leads, or while nobody calls
-/// [`next`](Self::next). No store tells an observer of a new leader by itself: those that watch a key do so for
-/// candidates, and would count an observer among them.
+/// The stream sends one request for each pause, and none while this candidate leads, or while [`next`](Self::next) is
+/// not called. No store notifies an observer of a new leader: a watch on a key is for candidates, and the store would
+/// count an observer among them.
 pub struct LeaderChanges {
     election: LeaderElection,
     terms: watch::Receiver<Terms>,
     told: Told,
     every: Duration,
-    /// When the store is asked next.
+    /// The time of the next request to the store.
     due: Moment,
-    /// Whether the last question failed, and the log has said so.
+    /// Whether the last request failed, and the log has reported it.
     failing: bool,
 }
 
 impl LeaderElection {
-    /// Follows who leads from now on. The first item says who leads now.
+    /// Follows the leader from now on. The first item is the present leader.
     ///
-    /// The candidate's own elections and losses are told at once, without I/O. Who else leads is read from the store:
-    /// three times in a ttl, and at most every 2 s ([`LeaderChanges::every`] sets another pause), while this candidate
-    /// does not lead itself.
+    /// The candidate's own elections and losses are reported at once, without I/O. Another leader is read from the
+    /// store: three times in a ttl, and at least every 2 s ([`LeaderChanges::every`] sets another pause), while this
+    /// candidate does not lead itself.
     ///
     /// # Examples
     /// ```
@@ -89,14 +90,15 @@ impl LeaderChanges {
         Self { election, terms, told: Told::Nothing, every, due, failing: false }
     }
 
-    /// Sets the pause between two looks at the store; at least 10 ms. Default: a third of the ttl, and 200 ms to 2 s.
+    /// Sets the pause between two requests to the store; at least 10 ms. Default: a third of the ttl, and 200 ms to 2
+    /// s.
     #[must_use]
     pub fn every(mut self, pause: Duration) -> Self {
         self.every = pause.max(SHORTEST);
         self
     }
 
-    /// Returns whether the store can say who else leads. If not, only this candidate's own changes are told.
+    /// Returns whether the store can show another leader. If not, only this candidate's own changes are reported.
     #[must_use]
     pub fn sees_others(&self) -> bool {
         self.engine().capability.lists
@@ -105,11 +107,11 @@ impl LeaderChanges {
     /// Returns the next change; `None` once the manager was shut down.
     ///
     /// # Cancel safety
-    /// Cancel safe: no change is lost. A caller that cancels it each time before the store has answered hears of others only
-    /// once it waits for as long.
+    /// Cancel safe: no change is lost. A caller that cancels each call before the store has answered learns of no other
+    /// leader.
     pub async fn next(&mut self) -> Option<LeaderChange> {
         let engine = Arc::clone(self.election.engine());
-        // Without a thread for a caller outside of tokio, nothing is learned any more.
+        // A caller outside of tokio needs the library's thread; if there is none, the stream ends.
         engine.cleanup.inside(self.next_change()).await.ok().flatten()
     }
 
@@ -117,7 +119,7 @@ impl LeaderChanges {
         loop {
             let held = self.terms.borrow_and_update().held().cloned();
             if let Some(change) = self.told.own_news(held.as_ref()) {
-                // Who follows is asked at once, after its own change was told.
+                // After reporting the candidate's own change, the stream asks for the new leader at once.
                 self.due = self.engine().clock.now();
                 return Some(change);
             }
@@ -127,8 +129,8 @@ impl LeaderChanges {
             let waited = match &self.told {
                 Told::Own(term) => {
                     let (handle, every) = (term.handle.clone(), self.every);
-                    // A lead that its body gives up early is no loss, and wakes nobody. So it is looked for after each
-                    // pause, here and not in the store.
+                    // A lead that its body gives up early is no loss, and causes no wake-up. So it is checked after
+                    // each pause, in this process and not in the store.
                     self.unless_changed(async move {
                         let _ = tokio::time::timeout(every, handle.lost()).await;
                     })
@@ -143,7 +145,8 @@ impl LeaderChanges {
             if waited.is_none() || matches!(self.told, Told::Own(_)) {
                 continue;
             }
-            // Before the question: a reader that drops it again and again does not ask more often for that.
+            // This is set before the request, so that a reader that drops the future again and again does not send more
+            // requests.
             self.due = self.engine().clock.now().plus(self.every);
             let election = self.election.clone();
             if let Some(answer) = self.unless_changed(async move { election.current().await }).await
@@ -154,7 +157,7 @@ impl LeaderChanges {
         }
     }
 
-    /// Waits for `event`. Returns `None` where this candidate's term or the manager's state changed before.
+    /// Waits for `event`. Returns `None` if this candidate's term or the manager's state changes first.
     async fn unless_changed<T>(&mut self, event: impl Future<Output = T>) -> Option<T> {
         let engine = self.election.engine();
         tokio::select! {
@@ -196,7 +199,7 @@ impl LeaderChanges {
 async fn closed(engine: &Engine) {
     loop {
         let mut changed = std::pin::pin!(engine.changed.notified());
-        // Registered before the check: a shutdown between the two would notify nobody.
+        // The waiter registers before the check: otherwise it would miss a shutdown between the two.
         changed.as_mut().enable();
         if engine.check_open().is_err() {
             return;

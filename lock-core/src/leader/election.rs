@@ -24,7 +24,7 @@ use crate::strategy;
 /// The pauses of a candidate that is deposed again and again.
 pub(super) const AFTER_A_LOSS: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
 
-/// A term that lasted for as long was none that is over at once.
+/// A term that lasted this long resets the pauses.
 pub(super) const GOOD_TERM: Duration = Duration::from_secs(1);
 
 /// One candidate for the lead of a key. [`LockManager::leader`](crate::LockManager::leader) makes one, which calls the
@@ -64,8 +64,9 @@ pub struct LeaderElection {
 
 impl LeaderElection {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
-        // In order of arrival where the store has one, and alone. Each leader then has a grant of its own, and the store
-        // shows its record; a grant that is handed on inside the process would show that of the leader before.
+        // A candidate waits in order of arrival, if the store has one. Each leader then has a grant of its own, and the
+        // store shows its record; a grant that is handed on inside the process would show the record of the previous
+        // leader.
         let in_order = hub.engine.capability.waiting.in_order();
         let kind = if in_order { Kind::Fair } else { Kind::Reentrant };
         let request = LockRequest::new(hub, key, Some(kind))
@@ -79,21 +80,21 @@ impl LeaderElection {
         Self { request, on_lost: OnLost::default(), candidate: Arc::default() }
     }
 
-    /// Sets the lease: after the death of a leader nobody leads for at most this long, and a leader that cannot reach
-    /// the store leads for at most this long. It is renewed every third of it. Default: the manager's, 10 s.
+    /// Sets the lease: after the death of a leader there is none for at most this long, and a leader that cannot reach
+    /// the store leads for at most this long. The lease is renewed after a third of it. Default: the manager's, 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request = self.request.ttl(ttl);
         self
     }
 
-    /// Sets how often the lease is renewed, where a third of it is too seldom; see [`LockRequest::renew_every`].
+    /// Sets how often the lease is renewed, if after a third of it is too seldom; see [`LockRequest::renew_every`].
     pub fn renew_every(mut self, every: Duration) -> Self {
         self.request = self.request.renew_every(every);
         self
     }
 
-    /// Sets the longest time for which it leads. After it the lead is [lost](LossReason::MaxHold), and the next
-    /// candidate in line leads. Default: none.
+    /// Sets the longest time for which the candidate leads. After it the lead is [lost](LossReason::MaxHold), and the
+    /// next candidate in line leads. Default: none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.request = self.request.max_hold(max);
         self
@@ -114,7 +115,8 @@ impl LeaderElection {
     }
 
     /// Sets what [`run`](Self::run) does with its body when the lead is lost. With [`OnLost::Finish`] the body learns
-    /// of it by its handle, and the candidate campaigns again when the body has ended. Default: [`OnLost::Cancel`].
+    /// of the loss by its handle, and the candidate campaigns again when the body has ended. Default:
+    /// [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self
@@ -131,20 +133,19 @@ impl LeaderElection {
 
     /// Waits until this candidate leads, however long that takes.
     ///
-    /// While the store cannot be reached, it keeps waiting, and warns in the log.
+    /// While the store cannot be reached, the candidate keeps waiting, and the log warns.
     ///
     /// # Errors
     /// - [`Reentered`](LockErrorKind::Reentered): the calling task leads already, inside [`run`](Self::run).
     /// - A failure of the store that no retry can fix, such as a wrong password.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
-    /// - Those of [`check`](Self::check), before any I/O.
+    /// - The errors of [`check`](Self::check), before any I/O.
     ///
     /// # Panics
     /// In a tokio runtime without the timer. A store on the network needs the I/O driver too (`enable_all`).
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws: what may have been granted is released in the background, and the queue entry is
-    /// removed.
+    /// Dropping the future withdraws: a possible grant is released in the background, and the queue entry is removed.
     pub async fn campaign(&self) -> Result<Leadership> {
         let mut pauses = AFTER_A_LOSS;
         loop {
@@ -155,7 +156,7 @@ impl LeaderElection {
                     let term = Term::new(token, guard.handle());
                     return Ok(Leadership::new(guard, self.candidate.begin_term(term)));
                 }
-                // It was deposed before it could begin.
+                // The candidate was deposed before it could begin.
                 Err(error) if error.is_lost() => drop(guard),
                 Err(error) => return Err(error),
             }
@@ -170,12 +171,12 @@ impl LeaderElection {
         self.candidate.terms().held().is_some()
     }
 
-    /// Returns who leads, `None` when nobody does. It is one request to the store, and the answer may be out of date
-    /// when it arrives: it is for those who talk to the leader or watch it, not for those who want to lead.
+    /// Returns the leader, or `None` if there is none. This is one request to the store, and the answer may be out of
+    /// date when it arrives: use it to contact or watch the leader, not to decide whether to lead.
     ///
     /// # Errors
-    /// - [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot say who holds its locks.
-    /// - [`InvalidRequest`](LockErrorKind::InvalidRequest) where the key is in use as a shared lock or a semaphore;
+    /// - [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot list its holders.
+    /// - [`InvalidRequest`](LockErrorKind::InvalidRequest) if the key is in use as a shared lock or a semaphore;
     ///   [`InvalidKey`](LockErrorKind::InvalidKey).
     /// - [`Unavailable`](LockErrorKind::Unavailable), [`ShuttingDown`](LockErrorKind::ShuttingDown).
     ///
@@ -193,17 +194,16 @@ impl LeaderElection {
     /// is a [`Leadership`], which [resigns by itself](Leadership::resign).
     ///
     /// Call it before [`shutdown`](crate::LockManager::shutdown), which otherwise waits for the body. A body that must
-    /// end in good order returns by itself instead. It waits for a run whose future is kept and not polled: drop that
-    /// one.
+    /// end in good order returns instead. A run whose future is kept and not polled does not end: drop it.
     ///
     /// # Cancel safety
-    /// The runs end also where the future is dropped, once it was polled.
+    /// The runs also end if this future is dropped after its first poll.
     pub async fn resign(&self) {
         self.candidate.end_runs().await;
     }
 
-    /// Waits before it asks for the lead again: what has deposed it may do so at once. Jittered, because other candidates
-    /// may have been deposed by the same.
+    /// Waits before the next campaign, because the cause that deposed the candidate may still last. The pause is
+    /// random, because other candidates may have been deposed at the same time.
     pub(super) async fn pause(&self, pauses: &mut Pauses) -> Result<()> {
         let part = 0.5 + fastrand::f64() / 2.0;
         self.engine().sleep(pauses.next().mul_f64(part)).await

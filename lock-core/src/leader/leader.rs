@@ -1,4 +1,4 @@
-//! Who leads, made from what the store says.
+//! The present leader, made from an answer of the store.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,22 +8,21 @@ use crate::backend::{FencingToken, GrantId, LockInfo, Mode};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::owner::OwnerRecord;
 
-/// Who leads, as the store said. It may have changed since.
+/// The leader by an answer of the store. It may have changed since.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leader {
     /// The name of its grant, with which [`force_release`](crate::LockManager::force_release) deposes it. Every new
-    /// leader has another, except where a store without an order of arrival lets candidates of one process follow each
-    /// other.
+    /// leader has another name, except over a store without an order of arrival, if the candidates are of one process.
     pub id: GrantId,
-    /// The process that leads, its [label](super::LeaderElection::label), and since when it has been a candidate; `None`
-    /// where another library holds the key.
+    /// The process that leads, its [label](super::LeaderElection::label), and since when it has been a candidate;
+    /// `None` if another library holds the key.
     pub record: Option<OwnerRecord>,
-    /// What is left of its lease; `None` without an expiry. A live leader renews it.
+    /// The rest of its lease; `None` without an expiry. A live leader renews it.
     pub remaining: Option<Duration>,
-    /// Its fencing token, if it is known here: that of this candidate. No store shows the token of another.
+    /// Its fencing token, if this candidate leads. No store shows the token of another leader.
     pub fencing_token: Option<FencingToken>,
-    /// Whether it is this candidate: the election that was asked, or a clone of it.
+    /// Whether this candidate leads: the election that was called, or a clone of it.
     pub is_self: bool,
 }
 
@@ -37,7 +36,7 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Returns the leader where the store shows `found` for the key, and this candidate has had `terms`.
+/// Returns the leader, if the store shows `found` for the key, and this candidate has had `terms`.
 ///
 /// A key that is kept after its release has no leader.
 pub(super) fn leader_of(found: Option<LockInfo>, terms: &Terms) -> Result<Option<Leader>> {

@@ -1,4 +1,4 @@
-//! The value that a leader holds.
+//! The value that represents the lead.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::guard::{LockGuard, LockHandle};
 /// Leads until it resigns, is dropped or is deposed. [`LeaderElection::campaign`](super::LeaderElection::campaign)
 /// returns it.
 ///
-/// It is a [`LockGuard`] with its fencing token at hand: its lease is renewed in the background, and can be lost.
-/// Dropping it resigns in the background, best effort.
+/// It is a [`LockGuard`] with a known fencing token: its lease is renewed in the background, and can be lost. Dropping
+/// it resigns in the background, best effort.
 #[derive(Debug)]
 #[must_use = "a leadership that is not kept resigns at once"]
 #[clippy::has_significant_drop]
 pub struct Leadership {
-    /// Dropped before the seat: whoever is told that the term has ended finds it ended.
+    /// This is dropped before the seat, so that the term has ended when its end is reported.
     guard: LockGuard,
     seat: Seat,
 }
@@ -29,25 +29,25 @@ impl Leadership {
         Self { guard, seat }
     }
 
-    /// Returns the guard of the lock, with all that it offers.
+    /// Returns the guard of the lock.
     pub fn guard(&self) -> &LockGuard {
         &self.guard
     }
 
-    /// Returns the fencing token, which came with the election: larger than that of every leader before. Send it with
-    /// each write, and let the resource refuse smaller ones.
+    /// Returns the fencing token, which came with the election: larger than the token of every earlier leader. Send it
+    /// with each write, and let the resource refuse smaller ones.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.seat.term.token
     }
 
-    /// Returns whether it certainly leads now. Local, no I/O; see [`LockGuard::is_held`].
+    /// Returns whether the candidate certainly leads now. Local, no I/O; see [`LockGuard::is_held`].
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.guard.is_held()
     }
 
-    /// Returns an error once it leads no more. Call it before each step that only the leader may take.
+    /// Returns an error after the candidate was deposed. Call it before each step that only the leader may take.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -55,8 +55,8 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Completes when it is deposed: before anyone else can lead, except where the lead was taken by
-    /// [`force_release`](crate::LockManager::force_release), deleted in the store, or lost in a failover.
+    /// Completes when the candidate is deposed: before another can lead, except after a
+    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -71,7 +71,7 @@ impl Leadership {
         self.guard.handle()
     }
 
-    /// Runs `body` while it leads, which it still does afterwards; see [`LockGuard::run`].
+    /// Runs `body` while the candidate leads, and keeps the lead afterwards; see [`LockGuard::run`].
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when it was deposed before the body ended: the body is dropped.
@@ -96,7 +96,7 @@ impl Leadership {
         released
     }
 
-    /// Gives up the lead, and waits for at most `patience`, after which the background goes on.
+    /// Gives up the lead, and waits for at most `patience`, after which the release continues in the background.
     pub(super) async fn resign_within(self, patience: Duration) {
         let Self { guard, seat } = self;
         seat.term.note_answer(guard.answered_within(patience).await);

@@ -17,15 +17,13 @@ impl LeaderElection {
     /// called several times, each time with the handle of another term: its fencing token, which costs no round trip
     /// and is larger than every earlier one, and whether the lead is lost.
     ///
-    /// Returns the output of the body once that ends by itself, which gives up the lead: a body that leads for ever
-    /// never ends. Returns `None` when the candidate was asked to [`resign`](Self::resign), from the call of this
-    /// method on.
+    /// Returns the output of the body when the body ends, which gives up the lead: a body that leads for ever never
+    /// ends. Returns `None` when the candidate was asked to [`resign`](Self::resign) after the call of this method.
     ///
-    /// When the lead is lost, the body is dropped at its current await point, before anyone else can lead, except where
-    /// the lead was taken by [`force_release`](crate::LockManager::force_release), deleted in the store, or lost in a
-    /// failover. With
+    /// When the lead is lost, the body is dropped at its current await point, before another can lead, except after a
+    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover. With
     /// [`OnLost::Finish`] it runs to its end, and its output is dropped. Inside the body a nested request for the key
-    /// enters the lock of the leader again; what the body owned is dropped before the lock is released.
+    /// enters the lock of the leader again; the values of the body are dropped before the lock is released.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign). A loss is no error.
@@ -62,7 +60,8 @@ impl LeaderElection {
         F: FnMut(LockHandle) -> Fut,
         Fut: Future<Output = T>,
     {
-        // Counted before the first poll: a task that was spawned with it ends also where it is asked to before it ran.
+        // The run is counted before the first poll, so that a task that was spawned with it also ends if `resign` is
+        // called before it ran.
         let (election, run) = (self.clone(), self.candidate.begin_run());
         async move { election.lead(&run, body).await }
     }
@@ -80,7 +79,8 @@ impl LeaderElection {
                 won = self.campaign() => won?,
             };
             let began = self.engine().clock.now();
-            // In a box, because every async function that takes a future by value stores a copy of it in its own.
+            // The future is boxed, because every async function that takes a future by value stores a copy of it in its
+            // own.
             let term = Box::pin(body(leadership.handle()));
             let ended = tokio::select! {
                 biased;

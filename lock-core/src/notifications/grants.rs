@@ -13,7 +13,7 @@ pub(crate) struct Notifications(Mutex<HashMap<Owner, Arc<Mailbox>>>);
 /// Holds the last notification for one owner until its waiter takes it.
 #[derive(Debug, Default)]
 struct Mailbox {
-    /// The number of waiters behind the owner's queue entry when the store served it.
+    /// The number of waiters behind the owner's queue entry when the store granted it.
     granted: Mutex<Option<usize>>,
     arrived: Notify,
 }
@@ -31,10 +31,10 @@ impl Notifications {
         Subscription { notifications: Arc::clone(notifications), owner, mailbox }
     }
 
-    /// Notifies `owner` that the store served it. Does nothing for an owner that does not wait any more: it holds the
-    /// lock, or it gave up and releases by itself.
+    /// Notifies `owner` that the store granted its request. Does nothing for an owner that does not wait any more: it
+    /// holds the lock, or it gave up and releases the grant.
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
-        // The lock is given back before the waiter is woken: a waker may drop a `Subscription`, which takes it.
+        // The lock is released before the waiter is woken: a waker may drop a `Subscription`, which acquires it.
         let mailbox = self.mailboxes().get(&owner).cloned();
         if let Some(mailbox) = mailbox {
             *mailbox.granted() = Some(waiters);
@@ -63,12 +63,12 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Takes the notification, if one arrived: the number of waiters behind the owner.
+    /// Takes the notification, if one has arrived: the number of waiters behind the owner.
     pub(crate) fn take(&self) -> Option<usize> {
         self.mailbox.granted().take()
     }
 
-    /// Completes when the store has served the owner, and takes the notification. Cancel safe.
+    /// Completes when the store has granted the owner's request, and takes the notification. Cancel safe.
     pub(crate) async fn notified(&self) -> usize {
         loop {
             if let Some(waiters) = self.take() {

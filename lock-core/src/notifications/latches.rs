@@ -1,4 +1,4 @@
-//! Delivers the opening of a latch to those who wait for it.
+//! Delivers the opening of a latch to its waiters.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::futures::Notified;
 use crate::key::{Key, KeyMap};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// The latches that somebody of one manager waits for.
+/// The latches for which one manager has waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Latches(Mutex<KeyMap<Waiting>>);
 
@@ -19,22 +19,22 @@ struct Waiting {
 }
 
 impl Latches {
-    /// Notifies everybody who waits for the latch `key`: it is open, or may be.
+    /// Notifies all waiters of the latch `key`: it is open, or may be.
     pub(crate) fn opened(&self, key: &Key) {
-        // The lock is given back before anybody is woken: a waker may drop a `LatchWaiter`, which takes it.
+        // The lock is released before a waiter is woken: a waker may drop a `LatchWaiter`, which acquires it.
         let opened = self.waiting().get(key).map(|waiting| Arc::clone(&waiting.opened));
         if let Some(opened) = opened {
             opened.notify_waiters();
         }
     }
 
-    /// Notifies everybody who waits for any latch: notifications may have been lost.
+    /// Notifies all waiters of all latches: notifications may have been lost.
     pub(crate) fn wake_all(&self) {
         let all: Vec<_> = self.waiting().values().map(|waiting| Arc::clone(&waiting.opened)).collect();
         all.iter().for_each(|opened| opened.notify_waiters());
     }
 
-    /// Waits for `key` from now on, for as long as the value lives.
+    /// Registers a waiter for `key`, for as long as the returned value lives.
     pub(crate) fn join<'a>(&'a self, key: &'a Key) -> LatchWaiter<'a> {
         let mut all = self.waiting();
         let waiting = all.entry(key.clone()).or_default();
@@ -47,7 +47,7 @@ impl Latches {
     }
 }
 
-/// One waiter for a latch. Dropping it leaves.
+/// One waiter for a latch. Dropping it ends the registration.
 #[derive(Debug)]
 pub(crate) struct LatchWaiter<'a> {
     latches: &'a Latches,
@@ -56,7 +56,7 @@ pub(crate) struct LatchWaiter<'a> {
 }
 
 impl LatchWaiter<'_> {
-    /// Completes when the latch may be open. Counts from the call on, polled or not.
+    /// Completes when the latch may be open. Notifications count from the call on, polled or not.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.opened.notified()
     }
@@ -67,7 +67,7 @@ impl Drop for LatchWaiter<'_> {
         let mut all = self.latches.waiting();
         if let Some(waiting) = all.get_mut(self.key) {
             waiting.waiters -= 1;
-            // Keys come and go, and an entry for each that was ever waited for would stay.
+            // An entry without waiters is removed: otherwise an entry of every key that was ever waited for would stay.
             if waiting.waiters == 0 {
                 all.remove(self.key);
             }

@@ -9,11 +9,11 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The owners whose grants the store has lately reported as lost.
 ///
-/// The report may come while a grant is between two holders, in an answer or in a hand-off, where no lease can be told.
-/// Whoever makes a lease of a grant therefore looks here, before and after.
+/// The report may come while a grant is between two holders, in an answer or in a hand-off, when there is no lease to
+/// notify. So the code that makes a lease of a grant checks this list, before and after.
 #[derive(Debug, Default)]
 pub(crate) struct LostOwners {
-    /// Whether there are any: read on the way of every grant.
+    /// Whether there are any reports: read for every grant.
     any: AtomicBool,
     last: Mutex<Last>,
 }
@@ -25,7 +25,7 @@ struct Last {
 }
 
 impl LostOwners {
-    /// More than can be between two holders when all of them are lost.
+    /// More than the grants that can be between two holders when all of them are lost.
     const KEPT: usize = 1_024;
 
     /// Notes a report. The last reason for an owner counts.
@@ -36,17 +36,17 @@ impl LostOwners {
                 last.in_order.push_back(*owner);
             }
         }
-        // One report is kept whole: nobody knows which of its grants are between two holders.
+        // One report is kept whole, because it is not known which of its grants are between two holders.
         while last.in_order.len() > Self::KEPT.max(owners.len()) {
             let oldest = last.in_order.pop_front();
             oldest.and_then(|oldest| last.reasons.remove(&oldest));
         }
-        // Before the report looks for leases. Whoever makes a lease files it first and then reads this, so one of the
-        // two sees the other.
+        // This comes before the report looks for leases. The code that makes a lease files it first and then reads
+        // this, so one of the two sees the other.
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Why the grant of `owner` was lost, if it was lately.
+    /// Returns why the grant of `owner` was lost, if it was lost lately.
     pub(crate) fn reason(&self, owner: Owner) -> Option<LossReason> {
         if !self.any.load(Ordering::SeqCst) {
             return None;

@@ -1,4 +1,4 @@
-//! Delivers what the store reports by itself to those who wait for it in this process.
+//! Delivers the notifications of the store to the waiters of this process.
 //!
 //! A notification is one of the ways in which a waiter is woken; the docs of `acquire/` show all of them in one
 //! picture. It may be lost on its way, so nothing relies on it alone.

@@ -12,12 +12,11 @@ use crate::backoff::doubled;
 /// keeps callers that started together from coming back together; with many of them it needs the fewest tries (Marc
 /// Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015).
 ///
-/// A pause is at least 1 ms, so that nobody spins. It ends 1 ms after the holder's lease, where that is known, because
-/// the key may be free then; and it never goes beyond what is left of the wait, so that the last try comes at its very
-/// end.
+/// A pause is at least 1 ms, so that no caller spins. It ends 1 ms after the holder's lease, if that is known, because
+/// the key may be free then. It never exceeds the rest of the wait, so the last try comes at the very end of the wait.
 ///
-/// A caller that is [notified](Contention::notified) asks nothing after a pause, so its pause is not drawn: it is 1 s, or
-/// what is left of the wait.
+/// A caller that is [notified](Contention::notified) sends no request after a pause, so its pause is not random: it is
+/// 1 s, or the rest of the wait.
 ///
 /// # Examples
 ///
@@ -42,20 +41,21 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
-    /// How often a waiter that is notified is asked whether it still waits. This is all that thousands of waiters cost
-    /// while they wait.
+    /// How often the strategy of a notified waiter is called. This is the only cost of thousands of waiters while they
+    /// wait.
     const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
     /// How long after the end of the holder's lease the next try comes: stores count in milliseconds and round.
     const AFTER_LEASE: Duration = Duration::from_millis(1);
 
-    /// A first pause of at most `base`, doubling up to `max`. A `base` above `max` counts as `max`.
+    /// Makes a backoff with a first pause of at most `base`, doubling up to `max`. A `base` above `max` counts as
+    /// `max`.
     #[must_use]
     pub const fn exponential(base: Duration, max: Duration) -> Self {
         Self { base, max }
     }
 
-    /// The pause before the next try; `left` is what is left of the wait, `None` when it has no end.
+    /// Returns the pause before the next try; `left` is the rest of the wait, `None` when it has no end.
     #[must_use]
     pub fn delay(&self, contention: &Contention, left: Option<Duration>) -> Duration {
         let left = left.unwrap_or(Duration::MAX);
@@ -69,7 +69,7 @@ impl Backoff {
             .min(left)
     }
 
-    /// The longest pause after `attempts` tries.
+    /// Returns the longest pause after `attempts` tries.
     fn bound(&self, attempts: u32) -> Duration {
         doubled(self.base, self.max, attempts.saturating_sub(1))
     }
@@ -82,14 +82,14 @@ impl Default for Backoff {
     }
 }
 
-/// `duration * fraction`. In integers, because `Duration::mul_f64` panics where rounding goes beyond `Duration::MAX`.
-/// A fraction that is not a number counts as 1: the longer pause is the safe one.
+/// `duration * fraction`. This is done in integers, because `Duration::mul_f64` panics if rounding exceeds
+/// `Duration::MAX`. A fraction that is not a number counts as 1: the longer pause is the safe one.
 fn scale(duration: Duration, fraction: f64) -> Duration {
     const ONE: u128 = 1 << 32;
     let fraction = if fraction.is_nan() { 1.0 } else { fraction.clamp(0.0, 1.0) };
     // At most 2^94 nanoseconds times 2^32 fit 128 bits.
     let nanos = duration.as_nanos() * u128::from((fraction * ONE as f64) as u64) / ONE;
-    // All but pauses of centuries. A division of 128 bits takes a hundred instructions.
+    // All pauses below centuries take this branch: a division of 128 bits takes a hundred instructions.
     if let Ok(nanos) = u64::try_from(nanos) {
         return Duration::from_nanos(nanos);
     }

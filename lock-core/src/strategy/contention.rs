@@ -1,8 +1,8 @@
-//! What a strategy knows when it decides.
+//! The input of a strategy.
 
 use std::time::Duration;
 
-/// What is known when a try found the key held.
+/// The facts that are known when a try has found the key held.
 ///
 /// # Examples
 ///
@@ -22,24 +22,25 @@ pub struct Contention {
     pub waited: Duration,
     /// The limit that the request sets to the wait. It overrides the strategy's own.
     pub wait_limit: Option<Duration>,
-    /// What is left of the holder's lease, where known. A holder that renews keeps it longer.
+    /// The rest of the holder's lease, if known. A holder that renews keeps the key longer.
     pub holder_remaining: Option<Duration>,
-    /// The number of others that wait for the key, where known.
+    /// The number of other waiters of the key, if known.
     pub waiters: Option<usize>,
-    /// The number of requests a second of this process that lately found the key held, this one included. Known where
-    /// the strategy [uses](super::Strategy::uses_rate) it.
+    /// The number of requests a second of this process that lately found the key held, this one included. Known if the
+    /// strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
-    /// Whether the caller is told when the key is granted to it, or when it is its turn to ask: it is in the store's
-    /// queue, or waits behind others of its process. A pause then delays no question to the store: after it, only the
-    /// strategy is asked again. Such a pause counts as one of [`attempts`](Self::attempts), and most are cut short at 1 s.
+    /// Whether the caller is notified when the key is granted to it, or when its turn comes: it is in the store's
+    /// queue, or waits behind others of its process. A pause then delays no request to the store: after the pause, only
+    /// the strategy is called again. Such a pause counts as one of [`attempts`](Self::attempts), and most are cut short
+    /// at 1 s.
     pub notified: bool,
     /// A random number, uniform in 0..1, that the caller draws anew for every decision.
     pub jitter: f64,
 }
 
 impl Contention {
-    /// The first try: no wait so far, nothing known of the holder or of others, and no notification to expect. `jitter`
-    /// is 0.5.
+    /// Makes the input for a first try: no wait so far, nothing known of the holder or of other waiters, and no
+    /// notification to expect. `jitter` is 0.5.
     #[must_use]
     pub fn new() -> Self {
         Self {

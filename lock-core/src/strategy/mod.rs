@@ -6,18 +6,19 @@
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
 //! | [`retry()`] | waits up to 5 s, then fails with `TimedOut`; the default | work that a caller waits for |
-//! | [`retry_or_skip()`] | waits up to 5 s, then does without | work that may be skipped, but rarely should |
+//! | [`retry_or_skip()`] | waits up to 5 s, then skips | work that may be skipped, but rarely should |
 //! | [`fail_fast()`] | fails at once with `Contended` | requests that must answer now; double clicks |
-//! | [`skip()`] | does without at once | jobs that every machine starts and one should do; with `min_hold`, or a short job runs on each in turn |
+//! | [`skip()`] | does without at once | jobs that every machine starts and one should do; with `min_hold` |
 //! | [`wait()`] | waits for ever | work in the background that must happen |
-//! | [`shed()`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
-//! | [`shed_above()`] | waits like another strategy while requests come slowly, fails at once with `Overloaded` while they come fast | the same, before a queue builds up |
+//! | [`shed()`] | waits like another strategy; fails at once with `Overloaded` if many wait | hot keys under load |
+//! | [`shed_above()`] | waits like another strategy; fails at once with `Overloaded` above a rate | the same, before a queue builds up |
 //!
 //! A strategy also decides how long the store may be unavailable: [`wait()`] waits through an outage, and a bounded
 //! strategy waits until its bound.
 //!
-//! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
-//! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.
+//! To *skip* means that the body does not run and nothing is wrong: a locked function returns `None` or `()`, and
+//! [`LockError::is_skipped`](crate::LockError::is_skipped) is true. Without `min_hold`, a short job runs on each
+//! machine in turn.
 //!
 //! A [`NamedStrategy`] is parsed from a name, for example in a configuration file: `retry`, `shed_above(200)`.
 //!

@@ -44,10 +44,10 @@ enum BuiltIn {
 }
 
 impl NamedStrategy {
-    /// The names there are, of those without a number.
+    /// The names of the strategies without a number.
     pub const NAMES: [&str; 5] = StrategyWord::NAMES;
 
-    /// Returns the strategy of a word.
+    /// Returns the strategy of the word.
     pub(crate) fn of(word: StrategyWord) -> Self {
         Self(match word {
             StrategyWord::FailFast => BuiltIn::FailFast(fail_fast()),
@@ -59,7 +59,8 @@ impl NamedStrategy {
         })
     }
 
-    /// Whether it may do without, so that a caller needs a way to say "not done": `skip` and `retry_or_skip`.
+    /// Returns whether the strategy may skip the call, so that a caller needs a way to say "not done": `skip` and
+    /// `retry_or_skip`.
     #[must_use]
     pub fn skips(&self) -> bool {
         matches!(self.0, BuiltIn::Skip(_) | BuiltIn::RetryOrSkip(_))
@@ -136,7 +137,7 @@ fn unknown(name: &str) -> LockError {
 
 /// The known name that `name` most resembles, if it resembles any: by at most a third of its letters changed.
 fn nearest(name: &str) -> Option<&'static str> {
-    // Comparing is quadratic, and whatever is much longer than every name resembles none.
+    // The comparison is quadratic, and a text that is much longer than every name resembles none.
     let name = Some(name).filter(|name| name.len() <= 32)?.to_lowercase();
     NamedStrategy::NAMES
         .into_iter()

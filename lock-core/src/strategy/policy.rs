@@ -1,4 +1,4 @@
-//! The trait, and its answers.
+//! The trait, and its decisions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,8 +17,8 @@ use super::{Backoff, Contention};
 pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Decides after a try that found the key held.
     ///
-    /// A pure function of its arguments: no I/O, no clock, no randomness of its own ([`Contention::jitter`] is drawn by
-    /// the caller), and it must not panic.
+    /// This is a pure function of its arguments: no I/O, no clock, no random numbers of its own (the caller draws
+    /// [`Contention::jitter`]), and it must not panic.
     fn decide(&self, contention: &Contention) -> Decision;
 
     /// Returns the name in spans and errors, such as `retry`.
@@ -80,11 +80,11 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
 pub enum Decision {
     /// Try again after this time, or sooner when the key is known to be free.
     RetryAfter(Duration),
-    /// Give up: `Contended` when nobody waited, else `TimedOut`.
+    /// Give up: Fail: with `Contended` if the caller has not waited, else with `TimedOut`.
     Fail,
-    /// Do without: the body does not run, and nothing is wrong.
+    /// Skip: the body does not run, and nothing is wrong.
     Skip,
-    /// Give up because too many wait: `Overloaded`. Not a kind of `Fail`, because callers treat load differently from a
+    /// Fail because too many wait: `Overloaded`. Not a kind of `Fail`, because callers treat load differently from a
     /// key that is held.
     Shed,
 }

@@ -1,4 +1,4 @@
-//! Waiting up to a limit, then failing or doing without.
+//! Waiting up to a limit, then failing or skipping.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Bounded {
         Self { within: Retry::DEFAULT_WAIT, backoff: Backoff::default() }
     }
 
-    /// Waits on, or gives `up` when the wait is over.
+    /// Continues to wait, or returns `up` when the wait is over.
     fn decide(&self, contention: &Contention, up: Decision) -> Decision {
         let limit = contention.wait_limit.unwrap_or(self.within);
         let left = limit.saturating_sub(contention.waited);
@@ -100,11 +100,11 @@ impl Strategy for Retry {
     }
 }
 
-/// Waits up to a limit, then does without; see [`retry_or_skip`].
+/// Waits up to a limit, then skips; see [`retry_or_skip`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryOrSkip(Bounded);
 
-/// Waits up to a limit, 5 s by default, then does without: the body does not run, and nothing is wrong.
+/// Waits up to a limit, 5 s by default, then skips: the body does not run, and nothing is wrong.
 ///
 /// For work that may be skipped, but rarely should.
 ///

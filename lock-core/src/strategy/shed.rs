@@ -1,11 +1,11 @@
-//! Waiting while few others do.
+//! Waiting while few others wait.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits like another strategy while few wait, and gives up at once when many do; see [`shed`].
+/// Waits like another strategy while few wait, and fails at once if many wait; see [`shed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed<S> {
     inner: S,
@@ -16,8 +16,8 @@ pub struct Shed<S> {
 /// [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
 /// For hot keys: under load, the callers that would time out anyway fail at once. The number is checked on arrival
-/// only, so that a newcomer takes nobody's turn. An `inner` that would not wait decides alone, and so does any `inner`
-/// where the number of waiters is not known. With 0, everybody who would have to wait is shed.
+/// only, so that a waiter does not lose its turn later. An `inner` that would not wait decides alone, and so does any
+/// `inner` if the number of waiters is not known. With 0, every request that would have to wait is shed.
 ///
 /// Waiters of a [fair](crate::LockManager::fair) lock that share a place count as one. Those with this strategy share
 /// none, so give it to all requests for the key.

@@ -1,11 +1,11 @@
-//! Giving up at once while requests come too fast.
+//! Failing at once while requests come too fast.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits like another strategy while few requests come, and gives up at once while many do; see [`shed_above`].
+/// Waits like another strategy while few requests come, and fails at once while many come; see [`shed_above`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShedAbove<S> {
     inner: S,
@@ -15,11 +15,11 @@ pub struct ShedAbove<S> {
 /// Decides like `inner` while at most `rate` requests a second find the key held. Above that, a newcomer fails at once
 /// with [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// [`shed`](super::shed()) looks at how many wait, and this at how fast they come: it turns newcomers away before a
-/// queue has built up, and needs no number that depends on how long each holds the lock. What counts are the requests
-/// of this process for this key that found it held, this one included, over the last second. Those that are turned away
-/// count too, so that the rate is that of the callers. The number is checked on arrival only, so that a newcomer takes
-/// nobody's turn. An `inner` that would not wait decides alone, and so does any `inner` where the rate is not known.
+/// [`shed`](super::shed()) counts waiters, and this counts requests a second: it refuses newcomers before a queue has
+/// built up, and needs no number that depends on how long each holds the lock. The rate counts the requests of this
+/// process for this key that found it held, this one included, over the last second. Refused requests count too, so
+/// that it is the rate of the callers. The rate is checked on arrival only, so that a waiter does not lose its turn
+/// later. An `inner` that would not wait decides alone, and so does any `inner` if the rate is not known.
 ///
 /// As a text it is `shed_above(200)`, with [`retry`](super::retry()) as `inner`.
 ///

@@ -1,15 +1,15 @@
-//! Do without at once.
+//! Skip at once.
 
 use std::borrow::Cow;
 
 use super::{Contention, Decision, Strategy};
 
-/// Does without as soon as the key is found held; see [`skip`].
+/// Skips as soon as the key is found held; see [`skip`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skip;
 
-/// Does without at once: the body does not run, and nothing is wrong.
+/// Skips at once: the body does not run, and nothing is wrong.
 ///
 /// For jobs that every machine starts at the same time and one machine should do.
 ///

@@ -83,7 +83,7 @@ fn the_bound_of_the_pause_doubles_up_to_the_maximum() {
         (7, 1.0, 200),
         (u32::MAX, 1.0, 200),
         (u32::MAX, 0.25, 50),
-        // Never less than 1 ms, so that nobody spins.
+        // Never less than 1 ms, so that no caller spins.
         (1, 0.0, 1),
         (7, -0.0, 1),
         // Numbers that no caller should give.
