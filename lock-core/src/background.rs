@@ -26,7 +26,7 @@ const LAST_RELEASES: Duration = Duration::from_secs(2);
 ///
 /// Over a remote store it is a thread with a current-thread runtime, so that a body that blocks every worker of the
 /// caller's runtime keeps its lock. Over the memory store it is the runtimes that take locks, so that a paused clock
-/// drives it. There the thread is started for the first caller outside of tokio: nobody may be driving those runtimes.
+/// drives it. There the thread is started for the first caller outside of tokio: those runtimes may not be driven.
 #[derive(Debug)]
 pub(crate) enum Background {
     OwnThread(Thread),
@@ -57,7 +57,7 @@ pub(crate) struct Presence(());
 
 impl Background {
     /// # Errors
-    /// The system has no further thread.
+    /// The system cannot start another thread.
     pub(crate) fn new(placement: Placement) -> Result<Self> {
         // A simulated world is on one thread, and its clock stands still on every other.
         if placement == Placement::Remote && !simulation::is_on() {
@@ -66,8 +66,8 @@ impl Background {
         Ok(Self::OnRuntimes(Mutex::default(), Mutex::default()))
     }
 
-    /// Returns the runtime on which a store drives its session: that of the thread, or the one within which the manager
-    /// is made.
+    /// Returns the runtime on which a store drives its session: the runtime of the thread, or the one in which the
+    /// manager is made.
     pub(crate) fn of_session(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
@@ -75,13 +75,13 @@ impl Background {
         }
     }
 
-    /// Returns a runtime on which something can be spawned from anywhere; `None` where all of them are gone.
+    /// Returns a runtime on which a task can be spawned from anywhere; `None` if all of them have ended.
     pub(crate) fn runtime(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
             Self::OnRuntimes(all, _) => {
                 let all = all.lock();
-                // A runtime that is gone drops what is spawned on it, and the release with it.
+                // A runtime that has ended drops a task that is spawned on it, and the release with it.
                 all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
             }
         }
@@ -89,14 +89,14 @@ impl Background {
 
     /// Completes with `call`. It is polled inside tokio: in the runtime of the caller, or else in that of the thread.
     ///
-    /// For calls that do not run code of the application: that code would block the thread.
+    /// This is for calls that do not run code of the application, which could block the thread.
     ///
     /// # Errors
     /// The caller is outside of tokio, and the system has no further thread.
     pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
         let mut call = pin!(call);
         poll_fn(|cx| {
-            // At each poll, because a future may move from one executor to another.
+            // This is checked at each poll, because a future may move from one executor to another.
             if Handle::try_current().is_ok() {
                 return call.as_mut().poll(cx).map(Ok);
             }
@@ -111,7 +111,7 @@ impl Background {
         .await
     }
 
-    /// Returns the runtime of the thread, and starts one where there is none.
+    /// Returns the runtime of the thread, and starts the thread if there is none.
     fn of_thread(&self) -> Result<Handle> {
         let spare = match self {
             Self::OwnThread(thread) => return Ok(thread.runtime.clone()),
@@ -124,12 +124,12 @@ impl Background {
         }
     }
 
-    /// Adds a runtime, for as long as a task on it keeps what is returned.
+    /// Adds a runtime, for as long as a task on it keeps the returned value.
     pub(crate) fn join(&self, runtime: &Handle) -> Arc<Presence> {
         let presence = Arc::new(Presence(()));
         if let Self::OnRuntimes(all, _) = self {
             let here = OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) };
-            // The last handle of a runtime that has ended may go, with what the application has given to it.
+            // This may drop the last handle of a runtime that has ended, with values of the application.
             drop(all.with(|all| {
                 let alive = |one: &OnRuntime| one.presence.strong_count() > 0;
                 let (mut alive, gone): (Vec<_>, Vec<_>) = all.drain(..).partition(alive);
@@ -157,8 +157,7 @@ impl Thread {
     }
 }
 
-/// Returns the runtime of the caller. The first look of a call that begins what its runtime goes on with: a lock, a
-/// connection.
+/// Returns the runtime of the caller, for a call that locks or connects.
 pub(crate) fn current_runtime() -> Result<Handle> {
     Handle::try_current().map_err(|error| {
         let advice = "locks are taken, and stores are connected, inside a tokio runtime: call this from an async fn that \
@@ -173,8 +172,8 @@ fn start() -> Result<Thread> {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         }
     };
-    // Built here, so that the caller gets the error. The thread owns it and drops it: tokio panics where a runtime is
-    // dropped inside another.
+    // The runtime is built here, so that the caller gets the error. The thread owns and drops it: tokio panics if a
+    // runtime is dropped inside another.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -185,8 +184,8 @@ fn start() -> Result<Thread> {
         .name("lock-background".to_owned())
         .spawn(move || {
             runtime.block_on(async {
-                // Renewals and releases are tasks of this runtime and end with it. An error means that nobody can stop
-                // the thread any more.
+                // Renewals and releases are tasks of this runtime and end with it. An error means that the sender was
+                // dropped: the thread ends.
                 if let Ok(last) = stopped.await {
                     let _ = tokio::time::timeout(LAST_RELEASES, last).await;
                 }

@@ -1,4 +1,4 @@
-//! The pauses between tries that the library makes by itself. The pauses between tries for a held lock are a
+//! The pauses between the library's own retries. The pauses between tries for a held lock are a
 //! [strategy](crate::strategy)'s, which computes them with the same function and adds jitter.
 
 use std::time::Duration;

@@ -15,12 +15,12 @@
 //! # What a lock can promise
 //!
 //! A distributed lock is a *lease*: the store frees it when its holder has not renewed it for a ttl, so that a crash
-//! does not block everybody forever. It follows that no library can promise that you hold the lock until you release
-//! it. A process that is stopped for longer than the ttl, a store that fails over before it has replicated, a key that
+//! does not block others for ever. It follows that no library can promise that you hold the lock until you release it.
+//! A process that is stopped for longer than the ttl, a store that fails over before it has replicated, a key that
 //! somebody deletes: each ends the lock while its holder still works. This library
 //!
-//! - tells you as soon as it knows: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`] drops the
-//!   body,
+//! - reports the loss as soon as it knows: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`] drops
+//!   the body,
 //! - gives you a [fencing token](LockGuard::fencing_token): a number that the protected resource can compare, so that
 //!   it refuses a late write of a former holder. *Where a double execution costs money, compare it.*
 //!
@@ -56,7 +56,7 @@
 //! | `zookeeper-tls` | TLS for it, `zookeepers://` | no |
 //! | `zookeeper-sasl` | SASL with DIGEST-MD5 for it, `?auth=sasl` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
-//! | `config` | profiles from a TOML file and from the environment, and the check of those that attributes name | no |
+//! | `config` | profiles from a TOML file and from the environment | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `full` | all of them | no |
@@ -104,13 +104,13 @@ mod guard;
 
 mod lease;
 
-// The count-down latch, which nobody holds.
+// The count-down latch, which has no holder.
 mod latch;
 
 // Leader election, on an exclusive lock.
 pub mod leader;
 
-// What all of these use.
+// The parts that all of these use.
 mod hub;
 
 mod engine;

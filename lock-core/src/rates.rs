@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// What a rate is counted over.
+/// The time over which a rate is counted.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How many keys are remembered before those without a recent request are forgotten.

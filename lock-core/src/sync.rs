@@ -3,10 +3,10 @@
 //! Application code, such as a log subscriber or a waker, may panic while one of these locks is held. The state behind
 //! them is consistent between any two statements, so such a panic must not make every later call fail.
 //!
-//! Application code should not run under them at all: it may block, or call the library again, which takes the same lock.
-//! So what is to be called or dropped leaves the lock first: [`Mutex::with`] and [`change`] return what their closure
-//! returns. The doors to such code are in [`foreign`]. A build with debug assertions checks at each of them that its
-//! thread has none of these locks.
+//! Application code should not run under them at all: it may block, or call the library again, which takes the same
+//! lock. So a value that is to be called or dropped leaves the lock first: [`Mutex::with`] and [`change`] return what
+//! their closure returns. The doors to such code are in [`foreign`]. A build with debug assertions checks at each of
+//! them that its thread has none of these locks.
 
 pub(crate) mod foreign;
 

@@ -21,7 +21,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 #[must_use = "a builder does nothing until `finish`"]
 pub struct KeyBuilder {
     text: String,
-    /// Where the last value ended; `None` before the first.
+    /// The end of the last value; `None` before the first.
     value_end: Option<usize>,
     failure: Option<&'static str>,
 }

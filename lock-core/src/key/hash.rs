@@ -10,7 +10,7 @@ use super::name::Key;
 /// A map by key that does not hash the key again.
 pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
 
-/// Random in each process, because keys are often made of what strangers send.
+/// Random in each process, because keys often contain text that strangers send.
 static STATE: Lazy<RandomState> = Lazy::new(RandomState::new);
 
 /// Returns the hash of the key with this text.
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::key::KeyBuilder;
 
-    /// A store says only the text of a key.
+    /// A store returns only the text of a key.
     #[test]
     fn a_key_that_is_made_again_of_its_text_is_found() {
         let long = "k".repeat(2 * Key::MAX_LEN);

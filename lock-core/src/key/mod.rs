@@ -6,7 +6,7 @@
 //!
 //! # Different values, different keys
 //!
-//! Values often come from a URL, so whoever chooses one must not be able to reach another key with it.
+//! Values often come from a URL, so a client that chooses one must not be able to reach another key with it.
 //!
 //! - Every byte of a value outside `[A-Za-z0-9._~-]` is written as `%` and two upper-case hexadecimal digits. The id
 //!   `a:b` in `order:<id>` gives `order:a%3Ab`, never the `order:a:b` of `order:<id>:<part>`.
@@ -29,10 +29,10 @@
 //! | `job:<name>`, `nightly` | `job:nightly` | `job:nightly` |
 //! | `order:<id>`, `7.items` | `order:<id>.items`, `7` | `order:7.items` |
 //!
-//! Then one of the two waits for the other without need, and whoever chooses the value can make it wait. Be careful
-//! with a fixed name in the place of a placeholder: write `job:name:<name>` and `job:nightly`. [`KeyTemplate::clash`]
-//! finds a key that two templates have in common. The attribute checks the templates of one `keys = [..]` at compile
-//! time, but it cannot see all templates of a program; compare those in a test.
+//! Then one of the two waits for the other without need, and a client that chooses the value can make it wait. Be
+//! careful with a fixed name in the place of a placeholder: write `job:name:<name>` and `job:nightly`.
+//! [`KeyTemplate::clash`] finds a key that two templates have in common. The attribute checks the templates of one
+//! `keys = [..]` at compile time, but it cannot see all templates of a program; compare those in a test.
 //!
 //! # Examples
 //!

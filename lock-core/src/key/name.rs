@@ -29,7 +29,7 @@ pub struct Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the hash, which differs from process to process.
+        // The hash is left out, because it differs from process to process.
         f.debug_tuple("Key").field(&self.text).finish()
     }
 }
@@ -93,8 +93,8 @@ impl Key {
         &self.text
     }
 
-    /// Returns which of `shards` the key belongs to. By other bits than those with which a [`KeyMap`](super::KeyMap) finds
-    /// it in a shard.
+    /// Returns which of `shards` the key belongs to. It uses other bits than a [`KeyMap`](super::KeyMap) uses to find
+    /// the key in a shard.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "the upper bits are cut off before")]
         let half = (self.hash >> 32) as u32 as usize;
@@ -106,7 +106,7 @@ impl Key {
         self.hash
     }
 
-    /// As [`in_namespace`](Self::in_namespace), for a key that is not used any more without.
+    /// As [`in_namespace`](Self::in_namespace), for a key that is no longer needed without its namespace.
     pub(crate) fn into_namespace(self, namespace: &str) -> Self {
         if namespace.is_empty() { self } else { self.in_namespace(namespace) }
     }
@@ -131,8 +131,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// By the hash that is made with the key: a key is looked up many times. It differs from process to process, so nobody can
-/// choose keys that collide.
+/// Writes the hash that is made with the key, because a key is looked up many times. It differs from process to
+/// process, so no client can choose keys that collide.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);

@@ -1,4 +1,4 @@
-//! What the module promises of keys as a whole: the fixed outputs, and that different values give different keys.
+//! The promises of the module as a whole: the fixed outputs, and that different values give different keys.
 
 mod clashing;
 

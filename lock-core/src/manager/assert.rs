@@ -12,11 +12,11 @@ use crate::manager::LockManager;
 /// that may have other characters than `A-Z a-z 0-9 . _ ~ -` make the key with [`KeyBuilder`](crate::key::KeyBuilder),
 /// as below.
 ///
-/// A namespace is not written. Without a manager it is that of [`LockManager::current`](crate::LockManager::current),
-/// or where there is none, that of the manager that holds. With one, `assert_locked!(manager, "order:{id}")`, only its
-/// own locks count.
+/// A namespace is not written. Without a manager it is the namespace of
+/// [`LockManager::current`](crate::LockManager::current), or, if there is none, of the manager that holds the lock.
+/// With one, `assert_locked!(manager, "order:{id}")`, only its own locks count.
 ///
-/// A task holds what it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer: see
+/// A task holds the locks that it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer: see
 /// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a task that was spawned
 /// has none of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) asks the same, in every build and
 /// without a panic.
@@ -74,14 +74,14 @@ macro_rules! assert_locked {
     };
 }
 
-/// What [`assert_locked!`](crate::assert_locked) calls without a manager.
+/// The function that [`assert_locked!`](crate::assert_locked) calls without a manager.
 #[doc(hidden)]
 #[track_caller]
 pub fn __assert_locked(key: impl IntoKey) {
     assert(None, key.into_key());
 }
 
-/// What it calls with a manager.
+/// The function that it calls with a manager.
 #[doc(hidden)]
 #[track_caller]
 pub fn __assert_locked_of(manager: &LockManager, key: impl IntoKey) {

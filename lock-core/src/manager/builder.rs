@@ -106,7 +106,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the strategy of requests that set none. The HTTP layer has a default of its own. Default:
+    /// Sets the strategy of requests that set none. The HTTP layer has another default. Default:
     /// [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.profiles.defaults.strategy = Some(Arc::new(strategy));
@@ -120,16 +120,16 @@ impl ManagerBuilder {
     }
 
     /// Sets how long a released lock stays at hand for this process: see
-    /// [`LockRequest::linger`](crate::LockRequest::linger). It counts for those requests that can have it, at most for
-    /// a third of their ttl; the others do without. Default: not at all.
+    /// [`LockRequest::linger`](crate::LockRequest::linger). It applies to requests that can linger, for at most a third
+    /// of their ttl; the other requests do not linger. Default: not at all.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.profiles.defaults.linger = Some(linger);
         self
     }
 
-    /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store takes all of
-    /// them in one step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about
-    /// ten. A request for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
+    /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store locks all of
+    /// them in one step, and serves no other request meanwhile: on Redis 100 keys take about a millisecond, and 1,000
+    /// about ten. A request for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
     pub fn max_keys(mut self, max: usize) -> Self {
         self.profiles.max_keys = max;
         self
@@ -149,8 +149,7 @@ impl ManagerBuilder {
     }
 
     /// Sets whether spans and the log show the template in place of the key: for keys that name people. Errors and
-    /// [`events`](LockManager::events) contain the key all the same; what happens to those is the program's choice.
-    /// Default: no.
+    /// [`events`](LockManager::events) still contain the key; the program decides what happens to these. Default: no.
     pub fn redact_keys(mut self, redact: bool) -> Self {
         self.settings.redact_keys = redact;
         self
@@ -229,9 +228,9 @@ impl LockManager {
         ManagerBuilder::from_env().await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names, or to that of the URL `default` if the
-    /// variable is not set. For programs that also run on a machine without a store: `from_env_or("memory://")` keeps the
-    /// locks in this process, and excludes no other one.
+    /// Connects to the store that the environment variable `LOCK_URL` names, or to the store of the URL `default` if
+    /// the variable is not set. For programs that also run on a machine without a store: `from_env_or("memory://")`
+    /// keeps the locks in this process, and excludes no other one.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set and empty. Else as

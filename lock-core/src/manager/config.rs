@@ -1,4 +1,4 @@
-//! Profiles from a file and from the environment, and the check of those that attributes name.
+//! Profiles from a file and from the environment, and the check of the profiles that attributes name.
 //!
 //! A reload replaces one pointer, so a request, which clones it once, sees one state. A layer looks its profile up with
 //! each request.
@@ -31,21 +31,21 @@ impl ManagerBuilder {
     /// ```
     ///
     /// An option has the name, the words and the units that it has in `#[distributed_lock]`. A profile has all of them
-    /// but those of one function (`key`, `keys`, `fallback`, `handle`, `manager`, `crate`), and `fencing` and
-    /// `reentrant` besides.
+    /// except the options of one function (`key`, `keys`, `fallback`, `handle`, `manager`, `crate`), and also `fencing`
+    /// and `reentrant`.
     ///
     /// A variable is named after the profile and the option, in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
-    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. What is neither a letter nor a digit in the name of a profile is an
-    /// underscore there. A variable that is empty counts as one that is not set. Variables can also make a profile that
-    /// the file does not have; its name is in lower case.
+    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. Every character in the name of a profile that is no letter or digit
+    /// becomes an underscore. A variable that is empty counts as one that is not set. Variables can also make a profile
+    /// that the file does not have; its name is in lower case.
     ///
     /// For each option, the request comes first, then the variable, the file, the profile of that name in the program
-    /// ([`profile`](Self::profile)), and the manager. Options that refine another belong to the one beside it: where a
-    /// variable sets `strategy`, the `wait` of the file does not count.
+    /// ([`profile`](Self::profile)), and the manager. An option that refines another one belongs to the source of that
+    /// one: if a variable sets `strategy`, the `wait` of the file does not count.
     ///
     /// # Errors
     /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake, each with its line or
-    /// variable, the nearest word, and what is allowed; and where the file cannot be read.
+    /// variable, the nearest word, and what is allowed; and also if the file cannot be read.
     ///
     /// # Examples
     /// ```
@@ -79,9 +79,9 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Reads the profiles again, from where [`ManagerBuilder::config`] said, and puts them into force for every request
-    /// that is made afterwards. Locks that are held, and requests that wait, keep their options. Without a
-    /// configuration, nothing changes.
+    /// Reads the profiles again, from the sources of [`ManagerBuilder::config`], and applies them to every request that
+    /// is made afterwards. Locks that are held, and requests that wait, keep their options. Without a configuration,
+    /// nothing changes.
     ///
     /// All is checked first, against the store too. A configuration with a mistake changes nothing. The profiles change
     /// all at once: a request sees the old state or the new one, and never a part of both.
@@ -124,7 +124,7 @@ impl LockManager {
     }
 
     /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names, in
-    /// whichever crate the function is, and whether or not anybody calls it. Call it at start-up.
+    /// every crate, and whether or not the function is called. Call it at start-up.
     ///
     /// An attribute with `keys` needs a profile without an owner name and, unless it has a `kind` itself, one whose kind has
     /// one holder for each key: none, `reentrant` or `write`. One with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.

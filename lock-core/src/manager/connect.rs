@@ -13,7 +13,7 @@ const VARIABLE: &str = "LOCK_URL";
 /// Connects to the store that a URL names.
 type Connect = for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>>;
 
-/// One row a store: what its URLs begin with, the feature that it needs, and how to connect.
+/// One row for each store: the schemes of its URLs, the feature that it needs, and how to connect.
 const STORES: &[Store] = &[
     Store { connect: Some(|url| open(memory(url))), ..Store::of(&["memory"], "") },
     Store {
@@ -47,9 +47,9 @@ const STORES: &[Store] = &[
 struct Store {
     /// The part of a URL before `://`. The part in brackets is optional.
     schemes: &'static [&'static str],
-    /// The feature of the crate that a build needs for it, empty where it needs none.
+    /// The feature of the crate that a build needs for it; empty if it needs none.
     feature: &'static str,
-    /// `None` where this build does not have the store.
+    /// `None` if this build does not have the store.
     connect: Option<Connect>,
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend
 }
 
 pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
-    // Never the URL itself in an error: it may hold a password.
+    // An error never contains the URL, which may have a password.
     let Some((name, rest)) = url.split_once("://") else {
         let detail =
             "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
@@ -127,7 +127,7 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
     Err(LockError::new(LockErrorKind::Unsupported, detail))
 }
 
-/// Boxes what comes of a URL: each store has a type of its own.
+/// Boxes the store of a URL: each store has a type of its own.
 fn open<'a, B: Backend>(
     connecting: impl Future<Output = Result<B>> + Send + 'a,
 ) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>> {
@@ -137,7 +137,7 @@ fn open<'a, B: Backend>(
     })
 }
 
-/// There is nothing to connect to, and so nothing to name.
+/// The memory store connects to nothing, so its URL names nothing.
 fn memory(url: &str) -> impl Future<Output = Result<Memory>> + use<> {
     let named = url.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
     let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// A scheme says what a build lacks, and a build with everything lacks nothing that there is.
+    /// An error for a scheme names the missing feature; a build with all features lacks none.
     #[tokio::test]
     async fn a_store_that_the_build_lacks_is_told_with_its_feature() {
         for (url, feature, on) in [

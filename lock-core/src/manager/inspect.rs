@@ -1,4 +1,4 @@
-//! Which locks are held, and by whom: for operators, and for anyone who looks for what blocks.
+//! Which locks are held, and by whom: for operators.
 
 use crate::backend::{GrantId, Listed, LockInfo};
 use crate::error::Result;
@@ -11,8 +11,8 @@ use crate::manager::LockManager;
 const LIMIT: usize = 10_000;
 
 impl LockManager {
-    /// Lists every lock of this manager's namespace in the store, whoever holds it: the holders, what is left of their
-    /// leases, and who waits. The list has at most 10,000 locks; [`Listed::truncated`] says whether there are more.
+    /// Lists every lock of this manager's namespace in the store, of all processes: the holders, the rest of their
+    /// leases, and the waiters. The list has at most 10,000 locks; [`Listed::truncated`] says whether there are more.
     ///
     /// With a namespace, the list contains locks of other client libraries in it too, without a record. A manager
     /// without a namespace sees all locks of the store that this library made. The list is for people, not for
@@ -63,9 +63,9 @@ impl LockManager {
         Ok(listed)
     }
 
-    /// Returns who holds `key` and who waits for it, as in [`locks`](Self::locks); `None` when nobody holds it. It is
-    /// one request to the store, however many keys that has. It is for people and for metrics: the answer may be out of
-    /// date when it arrives, so whoever wants the lock requests it.
+    /// Returns the holders and the waiters of `key`, as in [`locks`](Self::locks); `None` if it has no holder. This is
+    /// one request to the store, however many keys the store has. It is for people and for metrics: the answer may be
+    /// out of date when it arrives, so it does not replace a request for the lock.
     ///
     /// A holder that uses another library is included, without a record.
     ///
@@ -104,7 +104,7 @@ impl LockManager {
 
     /// Returns whether anybody holds `key`. Readers, holders of a permit, clients of other libraries and a key that is
     /// [kept](crate::LockRequest::min_hold) count. As with [`inspect`](Self::inspect), the answer may be out of date
-    /// when it arrives, and is no lock.
+    /// when it arrives, and does not replace a lock.
     ///
     /// # Errors
     /// As [`inspect`](Self::inspect).
@@ -129,23 +129,23 @@ impl LockManager {
     }
 
     /// Takes one grant of `key` away from its holder, and serves the next waiter. Returns whether the grant was still
-    /// there. `id` is that of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task of
-    /// the same process to which the grant was handed off since. Waiters of a [fair](Self::fair) lock that share a place
-    /// hand it off among themselves, so this may be the turn of another one of them. The log records the call with
-    /// `reason`.
+    /// there. `id` is the id of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task
+    /// of the same process to which the grant was handed off since. Waiters of a [fair](Self::fair) lock that share a
+    /// place hand it off among themselves, so this may be the turn of another one of them. The log records the call
+    /// with `reason`.
     ///
     /// `key` is written as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///
-    /// The holder's lock is [lost](LossReason::Forced) at once: every process that holds locks is notified. Where that
+    /// The holder's lock is [lost](LossReason::Forced) at once: every process that holds locks is notified. If that
     /// message does not arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next
-    /// renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later. Until then two holders may be at work.
-    /// The protected resource should compare [fencing tokens](crate::LockGuard::fencing_token).
+    /// renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later. Until then two holders may work. The
+    /// protected resource should compare [fencing tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
     ///
     /// # Cancel safety
-    /// Dropping the future takes it away or not.
+    /// If the future is dropped, the grant may or may not be taken away.
     ///
     /// # Examples
     /// ```

@@ -53,7 +53,7 @@ impl LockManager {
 
     /// Requests `key` for one holder. The task that holds it may enter again.
     ///
-    /// The text is taken as it is; placeholders are not filled in. Encode parts that come from outside as the attribute
+    /// The text is used unchanged; placeholders are not filled in. Encode parts that come from outside as the attribute
     /// and the HTTP layer do. Then no value can spell another key, and the same value means the same key everywhere:
     /// ```
     /// # fn main() -> Result<(), lock_core::LockError> {
@@ -70,14 +70,14 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests all of `keys` or none, each for one holder: nobody [reads](Self::read) one of them at the same time, so
+    /// Requests all of `keys` or none, each for one holder: no one [reads](Self::read) one of them at the same time, so
     /// this is also how to write to several things that others read. The keys are sorted and deduplicated, so that two
     /// requests with the same keys in different orders never wait for each other. Waiting for one key is waiting for
     /// all, and losing one is losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock
     /// several keys.
     ///
-    /// While one of the keys is held, the request waits for them one after another, and holds those that it has: while
-    /// it is polled. Otherwise it loses them after its ttl, and begins again once it is polled. So
+    /// While one of the keys is held, the request waits for the keys one after another, and keeps the keys that it has
+    /// while it is polled. If it is not polled, it loses them after its ttl, and begins again with the next poll. So
     /// there is one time limit for all, and an error names the key that was held. There is one [fencing
     /// token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
     /// each key separately. A task that holds some of the keys but not all is refused with
@@ -133,9 +133,9 @@ impl LockManager {
         self.request(key, Kind::Fair)
     }
 
-    /// Requests `key` to read: any number of readers, and no writer. A reader waits behind a writer that already waits.
-    /// Each reader has a lease of its own: the lease of a reader that died ends although others renew theirs. A task
-    /// that reads cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade).
+    /// Requests `key` to read: any number of readers, and no writer. A reader waits until the writers that already wait
+    /// have had the lock. Each reader has a lease of its own: the lease of a reader that died ends although others
+    /// renew theirs. A task that reads cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade).
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
@@ -143,7 +143,7 @@ impl LockManager {
 
     /// Requests `key` to write: one writer, and no readers. A writer goes before readers that arrive later, and can
     /// become a reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise like [`read`](Self::read). A read
-    /// lock cannot become a write lock: whoever may have to write requests `write`, and downgrades.
+    /// lock cannot become a write lock: if you may have to write, request `write`, and downgrade.
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
@@ -160,8 +160,8 @@ impl LockManager {
         self.request(key, Kind::Semaphore { permits })
     }
 
-    /// Requests `key` as `kind`, for callers that have the kind as a value. With `None` the kind is that of the
-    /// request's [profile](LockRequest::profile), and without one there, [`Kind::Reentrant`].
+    /// Requests `key` as `kind`, for callers that have the kind as a value. With `None` it is the kind of the request's
+    /// [profile](LockRequest::profile), or [`Kind::Reentrant`] if the profile has none.
     ///
     /// # Examples
     /// ```
@@ -194,10 +194,10 @@ impl LockManager {
         LeaderElection::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks that the manager has the profiles with these names. Without it, the first call would find out. The
-    /// contents of the profiles were checked when the manager was built. With the feature `config`,
-    /// [`validate_attributes`](Self#method.validate_attributes) finds the names in `#[distributed_lock(profile = "..")]`
-    /// by itself.
+    /// Checks that the manager has the profiles with these names. Without this check, the first call would find a
+    /// missing one. The contents of the profiles were checked when the manager was built. With the feature `config`,
+    /// [`validate_attributes`](Self#method.validate_attributes) finds the names in `#[distributed_lock(profile =
+    /// "..")]` without a list.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that it may stand for.
@@ -240,15 +240,15 @@ impl LockManager {
         self.hub.engine.capability.store
     }
 
-    /// Returns how many locks this manager holds in this process now. One that [lingers](crate::LockRequest::linger) is
-    /// held by nobody.
+    /// Returns how many locks this manager holds in this process now. A lock that [lingers](crate::LockRequest::linger)
+    /// does not count.
     #[must_use]
     pub fn held(&self) -> usize {
         self.hub.engine.held()
     }
 
-    /// Subscribes to what happens to the locks of this manager from now on. There may be any number of subscribers;
-    /// without one, events cost nothing.
+    /// Subscribes to the events of this manager's locks, from now on. There may be any number of subscribers; without
+    /// one, events cost nothing.
     ///
     /// # Examples
     /// ```
@@ -272,22 +272,21 @@ impl LockManager {
     }
 
     /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and
-    /// an alert has something to compare with. The HTTP layer does this when it is built, and
-    /// [`install`](Self::install) for the attributes of the program; for others there is
+    /// an alert has a value to compare with. The HTTP layer does this when it is built, and [`install`](Self::install)
+    /// for the attributes of the program; for others there is
     /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Does nothing without the feature `metrics`.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.register(template);
     }
 
-    /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this where it is
-    /// configured to continue without a lock; other callers that do so call it too. `template` is the template of the
-    /// key, never the key.
+    /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this if it is
+    /// configured to continue without a lock; call it wherever your program does the same. `template` is the template
+    /// of the key, never the key.
     pub fn record_bypass(&self, template: &str) {
         self.hub.engine.observer.record_bypass(template);
     }
 
-    /// Returns an error as the log may show it: only its kind, where keys must stay out of the log. For the layers
-    /// above.
+    /// Returns an error as the log may show it: only its kind, if keys must stay out of the log. For the layers above.
     #[doc(hidden)]
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {

@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | `manager` | [`LockManager`]: the lock types, events and figures |
 //! | `builder` | [`ManagerBuilder`], and the ways to make a manager |
-//! | `config` | profiles from a file and from the environment, and the check of those that attributes name |
-//! | `connect` | the URL schemes, and the store behind each |
+//! | `config` | profiles from a file and from the environment |
+//! | `connect` | the URL schemes, and the store of each |
 //! | `default` | the manager of the process |
 //! | `scope` | the manager of a task, and the locks that the task holds |
 //! | `inspect` | which locks are held, and by whom, for operators |

@@ -27,8 +27,8 @@ impl LockScope {
     /// Returns whether `key` is held in this scope, and not lost.
     ///
     /// The key is written without its namespace, as in a request. The namespace is that of the scope's manager
-    /// ([`LockManager::current`]), whichever manager the lock is from. Without such a manager, it is that of the lock's
-    /// manager.
+    /// ([`LockManager::current`]), whatever manager made the lock. Without a manager in the scope, it is that of the
+    /// lock's manager.
     ///
     /// # Examples
     /// ```
@@ -55,13 +55,13 @@ impl LockScope {
         self.grants_of(Some(manager), &key).any(|lease| lease.is_held())
     }
 
-    /// Returns why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
+    /// Returns why a lock of `key` that was held in this scope is not held any more; `None` if there was none.
     pub(super) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
         self.grants_of(manager, key).find_map(|lease| lease.check().err())
     }
 
-    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of
-    /// `manager` in its namespace, or those of any manager in the namespace of the scope's manager.
+    /// Returns the leases of `key` that were entered in this scope, held or not: of `manager` in its namespace, or of
+    /// any manager in the namespace of the scope's manager.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));

@@ -1,7 +1,7 @@
 //! The orderly end of a manager.
 //!
-//! It counts pending requests, not only guards, and refuses a grant that arrives after it began. Otherwise a body could
-//! start after the report says that all is released, or a key stay locked for its ttl at every deployment.
+//! A shutdown counts pending requests, not only guards, and refuses a grant that arrives after it began. Otherwise a
+//! body could start after the report says that all is released, or a key stay locked for its ttl at every deployment.
 
 use std::time::Duration;
 
@@ -18,19 +18,20 @@ impl LockManager {
     ///
     /// It may take longer than `grace`, while the last releases are answered: up to a second if locks were held to the
     /// end of `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less
-    /// than a second, that second in all. To close the connections takes up to a second more where the store does not answer.
+    /// than a second, that second in all. Closing the connections takes up to a second more if the store does not
+    /// answer.
     ///
     /// Call it after the server has stopped accepting work.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the manager closed to new requests. Calling it again continues; the second report does
-    /// not name what the dropped call took away.
+    /// Dropping the future leaves the manager closed to new requests. Calling it again continues; the second report
+    /// does not name the locks that the dropped call took away.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         engine.close();
         match engine.cleanup.inside(self.wind_down(grace)).await {
             Ok(report) => report,
-            // Outside of tokio, in a process that cannot start a thread: there is nothing to wait with.
+            // Outside of tokio, in a process that cannot start a thread, there is no runtime to wait with.
             Err(_) => {
                 let mut report = ShutdownReport::default();
                 self.revoke_held(&mut report);
@@ -40,7 +41,7 @@ impl LockManager {
         }
     }
 
-    /// Ends what goes on, within a runtime.
+    /// Ends requests, locks and releases, within a runtime.
     async fn wind_down(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         // The runtimes that took the locks may have ended, and releases need one.
@@ -55,7 +56,7 @@ impl LockManager {
         if engine.is_busy() {
             let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
         }
-        // Once more: a grant that was on its way has a lease now, and so has one that the renewer was looking at.
+        // This is repeated: a grant that was on its way has a lease now, and so has one that the renewer was checking.
         if self.revoke_held(&mut report) {
             let _ = tokio::time::timeout(LAST_ANSWERS, engine.settled()).await;
         }
@@ -67,14 +68,14 @@ impl LockManager {
 }
 
 impl LockManager {
-    /// Takes away and releases what is still held, and reports it. Returns whether that was anything.
+    /// Takes away and releases the locks that are still held, and reports them. Returns whether there were any.
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
         let mut any = false;
         for lease in self.hub().leases() {
-            // It may have run out on a runtime that has ended, where nobody has noted that.
+            // The lease may have expired on a runtime that has ended, which has not noted it.
             let ran_out = lease.deadline().is_past(lease.now());
             let reason = if ran_out { LossReason::Expired } else { LossReason::ShutDown };
-            // A log that panics at one of them must not keep the others, or this one from being released.
+            // A log that panics at one lock must not keep it, or the others, from being released.
             if survives(|| lease.lose(reason)).unwrap_or(true) {
                 if !ran_out {
                     report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
@@ -93,7 +94,7 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 /// Extra time for releases started at the end of the grace period. A healthy store answers well within it.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
-/// Returns how long a shutdown waits after its `grace`. What was not answered in all that time is not worth another
+/// Returns how long a shutdown waits after its `grace`. A store that has not answered in all that time gets no further
 /// second.
 fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     if report.revoked.is_empty() {
@@ -103,7 +104,8 @@ fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     }
 }
 
-/// What a [`shutdown`](LockManager::shutdown) could not end in good order. An empty report is a good one.
+/// The locks and requests that a [`shutdown`](LockManager::shutdown) could not end in good order. An empty report is a
+/// good one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {

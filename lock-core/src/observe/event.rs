@@ -21,7 +21,7 @@ pub struct LockName {
     pub more: Arc<[Key]>,
     /// The template that the key was rendered from.
     pub template: Option<Cow<'static, str>>,
-    /// What the lock is for.
+    /// The purpose of the lock, in words for people.
     pub label: Option<Cow<'static, str>>,
     /// Its kind.
     pub kind: Kind,
@@ -60,11 +60,11 @@ pub enum LockEvent {
         lock: LockName,
         /// The reason: another holder, the end of the wait, a failure of the store.
         why: LockErrorKind,
-        /// Whether the strategy decided to do without.
+        /// Whether the strategy skipped the call.
         skipped: bool,
         /// The time from the request to the refusal.
         waited: Duration,
-        /// The holder, where the store knows it.
+        /// The holder, if the store knows it.
         holder: Option<OwnerRecord>,
     },
     /// The request was cancelled: its future was dropped.
@@ -75,7 +75,7 @@ pub enum LockEvent {
         /// The time from the request to its end.
         waited: Duration,
     },
-    /// The last guard is gone. The release was sent to the store, or will be.
+    /// The last guard was released or dropped. The release was sent to the store, or will be.
     #[non_exhaustive]
     Released {
         /// Which lock.
@@ -90,7 +90,7 @@ pub enum LockEvent {
     Endangered {
         /// Which lock.
         lock: LockName,
-        /// What is left of the lease.
+        /// The rest of the lease.
         left: Duration,
     },
     /// The holder has lost the lock, by force ([`LossReason::Forced`]) or otherwise.

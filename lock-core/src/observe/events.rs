@@ -15,7 +15,7 @@ pub(crate) trait Witness: Send + Sync + fmt::Debug {
     fn see(&self, event: &LockEvent);
 }
 
-/// How many events a subscriber may be behind.
+/// How many events a subscriber may lag.
 const CAPACITY: usize = 1024;
 
 /// The events of one manager, on their way to the subscribers.
@@ -57,13 +57,14 @@ impl Events {
         LockEvents { events, listeners: Arc::clone(&self.listeners) }
     }
 
-    /// Returns whether there is a subscriber. Only then is making an event worth its cost.
+    /// Returns whether there is a subscriber. Without one, no event is made.
     #[inline]
     pub(crate) fn are_wanted(&self) -> bool {
         self.listeners.load(Ordering::Relaxed) > 0
     }
 
-    /// Sends an event to the subscribers. Never waits for them: one that is too far behind misses the oldest.
+    /// Sends an event to the subscribers. This never waits for a subscriber: one that lags too far misses the oldest
+    /// events.
     pub(crate) fn emit(&self, event: impl FnOnce() -> LockEvent) {
         if !self.are_wanted() {
             return;
@@ -77,11 +78,11 @@ impl Events {
             To::Listeners(sender) => sender.clone(),
             _ => return,
         };
-        // Out of the lock: a waker may drop a guard, whose release is an event too.
+        // This runs outside the lock: a waker may drop a guard, whose release is an event too.
         let _ = sender.send(event);
     }
 
-    /// Shows `witness` every event from now on. The first witness stays.
+    /// Sends every event to `witness` from now on. The first witness stays.
     #[cfg(feature = "testing")]
     pub(crate) fn show(&self, witness: Arc<dyn Witness>) {
         if self.witness.set(witness).is_ok() {
@@ -99,7 +100,7 @@ impl Events {
 
 /// The events of a manager, from the call of [`LockManager::events`](crate::LockManager::events) on.
 ///
-/// The stream is bounded: a subscriber that is more than 1,024 events behind misses the oldest, and learns how many
+/// The stream is bounded: a subscriber that lags by more than 1,024 events misses the oldest, and learns how many
 /// ([`LockEvent::Missed`]). No lock ever waits for a subscriber. There may be several, and each gets every event.
 pub struct LockEvents {
     events: broadcast::Receiver<LockEvent>,
@@ -107,7 +108,7 @@ pub struct LockEvents {
 }
 
 impl LockEvents {
-    /// Returns the next event; `None` once the manager was shut down, or is gone with all its guards.
+    /// Returns the next event; `None` after the manager was shut down, or was dropped with all its guards.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.

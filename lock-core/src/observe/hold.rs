@@ -24,22 +24,22 @@ const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// The subject of a record of which nothing is known: as a rule, since most locks have no template and most programs no
-/// recorder. It is not written down, because writing once what many may read costs as much as a clock.
+/// The subject of a record without template and recorder, which is the usual case. It is a constant and not stored,
+/// because a write that other threads may read costs as much as reading a clock.
 static NOBODY: Subject = Subject { template: None, meter: Meter::NONE };
 
-/// The lock that a record is about.
+/// The lock of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) template: Option<Cow<'static, str>>,
     pub(crate) meter: Meter,
 }
 
-/// What the record of a hold takes over from that of its request.
+/// The part of a request's record that the record of the hold takes over.
 #[derive(Debug)]
 pub(crate) struct HoldStart {
     pub(crate) meter: Meter,
-    /// The time from the request to the grant; `None` where nobody looks.
+    /// The time from the request to the grant; `None` if no one observes it.
     pub(crate) waited: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl HoldRecorder {
         self.subject.get().or_else(|| is_open().then_some(&NOBODY))
     }
 
-    /// Opens the record. Returns `false` where it is closed already: the lock was lost on its way to the caller.
+    /// Opens the record. Returns `false` if it is closed already: the lock was lost before it reached the caller.
     pub(crate) fn open(&self) -> bool {
         self.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -68,16 +68,16 @@ impl HoldRecorder {
         (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// As [`close`](Self::close), for the last guard of a hold that has ended and not been lost: nobody else opens or
-    /// closes the record any more, so this need not be one step.
+    /// As [`close`](Self::close), for the last guard of a hold that has ended and was not lost: no other thread opens
+    /// or closes the record any more, so this need not be one atomic step.
     pub(crate) fn close_released(&self) -> Option<&Subject> {
         let was_open = self.phase.load(Ordering::Acquire) == OPEN;
         self.phase.store(CLOSED, Ordering::Release);
         was_open.then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// Goes on with the record of `before`, which is closed without a report: the hold has not ended. For a record that
-    /// no other thread knows yet.
+    /// Continues the record of `before`, which is closed without a report: the hold has not ended. For a record that no
+    /// other thread knows yet.
     pub(crate) fn continue_from(&self, before: &Self) {
         let subject = match before.subject.get() {
             Some(subject) => subject,
@@ -103,7 +103,7 @@ impl HoldRecorder {
         self.deferred_long.store(true, Ordering::Relaxed);
     }
 
-    /// Notes the report of a long hold. Returns `false` where another call did so before.
+    /// Notes the report of a long hold. Returns `false` if another call did so before.
     pub(crate) fn report_long(&self) -> bool {
         !self.reported_long.swap(true, Ordering::Relaxed)
     }
@@ -114,7 +114,7 @@ impl HoldRecorder {
     }
 }
 
-/// The lock that a release in the background is about; empty for a claim that no caller has held.
+/// The lock of a release in the background; empty for a claim that no caller has held.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseContext {
     subject: Option<Subject>,

@@ -13,7 +13,7 @@ pub(crate) enum Outcome {
     Timeout,
     /// Too many wait.
     Overloaded,
-    /// The key is held, and the strategy does without.
+    /// The key is held, and the strategy skips.
     Skipped,
     StoreError,
     /// Its future was dropped.
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// Returns how a request ended that returned this error.
+    /// Returns the outcome of a request that returned this error.
     pub(crate) fn of(error: &LockError) -> Self {
         match error.kind() {
             _ if error.is_skipped() => Self::Skipped,
@@ -66,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether an operator should see a failure in it. A held lock is none, nor is a caller that does without:
-    /// locks are for that.
+    /// Returns whether the outcome is a failure for an operator. A held lock and a skipped call are none: locks are for
+    /// that.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }
@@ -76,9 +76,9 @@ impl Outcome {
 /// How the use of a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Its last guard is gone.
+    /// The last guard was released or dropped.
     Released,
-    /// The lease ran out, the session ended, or the store says that the grant is another's.
+    /// The lease ran out, the session ended, or the store reports another owner.
     Lost,
     /// An operator released it by force.
     Forced,
@@ -135,9 +135,9 @@ pub(crate) fn loss(reason: LossReason) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
     Yes,
-    /// The store says that the grant is another's.
+    /// The store reports another owner.
     NotOwned,
-    /// There was no answer, or it says neither.
+    /// There was no answer, or the answer is neither of these.
     Unknown,
 }
 
@@ -161,7 +161,7 @@ impl Renewed {
     }
 }
 
-/// What went wrong with a release.
+/// How a release failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseError {
     /// The store did not answer the caller. The release continues in the background.
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Each value is found by its number, and has a name of its own.
+    /// Each value is found by its index, and has a name of its own.
     #[test]
     fn values_stand_in_the_order_of_their_numbers() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));

@@ -1,4 +1,4 @@
-//! What one manager reports about its locks, and how much of it.
+//! Reports about the locks of one manager, and how detailed they are.
 
 use std::time::Duration;
 
@@ -89,16 +89,16 @@ impl Observer {
         tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
     }
 
-    /// Records that the store has evicted keys. The store logs that by itself.
+    /// Records that the store has evicted keys. The store has logged it already.
     pub(crate) fn record_evicted(&self, keys: u64) {
         self.meters.evicted(keys);
         self.events.emit(|| super::LockEvent::StoreEvicted { keys });
     }
 
-    /// Records that the library woke up late. What waits for its timers, such as a renewal, was as late.
+    /// Records that the library woke up late. Everything that waits for its timers, such as a renewal, was as late.
     pub(crate) fn record_stall(&self, late: Duration) {
         self.meters.stalled(late);
-        // tokio's clock jumps where a test moves it.
+        // tokio's clock jumps when a test moves it.
         if late < STALL_WARNED || self.clock == Clock::Tokio {
             return;
         }

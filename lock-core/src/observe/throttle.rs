@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 /// The shortest time between two warnings of one kind about one template.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The largest number of templates that are told apart.
+/// The largest number of templates that are limited separately.
 const MAX_TEMPLATES: usize = 256;
 
 /// The kinds of warnings.
@@ -44,7 +44,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns how many were left out before this one, if this one should be logged.
+    /// Returns how many warnings were left out before this one, if this one should be logged.
     fn admit(&mut self, now: Moment) -> Option<u64> {
         if self.last.is_some_and(|last| now.since(last) < EVERY) {
             self.left_out += 1;

@@ -6,7 +6,7 @@
 //! | [`cron`] | a job that every machine starts and one runs |
 //! | [`checkout`] | one request at a time for each order |
 //! | [`fencing`] | a database that refuses the write of a late holder |
-//! | [`background_work`] | work that outlives the function that took the lock, such as work behind a 202 |
+//! | [`background_work`] | work that outlives the function that acquired the lock |
 //! | [`resume`] | a worker that takes up the half-done work of one that has crashed |
 //! | [`leader`] | one process that does a thing for as long as it lives |
 //! | [`release`] | what happens to a key when a future is dropped, or a process dies; a release without waiting |

@@ -25,8 +25,8 @@ pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Adds up the parts of a duration, such as `1m` and `30s`. One by one, because `humantime` panics where a sum of them is
-/// too large by less than a second.
+/// Adds up the parts of a duration, such as `1m` and `30s`. The parts are parsed one by one, because `humantime` panics
+/// if their sum is too large by less than a second.
 fn sum(text: &str) -> Result<Duration, String> {
     let mut sum = Duration::ZERO;
     for part in parts(text) {

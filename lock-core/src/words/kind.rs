@@ -13,7 +13,7 @@ pub(crate) enum KindWord {
     Semaphore,
 }
 
-/// What other libraries call a kind. These words are not accepted; they only lead to the right one.
+/// The names of the kinds in other libraries. These words are not accepted; an error names the right one.
 const SYNONYMS: [(&str, KindWord); 7] = [
     ("exclusive", KindWord::Reentrant),
     ("lock", KindWord::Reentrant),

@@ -31,10 +31,10 @@ pub(crate) const OPTIONS: &[Form] = &[
     ("crate", "crate = ::lock_core"),
 ];
 
-/// Those of [`OPTIONS`] that belong to one function or one request, and to no profile.
+/// The [`OPTIONS`] that belong to one function or one request, and to no profile.
 pub(crate) const OF_ONE_CALL: &[&str] = &["key", "keys", "fallback", "handle", "profile", "manager", "crate"];
 
-/// What a profile can set besides: options of a request that the attribute has no word for.
+/// Further options of a profile: options of a request that the attribute has no word for.
 pub(crate) const OF_PROFILES_ONLY: &[Form] =
     &[("fencing", "fencing = true"), ("reentrant", "reentrant = false")];
 

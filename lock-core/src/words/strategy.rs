@@ -13,18 +13,19 @@ pub(crate) enum StrategyWord {
     Retry,
     RetryOrSkip,
     Wait,
-    /// `shed_above(200)`: `retry`, unless more requests than that a second find the key held.
+    /// `shed_above(200)`: `retry`, unless more requests a second than this number find the key held.
     ShedAbove(u32),
 }
 
 impl StrategyWord {
-    /// The names of those without a number. They are also the names of the constructors in `lock_core::strategy`.
+    /// The names of the strategies without a number. They are also the names of the constructors in
+    /// `lock_core::strategy`.
     pub(crate) const NAMES: [&'static str; 5] = ["fail_fast", "skip", "retry", "retry_or_skip", "wait"];
 
-    /// The one with a number, as errors show it.
+    /// The strategy with a number, as errors show it.
     const SHED_ABOVE: &'static str = "shed_above(200)";
 
-    /// Returns the name, which is also that of the constructor in `lock_core::strategy`.
+    /// Returns the name, which is also the name of the constructor in `lock_core::strategy`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FailFast => "fail_fast",
@@ -41,12 +42,12 @@ impl StrategyWord {
         matches!(self, Self::Skip | Self::RetryOrSkip)
     }
 
-    /// Returns whether it tries again: only then are there waiters to count, and pauses between tries.
+    /// Returns whether the strategy tries again: only then are there waiters to count, and pauses between tries.
     pub(crate) fn tries_again(self) -> bool {
         self.waits_for_a_while() || self == Self::Wait
     }
 
-    /// Returns whether it waits, but not for ever: only then does a limit of the wait have an effect.
+    /// Returns whether the strategy waits, but not for ever: only then does a limit of the wait have an effect.
     pub(crate) fn waits_for_a_while(self) -> bool {
         matches!(self, Self::Retry | Self::RetryOrSkip | Self::ShedAbove(_))
     }

@@ -1,4 +1,4 @@
-//! "Did you mean": the most similar word of a list, and the list itself, as text for an error.
+//! "Did you mean": the most similar word of a list, and the list, as text for an error.
 
 /// The lowest similarity (Jaro-Winkler, 0 to 1) at which a suggestion helps more than it confuses.
 const SIMILAR: f64 = 0.7;

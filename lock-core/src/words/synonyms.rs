@@ -1,7 +1,7 @@
 //! The names that other libraries have for an option, or that people guess. They are not accepted; the
 //! errors lead to the right option, or say why there is none.
 
-/// Words for the same thing, and the hint for those who write one of them.
+/// Words for the same thing, and the hint for a program that uses one of them.
 type Row = (&'static [&'static str], &'static str);
 
 /// Returns the hint for `word` as an option.

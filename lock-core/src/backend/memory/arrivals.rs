@@ -88,7 +88,7 @@ impl<K, T> Default for Arrivals<K, T> {
     }
 }
 
-/// The deadlines of numbered members, in order. The store has one clock, so a moment is one number.
+/// The deadlines of numbered members, in order. The store uses one clock, so a moment is one number.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(i64, u64)>);
 

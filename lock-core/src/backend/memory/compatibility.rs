@@ -2,11 +2,11 @@
 
 use crate::backend::{Claim, Mode};
 
-/// What one claim takes of a key.
+/// The part of a key that one claim uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Share {
     pub(super) mode: Mode,
-    /// How many permits; 1 for any other mode.
+    /// The number of permits; 1 for any other mode.
     pub(super) permits: usize,
 }
 
@@ -20,14 +20,14 @@ impl Share {
     }
 }
 
-/// How much of a key is in use: the mode of the holders and their number.
+/// The use of a key: the mode of the holders and their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     mode: Option<Mode>,
     count: usize,
 }
 
-/// Whether another holder of a mode fits beside the ones there are.
+/// Whether another holder of a mode fits beside the present ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Compatibility {
     Compatible,

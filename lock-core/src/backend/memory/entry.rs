@@ -1,4 +1,4 @@
-//! One key: who holds it and who may have it next. Pure: time comes in as an argument.
+//! The state of one key: its holders and its waiters. Pure: time is an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The key is in use as this, which can never share the key with what was asked for.
+    /// The key is in use in this mode, which can never share the key with the requested one.
     Conflict(Use),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub(super) tickets: Tickets,
     /// The watchers of claims that are not queued, in order of arrival.
     pub(super) waiters: VecDeque<Watcher>,
-    /// Delivered once the shard is unlocked.
+    /// Delivered after the shard is unlocked.
     pub(super) events: Vec<Event>,
     latch: Option<Box<Latch>>,
 }
@@ -59,7 +59,7 @@ impl Entry {
             && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
     }
 
-    /// Whether there was a queue since the entry was made: then it has memory to give back.
+    /// Returns whether there was a queue since the entry was made: then it has memory to free.
     pub(super) fn had_queue(&self) -> bool {
         self.waiters.capacity() > 0 || self.tickets.had_any()
     }
@@ -95,7 +95,8 @@ impl Entry {
                 Verdict::Held(held)
             }
             Relation::Conflict(other) => {
-                // The claim is refused for good and does not ask again: its ticket would block the queue until it dies.
+                // The claim is refused for good and sends no further request: its ticket would block the queue until it
+                // expires.
                 self.forget_ticket(claim.owner);
                 self.settle(now, None);
                 Verdict::Conflict(other)
@@ -148,7 +149,7 @@ impl Entry {
         });
     }
 
-    /// Refuses `claim` for now, and queues it or keeps it in the queue where it has a place there.
+    /// Refuses `claim` for now, and queues it or keeps its place in the queue.
     pub(super) fn wait(&mut self, claim: &Claim, ask: Ask, now: Moment) -> Held {
         let waiters = self.waiting(claim.owner);
         let takes = match ask {
@@ -159,9 +160,9 @@ impl Entry {
                     && self.held_by(claim.owner).is_none()
             }
         };
-        // A ticket that it has is kept in any case: whoever asks is alive.
+        // The ticket is kept in any case: a claim that sends a request is alive.
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
-        // An exclusive claim waits for the last holder to leave, any other for the first.
+        // An exclusive claim waits for the last holder to release, any other for the first.
         let free = if claim.mode == Mode::Exclusive { self.holders.latest() } else { self.holders.soonest() };
         Held {
             remaining: free.map(|end| end.remaining(now)),
@@ -213,7 +214,7 @@ impl Entry {
         Ok(Some(self.waiting(claim.owner)))
     }
 
-    /// Releases what the owner of `claim` has, be it a grant or a ticket.
+    /// Releases the grant or the ticket of the owner of `claim`.
     pub(super) fn release(&mut self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         self.expire(now);
         self.forget_ticket(claim.owner);
@@ -305,8 +306,8 @@ impl Entry {
         if older <= self.tickets.served() {
             return self.tickets.usage_before(older, holders).admits(Share::of(claim));
         }
-        // What blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so comparing with
-        // the holders is enough.
+        // A holder that blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so
+        // comparing with the holders is enough.
         match all_served.admits(Share::of(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,

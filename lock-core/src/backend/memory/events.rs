@@ -1,4 +1,4 @@
-//! What a change brings about outside its entry. Delivered after the shard is unlocked.
+//! The effects of a change outside its entry, delivered after the shard is unlocked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,7 +42,7 @@ impl Listeners {
     /// back.
     #[inline]
     pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
-        // The common case: nobody waits.
+        // The common case: there are no waiters.
         if !events.is_empty() {
             self.deliver(key, events);
         }

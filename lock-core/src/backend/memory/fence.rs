@@ -11,13 +11,14 @@ use crate::clock;
 static NEXT: Lazy<AtomicU64> =
     Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
 
-/// Returns a token that is larger than all before, and than those that the process numbered itself for `claim`.
+/// Returns a token that is larger than all earlier ones, and than the tokens that the process numbered itself for
+/// `claim`.
 pub(super) fn next(claim: &Claim) -> FencingToken {
     raise(claim);
     FencingToken::new(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Makes every later token larger than those that the process numbered itself for `claim`.
+/// Makes every later token larger than the tokens that the process numbered itself for `claim`.
 pub(super) fn raise(claim: &Claim) {
     if let Some(own) = claim.own_fence() {
         NEXT.fetch_max(own.get().saturating_add(1), Ordering::Relaxed);

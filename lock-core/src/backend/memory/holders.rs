@@ -15,7 +15,7 @@ pub(super) struct Holders {
     first: Option<Holder>,
     /// The holders after it: readers, or permits.
     rest: Option<Box<Rest>>,
-    /// Whether one of the holders may have several permits. Then they are added up.
+    /// Whether one of the holders may have several permits, which are then added up.
     several_permits: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Holder {
     pub(super) record: OwnerRecord,
     /// Whether the claim has further keys.
     pub(super) several: bool,
-    /// Released with `keep_for`: the key has no owner any more, and stays taken.
+    /// Released with `keep_for`: the key has no owner any more, and stays locked.
     pub(super) kept: bool,
 }
 
@@ -68,7 +68,7 @@ impl Holders {
         Usage::new(self.first.as_ref().map(|holder| holder.mode), count)
     }
 
-    /// Returns the grant of `owner`: the one that it released with `keep_for`, or the one that it has.
+    /// Returns the grant of `owner`: a grant that it released with `keep_for`, or the present one.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
         if let Some(first) = self.first.as_ref().filter(|holder| holder.name() == (owner, kept)) {
             return Some(first);
@@ -78,7 +78,7 @@ impl Holders {
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
-        // Forgotten once nobody holds the key.
+        // This is forgotten when the key has no holder.
         self.several_permits = holder.permits > 1 || self.several_permits && self.first.is_some();
         match &mut self.first {
             Some(_) => self.rest.get_or_insert_default().push(holder),
@@ -91,7 +91,7 @@ impl Holders {
         if self.first.as_ref().is_none_or(|holder| holder.name() != (owner, kept)) {
             return self.rest.as_mut().is_some_and(|rest| rest.remove(&(owner, kept)).is_some());
         }
-        // In place, because a holder is large.
+        // The holders are filtered in place, because a holder is large.
         match &mut self.rest {
             Some(rest) => self.first = rest.pop_front(),
             None => self.first = None,

@@ -1,4 +1,4 @@
-//! Who holds which keys, and releasing a grant by force.
+//! Lists the holders of keys, and releases a grant by force.
 
 use sha2::{Digest, Sha256};
 

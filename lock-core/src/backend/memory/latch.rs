@@ -1,4 +1,4 @@
-//! A count-down latch. Pure: time comes in as an argument.
+//! A count-down latch. Pure: time is an argument.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) struct Latch {
 }
 
 impl Latch {
-    /// Returns the latch that a first step makes. Only [`LatchStep::Set`] makes one.
+    /// Returns the latch after its first step, which only [`LatchStep::Set`] can be.
     pub(super) fn new(step: &LatchStep, now: Moment) -> Option<Self> {
         let LatchStep::Set { count, owner, ttl } = *step else { return None };
         let deadline = now.plus(ttl);
@@ -45,7 +45,7 @@ impl Latch {
             }
             LatchStep::Wait { process, ttl } => {
                 self.extend(ttl, now);
-                // A waiter for an open latch has its answer in the state.
+                // A waiter of an open latch has its answer in the state.
                 if self.left() > 0 && !self.waiting.contains(&process) {
                     self.waiting.push(process);
                 }

@@ -83,8 +83,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Returns the one token of all keys, which the claim holds. Makes a new one where the keys have different tokens,
-    /// or one from before a hand-off.
+    /// Returns the one token of all keys, which the claim holds. Makes a new one if the keys have different tokens, or
+    /// a token from before a hand-off.
     fn fence(&mut self, claim: &Claim) -> FencingToken {
         let first = self.entry(&claim.key).last_fence(claim.owner);
         let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);
@@ -121,7 +121,7 @@ impl<'a> Locked<'a> {
             }
         }
         self.renew(claim, claim.ttl);
-        // Keys that were taken singly have tokens of their own; the claim gets one above all of them.
+        // Keys that were acquired one by one have tokens of their own; the claim gets a larger one.
         Verdict::Granted { fence: self.fence(claim), waiters: self.waiting(claim) }
     }
 
@@ -130,7 +130,7 @@ impl<'a> Locked<'a> {
         let (now, waiting) = (self.now, self.waiting(claim));
         let ask = match ask {
             Ask::Enqueue { room: Some(room) } if waiting >= room => Ask::Try,
-            // There is room in the queue with most of them, so there is in each.
+            // The longest queue has room, so each has.
             Ask::Enqueue { .. } => Ask::Enqueue { room: None },
             Ask::Probe | Ask::Try => ask,
         };
@@ -143,7 +143,7 @@ impl<'a> Locked<'a> {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
                 if all.key.is_none() {
-                    // The holder is that of the key that is named.
+                    // The holder is the holder of the key that the error names.
                     (all.key, all.holder, all.kept) = (Some(key.clone()), held.holder, held.kept);
                 }
             }
@@ -190,7 +190,7 @@ impl Memory {
         fence
     }
 
-    /// Releases all keys: [`Released::Released`] where the claim held all of them, else what became of the others.
+    /// Releases all keys: [`Released::Released`] if the claim held all of them, else the state of the others.
     pub(super) fn release_all(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         let mut locked = Locked::new(self, claim, now);
         let released: Vec<_> =

@@ -1,4 +1,4 @@
-//! The waiters of one key: tickets, watchers, and whose turn has come. Pure: time comes in as an argument.
+//! The waiters of one key: tickets, watchers, and whose turn has come. Pure: time is an argument.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::sync::Notify;
 
-/// How long after the end of a lease those look who are not the first that waits.
+/// How long after the end of a lease the waiters other than the first one check the key.
 const AFTER_THE_FIRST: Duration = Duration::from_millis(250);
 
 impl Entry {
-    /// Returns how many claims of others than `owner` wait. Claims that the holder's manager serves itself do not
-    /// count.
+    /// Returns how many claims of other owners than `owner` wait. Claims that the holder's manager serves do not count.
     pub(super) fn waiting(&self, owner: Owner) -> usize {
         // The common case: an uncontended key.
         if self.tickets.is_empty() && self.waiters.is_empty() {
@@ -49,7 +48,7 @@ impl Entry {
 
     /// Reports to the holder that a first claim began to wait.
     fn tell_holder(&mut self, owner: Owner) {
-        // The holder keeps in mind that others wait, so one report is enough.
+        // The holder remembers that others wait, so one report is enough.
         if self.waiting(owner) == 0
             && let Some(holder) = self.local_holder()
         {
@@ -70,13 +69,13 @@ impl Entry {
         Some(ticket.share)
     }
 
-    /// Whether `claim` has something to wait for: it does not have the key, and will not be refused for good.
+    /// Returns whether `claim` can wait: it does not have the key, and will not be refused for good.
     pub(super) fn can_wait(&mut self, claim: &Claim, now: Moment) -> bool {
         let relation = self.relation(claim, now);
         matches!(relation, Relation::Held | Relation::Free) && self.held_by(claim.owner).is_none()
     }
 
-    /// Adds a watcher for `claim`. A claim for several keys is queued from here on.
+    /// Adds a watcher for `claim`. A claim for several keys is queued from now on.
     pub(super) fn watch(&mut self, claim: &Claim, id: u64, wake: Arc<Notify>, now: Moment) {
         let process = claim.owner.process();
         let local = self.is_handed_on_locally(claim);
@@ -89,22 +88,23 @@ impl Entry {
             self.tickets.change(claim.owner, |ticket| ticket.watchers.push(watcher));
             return;
         }
-        // Before it is among the waiters, which would count it as an earlier one. The manager of the holder knows those
-        // of its own process by its local queue.
+        // This comes before the claim is among the waiters, which would count it as an earlier one. The manager of the
+        // holder knows the waiters of its own process by its local queue.
         if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
             self.tell_holder(claim.owner);
         }
         self.waiters.push_back(watcher);
     }
 
-    /// Returns what the watcher `id` of `claim` finds now.
+    /// Returns the result of a check by the watcher `id` of `claim`.
     pub(super) fn check(&mut self, claim: &Claim, id: u64, now: Moment) -> Check {
-        // The end of a lease changes nothing by itself. Whoever looks first drops what has run out, and calls the next.
+        // The end of a lease changes nothing until the next check, which drops what has expired and calls the next
+        // waiter.
         self.settle(now, None);
         if self.held_by(claim.owner).is_some() {
             return Check::Ready;
         }
-        // The ticket is gone: it died, or its owner released it. Only another try can tell where the claim is.
+        // The ticket is gone: it expired, or its owner released it. Only another try shows the state of the claim.
         let Some(watcher) = self.watcher(claim, id) else { return Check::Retry };
         if watcher.called {
             return Check::Ready;
@@ -113,16 +113,16 @@ impl Entry {
         // would never sleep.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
         let own = Arc::clone(&watcher.wake);
-        // It checks right now, so it need not be woken for that.
+        // It checks at this moment, so it need not be woken.
         self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
-        // The first watcher may not be polled. Then the others find out a little later, each for itself.
+        // The first watcher may not be polled. Then each of the others checks a little later.
         Check::Wait(armed.or_else(|| self.next_end(now).map(|end| end.plus(AFTER_THE_FIRST))))
     }
 
     /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it
     /// does not, the release of its owner advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
-        // Before it is removed. With a ticket it needs no mark: the ticket keeps its turn.
+        // This comes before the removal. A watcher with a ticket needs no mark: the ticket keeps its turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(Share::of(claim)).filter(|_| acting));
@@ -140,8 +140,8 @@ impl Entry {
         self.tickets.change(claim.owner, |ticket| {
             if ticket.watchers.iter().any(|watcher| watcher.id == id) {
                 ticket.watchers.retain(|watcher| watcher.id != id);
-                // A waiter that lives tries again now. One that was dropped for good must not block the queue for
-                // longer than this.
+                // A live waiter tries again now. A waiter that was dropped for good must not block the queue for longer
+                // than this.
                 ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE));
             }
         });
@@ -155,14 +155,14 @@ impl Entry {
     /// Calls every watcher whose turn has come, and arms one of the others for the next expiry. Every change ends with
     /// this.
     ///
-    /// `acting` is what a watcher without a ticket takes, which has seen its call and is about to retry. It holds
-    /// nothing yet, so without this the next watcher would be called for the room that it is about to take.
+    /// `acting` is the use by a watcher without a ticket that was called and is about to retry. It holds nothing yet,
+    /// so without `acting` the next watcher would be called for the same room.
     pub(super) fn settle(&mut self, now: Moment, acting: Option<Share>) {
         // The common case, an uncontended key, has no waiter to wake.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
         }
-        // First, so that nobody is called behind a ticket or a holder that is dead.
+        // This comes first, so that no watcher waits for a ticket or a holder that has expired.
         self.expire(now);
         self.call_strangers();
         self.call(acting, now);
@@ -182,7 +182,7 @@ impl Entry {
         let usage = self.tickets.serve(self.holders.usage());
         let events = &mut self.events;
         self.tickets.call(|ticket| {
-            // A waiter that is called and does not come is not being polled. It must not delay those behind it for
+            // A waiter that was called and does not retry is not being polled. It must not delay the next ones for
             // long.
             ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
@@ -194,7 +194,7 @@ impl Entry {
     }
 
     fn call_without_place(&mut self, mut usage: Usage, acting: Option<Share>) {
-        // Those that were called and have not tried yet count as holders, or two would be called for one place.
+        // Watchers that were called and have not retried yet count as holders, or two would be called for one place.
         let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.share);
         for share in called.chain(acting) {
             usage.add(share);
@@ -207,7 +207,7 @@ impl Entry {
                 }
                 // Its next try is answered at once, with an error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
-                // Nothing fits beside it, and there may be thousands behind.
+                // No later claim fits beside it, and there may be thousands.
                 Compatibility::Blocked if usage.is_exclusive() => break,
                 // Without a ticket there is no order, so a younger one that fits is called.
                 Compatibility::Blocked => {}
@@ -221,10 +221,10 @@ impl Entry {
         ends.into_iter().flatten().min_by_key(|end| end.remaining(now))
     }
 
-    /// Expiry wakes no watcher, so the first one that waits sleeps only until the next expiry.
+    /// Expiry wakes no watcher, so the first waiting one sleeps only until the next expiry.
     fn arm(&mut self, now: Moment) {
         let Some(next) = self.next_end(now) else { return };
-        // One is enough, as a rule: whoever wakes by it settles the key for all.
+        // One is usually enough: when it wakes, it updates the key for all.
         let first = self.tickets.first_watcher();
         let first = first.or_else(|| self.waiters.iter_mut().find(|watcher| !watcher.called));
         if let Some(first) = first

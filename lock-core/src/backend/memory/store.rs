@@ -42,7 +42,7 @@ pub(super) struct Shard {
 }
 
 impl Memory {
-    /// An empty store.
+    /// Makes an empty store.
     #[must_use]
     pub fn new() -> Self {
         let shard = |_| Mutex::new(Shard { entries: KeyMap::default(), sweep_at: SWEEP_FROM });
@@ -112,7 +112,7 @@ impl Memory {
     pub(super) fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(self.shard_index(key));
         let answer_of = |entry: &mut Entry| (change(entry), entry.take_events());
-        // In this order, because a key that is claimed is one that was claimed before, as a rule.
+        // The look-up comes first, because a key that is claimed was usually claimed before.
         let (answer, events) = match shard.entries.get_mut(key) {
             Some(entry) => answer_of(entry),
             None => {

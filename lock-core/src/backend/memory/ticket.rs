@@ -14,7 +14,7 @@ pub(super) struct Ticket {
     pub(super) owner: Owner,
     pub(super) share: Share,
     pub(super) record: OwnerRecord,
-    /// When the ticket dies. Counts only while no watcher awaits it.
+    /// When the ticket expires. This counts only while no watcher awaits it.
     pub(super) deadline: Moment,
     pub(super) watchers: Vec<Watcher>,
 }
@@ -25,16 +25,16 @@ pub(super) struct Watcher {
     pub(super) id: u64,
     pub(super) share: Share,
     pub(super) process: u128,
-    /// The manager of the holder is its own, and was to hand the grant on to it.
+    /// The holder is of the same manager, which was expected to hand the grant on.
     pub(super) local: bool,
     pub(super) wake: Arc<Notify>,
     /// Its turn has come, and its future has not seen that yet.
     pub(super) called: bool,
-    /// When it wakes by itself to look after expiry; only one watcher of a key does.
+    /// When the watcher wakes to check for expiry; only one watcher of a key does.
     pub(super) armed: Option<Moment>,
 }
 
-/// What a watcher finds when it checks.
+/// The result of a watcher's check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Check {
     /// Another try makes sense, whatever the state of the other keys of the claim.

@@ -20,7 +20,7 @@ pub(super) struct Tickets {
     /// How many tickets at the front are compatible with the holders and with each other, so that their turn has come.
     /// The true number may be larger, if a holder has left since it was computed.
     served: usize,
-    /// Whether one of the tickets may be for several permits. Then they are added up.
+    /// Whether one of the tickets may be for several permits, which are then added up.
     several_permits: bool,
 }
 
@@ -54,13 +54,13 @@ impl Tickets {
         self.arrivals.get(self.position(owner)?)
     }
 
-    /// Returns how many tickets came before that of `owner`.
+    /// Returns how many tickets came before the ticket of `owner`.
     pub(super) fn position(&self, owner: Owner) -> Option<usize> {
         self.arrivals.position(self.arrivals.number(&owner)?)
     }
 
     pub(super) fn push(&mut self, ticket: Ticket) {
-        // Forgotten once nobody is queued.
+        // This is forgotten when the queue is empty.
         self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
         let (filed, owner) = (Filed::of(&ticket), ticket.owner);
         let number = self.arrivals.push(owner, ticket);
@@ -70,7 +70,8 @@ impl Tickets {
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
         let (number, at, ticket) = self.arrivals.remove(&owner)?;
         self.unfile(number, Filed::of(&ticket));
-        // `served` counts from the front, and one of those in front is gone: it was granted the key, gave up, or died.
+        // `served` counts from the front, and one of the tickets in front is gone: it was granted the key, gave up, or
+        // expired.
         if at < self.served {
             self.served -= 1;
         }
@@ -98,8 +99,8 @@ impl Tickets {
 
     /// Serves the tickets whose turn has come, and returns the usage of the key once all of them hold it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
-        // Goes on from the last computation, which still holds: a holder that leaves makes more room, and whoever has
-        // taken the key since was served or fits beside all that are. From the front, each look would visit every
+        // This continues from the last computation, which still holds: a release makes more room, and a claim that was
+        // granted since was served or fits beside all that were. Starting from the front, each check would visit every
         // waiter.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
@@ -120,7 +121,7 @@ impl Tickets {
         }
     }
 
-    /// Returns how much the first `tickets` take. No more of them are served than there are permits.
+    /// Returns the use by the first `tickets`. No more tickets are served than there are permits.
     fn permits_before(&self, tickets: usize) -> usize {
         match self.several_permits {
             false => tickets,
@@ -135,7 +136,7 @@ impl Tickets {
 
     /// Discards the last computation of whose turn has come.
     pub(super) fn unserve(&mut self) {
-        // A claim that takes the key in another mode than its ticket asked for may leave less room than was computed.
+        // A claim that acquires the key in another mode than its ticket's may leave less room than was computed.
         self.served = 0;
     }
 
@@ -144,7 +145,7 @@ impl Tickets {
         while let Some(number) = self.awaited.first().copied()
             && self.arrivals.position(number).is_some_and(|at| at < self.served)
         {
-            // A ticket whose watchers are called is awaited no more, so the loop ends.
+            // A ticket whose watchers were called is no longer awaited, so the loop ends.
             self.change_numbered(number, &mut call);
         }
     }
@@ -164,7 +165,7 @@ impl Tickets {
         self.awaited.is_empty() && self.ends.last().is_none_or(|end| end.is_past(now))
     }
 
-    /// Drops the tickets that are dead.
+    /// Drops the tickets that have expired.
     pub(super) fn expire(&mut self, now: Moment) {
         // An awaited ticket is in no index of deadlines: it lives for as long as its watcher does.
         while let Some(number) = self.ends.past(now)

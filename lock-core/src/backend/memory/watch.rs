@@ -18,7 +18,7 @@ pub(super) struct Watch<'a> {
     claim: &'a Claim,
     id: u64,
     wake: Arc<Notify>,
-    /// Whether it has left the entries.
+    /// Whether it was removed from the entries.
     gone: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Watch<'a> {
             // All shards at once: the claim joins the queues of its keys at one moment, so that two such claims never
             // wait for each other.
             let mut locked = Locked::new(memory, claim, now);
-            // It does not wait for a key that it has already.
+            // The claim does not wait for a key that it has already.
             let keys: Vec<&Key> =
                 claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
             let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
@@ -53,8 +53,8 @@ impl<'a> Watch<'a> {
         added.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
-    /// Completes when the claim's turn has come. The state of the keys decides, and is checked before every wait, so no
-    /// change between the *held* answer and this call is missed.
+    /// Completes when the claim's turn has come. The state of the keys is checked before every wait, so no change
+    /// between the *held* answer and this call is missed.
     pub(super) async fn ready(mut self) {
         while let Some(wait) = self.check() {
             match wait {
@@ -88,7 +88,7 @@ impl<'a> Watch<'a> {
         match found {
             Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
             Check::Retry | Check::Ready => {
-                // From here on the drop passes nothing on: the caller tries next.
+                // From now on the drop passes no turn on: the caller tries next.
                 self.gone = true;
                 None
             }

@@ -1,4 +1,4 @@
-//! Which templates can give one key: held against the renderer itself.
+//! Which templates can give one key, compared with the renderer.
 
 use std::collections::HashMap;
 
@@ -87,7 +87,7 @@ fn templates() -> Vec<KeyTemplate> {
     texts.iter().filter_map(|text| KeyTemplate::parse(text).ok()).collect()
 }
 
-/// Each pair of them is held against every key that they give for values of at most two characters.
+/// Each pair is compared with every key that the two give for values of at most two characters.
 #[test]
 fn whatever_two_templates_render_alike_is_a_clash() {
     let templates = templates();

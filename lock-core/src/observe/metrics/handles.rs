@@ -69,8 +69,8 @@ pub(super) fn describe() {
     });
 }
 
-/// Shows whether `node` of a quorum is in quarantine. Every manager over the node shows the same, so it has no meter of
-/// one.
+/// Shows whether `node` of a quorum is in quarantine. Every manager over the node shows the same value, so it belongs
+/// to no manager's meter.
 pub(crate) fn quarantined(node: &str, is: bool) {
     if RecorderId::current().is_none() {
         return;
@@ -84,7 +84,7 @@ pub(crate) fn quarantined(node: &str, is: bool) {
     });
 }
 
-/// Counts for the locks of one template; nothing where no recorder is installed.
+/// Counts for the locks of one template; does nothing without a recorder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Option<Arc<Series>>);
 
@@ -153,8 +153,8 @@ impl Series {
     }
 }
 
-/// Returns what `cell` has, or `registers` it. A recorder that calls the library comes here again, so not while the cell
-/// is locked.
+/// Returns the value of `cell`, or `registers` it. The cell is not locked meanwhile, because a recorder that calls the
+/// library comes here again.
 fn kept(cell: &OnceLock<Histogram>, registers: impl FnOnce() -> Histogram) -> &Histogram {
     match cell.get() {
         Some(histogram) => histogram,
@@ -185,7 +185,7 @@ pub(super) fn node_answered(backend: &'static str, answer: &NodeAnswer<'_>) {
     }
 }
 
-/// Records by how much the library was late.
+/// Records how late the library woke up.
 pub(super) fn stalled(backend: &'static str, late: Duration) {
     let labels = vec![Label::from_static_parts("backend", backend)];
     histogram(Key::from_parts(KeyName::from_const_str(STALL_TIME), labels)).record(late);

@@ -12,14 +12,15 @@ use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 use crate::sync::RwLock;
 
-/// The largest number of templates that are told apart. A label that contains an id must not fill the memory of the
-/// metrics system.
+/// The largest number of templates with a label of their own. A label that contains an id must not fill the memory of
+/// the metrics system.
 const MAX_TEMPLATES: usize = 512;
 
 /// The label of all templates beyond that.
 const OTHERS: &str = "other";
 
-/// How often handles are registered anew: an exporter may forget an idle series, and then a handle counts for nobody.
+/// How often handles are registered anew: an exporter may forget an idle series, and the counts of its handle would be
+/// lost.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// The meters of one manager: handles are looked up by template once for each request, not for each count.
@@ -57,8 +58,8 @@ impl Cache {
         self.templates.len() >= MAX_TEMPLATES
     }
 
-    /// Starts again for `recorder`, unless that was done meanwhile, with what was `registered` at it. Returns what is to be
-    /// dropped: handles of the application.
+    /// Starts again for `recorder`, unless that was done meanwhile, with the handles that it has `registered`. Returns
+    /// the replaced handles, which are values of the application, for the caller to drop.
     fn renew(&mut self, recorder: RecorderId, now: Moment, mut registered: Registered) -> Registered {
         if self.is_of(recorder, now) {
             return registered;
@@ -85,7 +86,7 @@ impl Cache {
     }
 }
 
-/// What was registered at a recorder, out of the lock of the cache: a recorder is code of the application.
+/// The handles that a recorder has registered, outside the lock of the cache: a recorder is code of the application.
 #[derive(Debug, Default)]
 struct Registered {
     templates: HashMap<Arc<str>, Arc<Series>>,
@@ -118,7 +119,7 @@ impl Meters {
             return Meter::new(series);
         }
         let series = Series::register(&name, self.backend);
-        // Where two callers register the same, the recorder has given them one series.
+        // If two callers register the same template, the recorder returns the same series to both.
         let unused = self.cache.with(|cache| match cache.templates.get_mut(&name) {
             Some(kept) if cache.of.is_some_and(|(whose, _)| whose == recorder) => {
                 kept.replace(Arc::clone(&series))
@@ -129,7 +130,7 @@ impl Meters {
         Meter::new(series)
     }
 
-    /// Registers everything anew where the handles are not valid for `recorder`. A new recorder gets all registered
+    /// Registers everything anew if the handles are not valid for `recorder`. A new recorder gets all registered
     /// templates, at zero.
     fn refresh(&self, recorder: RecorderId, now: Moment) {
         let stale = self.cache.with(|cache| {
@@ -184,7 +185,7 @@ impl Meters {
         answer
     }
 
-    /// Counts evicted keys. That is seldom, so no handle is kept.
+    /// Counts evicted keys. This is rare, so no handle is kept.
     pub(crate) fn evicted(&self, keys: u64) {
         if RecorderId::current().is_some() {
             evicted(self.backend, keys);
@@ -194,7 +195,7 @@ impl Meters {
     /// Records what a server of the store has answered.
     pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
         if let Some(recorder) = RecorderId::current() {
-            // For the descriptions: a server answers before the first lock is taken.
+            // This registers the descriptions: a server answers before the first lock is acquired.
             self.store(recorder, self.clock.now());
             node_answered(self.backend, answer);
         }

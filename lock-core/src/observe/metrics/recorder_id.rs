@@ -5,18 +5,18 @@ use metrics::Recorder;
 /// The identity of a recorder: its address.
 ///
 /// A recorder is installed once in the life of a process, so there is one value, and none before. Tests replace the
-/// recorder on their thread. A recorder at the address of an earlier one is taken for that one, so each test makes its
-/// own manager.
+/// recorder on their thread. A recorder at the address of an earlier one counts as the earlier one, so each test makes
+/// its own manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecorderId(usize);
 
 impl RecorderId {
-    /// Returns the recorder of the calling thread; `None` where none is installed.
+    /// Returns the recorder of the calling thread; `None` if none is installed.
     pub(super) fn current() -> Option<Self> {
         metrics::with_recorder(Self::of)
     }
 
-    /// Before one is installed, the facade has a recorder without size in its own memory. An installed recorder without
+    /// Before a recorder is installed, the facade has one without size in its own memory. An installed recorder without
     /// size has no memory: its address is its alignment.
     fn of(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();

@@ -9,7 +9,7 @@ pub struct NamedTemplate(&'static str);
 inventory::collect!(NamedTemplate);
 
 impl NamedTemplate {
-    /// What the generated code leaves.
+    /// The entry that the generated code registers.
     #[must_use]
     pub const fn new(template: &'static str) -> Self {
         Self(template)
@@ -21,7 +21,7 @@ pub(crate) fn templates_of_attributes() -> impl Iterator<Item = &'static str> {
     inventory::iter::<NamedTemplate>.into_iter().map(|named| named.0)
 }
 
-/// What an attribute expands to. Without the feature `metrics` it is nothing.
+/// The expansion of an attribute. Without the feature `metrics` it is nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_template {

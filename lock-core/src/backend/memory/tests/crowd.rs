@@ -1,4 +1,4 @@
-//! Thousands who wait for one key: what it costs the store to pass it on, and that its lists stay in order.
+//! Thousands of waiters for one key: the cost of passing it on, and the order of the lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn at(millis: u64) -> Moment {
     Moment::from_parts((0, 0)).plus(Duration::from_millis(millis))
 }
 
-/// A key with its holder and those who wait for it.
+/// A key with its holder and its waiters.
 struct Crowd {
     entry: Entry,
     claims: Vec<Claim>,
@@ -73,14 +73,14 @@ fn cpu() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What 400 hand-offs take, at best.
+/// The shortest time of 400 hand-offs.
 fn hand_offs(waiters: usize) -> Duration {
     let took = |_| {
         let mut crowd = Crowd::of(waiters, Mode::Exclusive);
         let start = cpu();
         (0..400).for_each(|from| crowd.hand_off(from));
         let took = cpu() - start;
-        // The next, and the one behind it, which checks after its end from there on.
+        // The next waiter, and the one after it, which from now on checks after the end of the lease.
         assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
         took
     };

@@ -19,7 +19,7 @@ enum Step {
     Pass(u64),
 }
 
-/// What the answers so far say: grants and tickets, with the time at which they end.
+/// The state by the answers so far: grants and tickets, with the time at which they end.
 #[derive(Default)]
 struct Model {
     now: u64,
@@ -60,7 +60,7 @@ impl Model {
         self.grants.iter_mut().find(|grant| grant.who == who && !grant.kept)
     }
 
-    /// The modes in use, those of older tickets included when they can be had together with it.
+    /// The modes in use, including those of older tickets that are compatible with it.
     fn ahead(&self, claims: &[Claim], who: usize) -> Vec<Mode> {
         let older = self.tickets.iter().take_while(|(owner, _)| *owner != who);
         let older = older.map(|(owner, _)| claims[*owner].mode);

@@ -1,4 +1,4 @@
-//! Waiting: who is woken, and that nobody is forgotten.
+//! Waiting: which waiters are woken, and that none is forgotten.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -56,7 +56,7 @@ async fn granted(memory: &Memory, claim: &Claim) -> bool {
     matches!(memory.acquire(claim, Ask::Enqueue { room: None }).await, Ok(Attempt::Granted(_)))
 }
 
-/// A held key and `n` claims on it that were told so.
+/// A held key and `n` claims that were refused.
 async fn held_with<const N: usize>(memory: &Memory, make: impl Fn() -> Claim) -> (Claim, [Claim; N]) {
     let holder = make();
     assert!(granted(memory, &holder).await);
@@ -128,7 +128,7 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         }
         assert!(wb.wakes.0.load(Ordering::Relaxed) > before, "fifo {fifo}");
         assert!(wb.run() && !wc.run(), "fifo {fifo}");
-        // It saw its turn, and gives up before it tries.
+        // The waiter saw its turn, and gives up before it tries.
         drop(wb);
         memory.release_now(&b, None, Clock::Tokio.now());
         if fifo {
