@@ -1,4 +1,4 @@
-//! Running a body under a guard: it is dropped when the lock is lost, and always before the lock is released.
+//! Runs a body under a guard. The body is dropped when the lock is lost, and always before the lock is released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::error::{LossReason, Result};
 use crate::lease::Lease;
 use crate::options::OnLost;
 
-/// How long a caller waits for its release to be answered. After that the release continues in the background.
+/// How long a caller waits for its release to be answered. A release that takes longer continues in the background.
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `body` under `guard`, then releases the lock.
@@ -56,7 +56,7 @@ impl LockGuard {
     }
 
     /// Like [`run`](Self::run), with a choice of what happens to the body when the lock is lost. With
-    /// [`OnLost::Finish`] it runs to its end, and the caller gets the error after that.
+    /// [`OnLost::Finish`] the body runs to its end, and the caller then gets the error.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -64,13 +64,13 @@ impl LockGuard {
     /// # Cancel safety
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
-        // Released early: the body would run without the lock.
+        // The lock was released early: the body would run without it.
         self.lease().check_ended()?;
         inside(self, on_lost, Box::pin(body)).await
     }
 }
 
-/// The future of a guard, and of what happens to the body when its lock is lost.
+/// The future that acquires the guard, with what happens to the body when the lock is lost.
 #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<(LockGuard, OnLost)>> + Send>>;
 
@@ -82,8 +82,8 @@ pub(crate) fn after<F: Future>(asking: Asking, body: Pin<Box<F>>) -> Locked<F> {
 
 /// A body and its lock.
 ///
-/// The compiler translates this once for each locked function of a program. So it is small: what does not depend on the
-/// type of the body is in [`Frame`].
+/// The compiler translates this once for each locked function of a program. So it is small: everything that does not
+/// depend on the type of the body is in [`Frame`].
 pub(crate) struct Locked<F: Future> {
     body: Body<F>,
     /// Declared after the body, which is dropped first.
@@ -117,7 +117,7 @@ impl<F: Future> Unpin for Locked<F> {}
 
 impl<F: Future> Drop for Locked<F> {
     fn drop(&mut self) {
-        // Before the fields: by their own drop the body would go without its span and scope.
+        // Dropping the fields instead would drop the body outside its span and scope.
         self.frame.end(&mut self.body);
     }
 }
@@ -130,7 +130,7 @@ struct Body<F: Future> {
 
 /// A body whose type does not matter.
 trait AnyBody {
-    /// Polls the body. The output stays in it. A body that has ended is pending for ever.
+    /// Polls the body. The output stays in this value. A body that has ended is pending for ever.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
     /// Drops the future, unless it is gone.
     fn end(&mut self);
@@ -159,10 +159,10 @@ struct Frame {
 }
 
 enum Stage {
-    /// Nothing has started.
+    /// The body has not started.
     #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "only the attribute asks from inside"))]
     Asking(Asking),
-    /// The body runs. The guard is there if the lock is released after that.
+    /// The body runs. The guard is `Some` if the lock is released after the body.
     Inside(Inside, Option<LockGuard>),
     /// The body is gone.
     Releasing(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -170,7 +170,7 @@ enum Stage {
 }
 
 impl Frame {
-    /// Runs the stages in turn. Once this is ready, the body is gone, before its guard.
+    /// Runs the stages in turn. When this is ready, the body has been dropped, before its guard.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let outcome = match &mut self.stage {
@@ -188,7 +188,7 @@ impl Frame {
                         self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }
-                    // An error comes after the body is gone, so a guard that is there may be dropped: the background
+                    // The body is dropped before an error is returned, so the guard may be dropped here: the background
                     // releases the grant.
                     (outcome, _) => outcome,
                 },
@@ -217,7 +217,7 @@ impl Frame {
 struct Inside {
     lease: Arc<Lease>,
     scope: LockScope,
-    /// Completes on a loss, if a loss cancels the body. Made when the body waits for the first time.
+    /// Completes on a loss, if a loss cancels the body. Created when the body waits for the first time.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     cancels: bool,
 }
@@ -232,7 +232,7 @@ impl Inside {
         }
     }
 
-    /// Polls `body`, unless the lock is lost. Once this is ready, the body is gone.
+    /// Polls `body`, unless the lock is lost. When this is ready, the body has been dropped.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         // Read the clock before every poll: after a pause of the whole process the body must not continue.
         if self.cancels
@@ -243,14 +243,14 @@ impl Inside {
         // A body that ends after its lock was lost is reported as `Lost` too: another may have held the lock meanwhile.
         if self.within(|| body.poll(cx)).is_ready() {
             self.end(body);
-            // Not so one that the body has released early.
+            // A lock that the body has released early is not lost.
             return Poll::Ready(self.lease.check_loss());
         }
         if !self.cancels {
             return Poll::Pending;
         }
         let lease = &self.lease;
-        // The body may never wake this task again. From here on a loss does.
+        // The body may never wake this task again. From now on a loss wakes it.
         let lost = self.lost.get_or_insert_with(|| {
             let lease = Arc::clone(lease);
             Box::pin(async move { lease.lost().await })
@@ -267,7 +267,7 @@ impl Inside {
     /// Drops what is left of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // By dropping a future in the scope. That never panics, even where a thread that ends has no task-locals any
+        // Drops a future within the scope. This does not panic, even on a thread that ends and has no task-locals any
         // more.
         drop(self.scope.clone().enter(Ending(body)));
     }

@@ -20,21 +20,21 @@ use crate::options::Release;
 /// Holds a lock until it is released, dropped or lost.
 ///
 /// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: when the store cannot be
-///   reached for as long as the lease lasts, when somebody deletes the key, or when the process is stopped for longer
-///   than the lease. [`is_held`](Self::is_held) says so without I/O, and [`lost`](Self::lost) completes when it
-///   happens. The protected resource should refuse an old [`fencing_token`](Self::fencing_token).
+///   reached for as long as the lease lasts, when the key is deleted, or when the process is stopped for longer than
+///   the lease. [`is_held`](Self::is_held) says so without I/O, and [`lost`](Self::lost) completes when it happens. The
+///   protected resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
 /// - **Drop** releases the lock in the background, best effort. It works outside a runtime, while unwinding and at the
 ///   end of a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay
 ///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release. The next
 ///   request of this process for the key waits for the answer to the release, for at most a second, and is not refused
 ///   because of it. Another process may be.
-/// - **Another executor**: a lock is taken inside a tokio runtime. Whoever polls the other calls of a guard outside of one
-///   borrows the runtime of the manager; a body that [`run`](Self::run) polls has none.
+/// - **Another executor**: a lock is taken inside a tokio runtime. The other calls of a guard, polled outside of one,
+///   borrow the runtime of the manager; a body that [`run`](Self::run) polls has none.
 /// - **Fork**: a process that holds a lock must not fork without `exec`. The child would have a copy of each guard and of
 ///   the connections, and a drop of its copy releases the lock of its parent. [`Command`](std::process::Command) is safe.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
-///   manager lives, and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
+///   manager lives, and no other request gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
 /// - **Poisoning**: none. A panic while the guard is held releases the lock.
 /// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
@@ -87,8 +87,8 @@ impl LockGuard {
         self.lease().is_endangered()
     }
 
-    /// As [`check`](Self::check), but not an error for a lock that was [released early](LockHandle::release_early). For
-    /// the layers above.
+    /// As [`check`](Self::check), but a lock that was [released early](LockHandle::release_early) is no error. For the
+    /// layers above.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -105,9 +105,9 @@ impl LockGuard {
         self.lease().check()
     }
 
-    /// Completes when the lock is lost: before anyone else can get it, except where it was taken by
-    /// [`force_release`](crate::LockManager::force_release), deleted in the store, or lost in a failover. That is learned with
-    /// the next renewal. Never completes for a lock that is released.
+    /// Completes when the lock is lost: before another owner can get it, except after a
+    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover, which the next
+    /// renewal reveals. Never completes for a lock that is released.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -118,8 +118,8 @@ impl LockGuard {
     /// Returns the fencing token of this grant: a number larger than that of every earlier owner of the key. Nested
     /// guards have the same token.
     ///
-    /// It costs nothing where the store returns it with the grant, or where
-    /// [`fencing(true)`](crate::LockRequest::fencing) asked for it. Otherwise the first use costs one round trip.
+    /// It costs nothing if the store returns it with each grant, or if the request had
+    /// [`fencing(true)`](crate::LockRequest::fencing). Otherwise the first use costs one round trip.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store
@@ -167,12 +167,12 @@ impl LockGuard {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
         let now = lease.now();
-        // Before `leave`: a lease that has ended can no longer be lost.
+        // This comes before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
         if !lease.leave() {
             return match lost {
                 Some(reason) => Err(lease.lost_error(reason)),
-                // An ended lease was released early. Others cannot share it.
+                // A lease that has ended was released early. No other guard can share it.
                 None if lease.has_ended() => Ok(Released::Released),
                 None => Ok(Released::StillHeld),
             };
@@ -180,10 +180,10 @@ impl LockGuard {
         let mut releasing = Releasing::new(lease);
         let now = releasing.after_report(now);
         if let Some(reason) = lost {
-            // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
+            // A lost grant expires at the store. Dropping `releasing` has the background release it sooner.
             return Err(releasing.lost_error(reason));
         }
-        // A future is made, and moved, only where there is something to wait for.
+        // A future is made, and moved, only if there is an answer to wait for.
         match releasing.release_now(now) {
             Some(answer) => answer,
             None => releasing.answer(now).await,
@@ -193,7 +193,7 @@ impl LockGuard {
 
 impl LockGuard {
     /// Releases the lock as the request says: waits for at most `patience`, after which the release continues in the
-    /// background, or not at all. A release that fails is reported by the lock itself. For the layers above.
+    /// background, or not at all. A release that fails is reported by the lock. For the layers above.
     #[doc(hidden)]
     pub async fn release_within(self, patience: Duration) {
         if self.lease().options.release == Release::Background {
@@ -203,7 +203,7 @@ impl LockGuard {
     }
 
     /// Releases the lock, and waits for at most `patience`, after which the release continues in the background.
-    /// Returns the answer of the store, if there is one. A release that fails is reported by the lock itself.
+    /// Returns the answer of the store, if there is one. A release that fails is reported by the lock.
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the release, and so hands it to the background.
