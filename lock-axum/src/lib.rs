@@ -24,5 +24,5 @@ pub use service::{Lock, LockBody, ResponseFuture};
 
 /// The README, so that its examples compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

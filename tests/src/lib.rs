@@ -51,3 +51,8 @@ pub use wait::{Bound, PATIENCE, START_WITHIN, monotonic, soon_in_one_of_ten, wai
 pub use warnings::Warnings;
 pub use worker::Worker;
 pub use zookeeper_server::{ZooKeeperBuilder, ZooKeeperServers};
+
+/// The README of the repository, so that its examples compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
