@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let guard = locks.lock("order:7").acquire().await?;
     let refused = pay(&locks, 7).await.expect_err("the key is held");
-    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+    assert_eq!(refused.kind(), LockErrorKind::Contended, "{refused}");
 
     let layer = LockLayer::new(locks.clone()).key("order:<id:u64>").check()?;
     let app: Router = Router::new().route("/orders/{id}/pay", post(|| async { "paid" }).route_layer(layer));

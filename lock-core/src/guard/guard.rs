@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::extend::extend;
 use super::handle::{LockHandle, describe};
 use super::hold::Hold;
 use super::release::Releasing;
-use super::under::extend;
 use crate::backend::{FencingToken, Released};
 #[cfg(doc)]
 use crate::error::LockErrorKind;

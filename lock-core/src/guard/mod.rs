@@ -5,6 +5,7 @@
 //! | `guard`, `hold` | [`LockGuard`], and what it holds: one entry of a lease |
 //! | `handle` | [`LockHandle`], the lock as the code under it sees it |
 //! | `under` | what the code under a lock can do: extend, release early, hold on |
+//! | `extend` | a longer lease, for both of them |
 //! | `release` | the release by the last guard: to the store, or to the next waiter |
 //! | `body` | a body under its lock: dropped when the lock is lost, and always before it is released |
 //! | `scope` | the locks of a task, for nested calls |
@@ -14,6 +15,7 @@
 
 pub(crate) mod body;
 mod downgrade;
+mod extend;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod guard;
 mod handle;

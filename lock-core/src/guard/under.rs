@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::extend::extend;
 use super::handle::LockHandle;
 use super::release::Releasing;
 use crate::backend::Released;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::{Hold, LockGuard};
-use crate::hub::Hub;
-use crate::lease::Lease;
 
 impl LockHandle {
     /// Sets the lease to `ttl` from now on, and renews it at once: for a body that learns how long its work will take,
@@ -137,15 +136,4 @@ impl LockHandle {
         }
         Ok(LockGuard::new(Hold::new(Arc::clone(lease)), Arc::clone(self.hub())))
     }
-}
-
-/// Sets the lease to `ttl`, and renews it at once.
-pub(super) async fn extend(lease: &Arc<Lease>, hub: &Hub, ttl: Duration) -> Result<()> {
-    lease.check()?;
-    lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim().key))?;
-    let renewed = lease.renew_now(ttl).await;
-    let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim().key))?;
-    // If the runtime of the lease has ended, the lease is renewed on the runtime of the caller.
-    hub.renewers.of(lease)?.watch_extended(lease, sent, length);
-    Ok(())
 }
