@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::{once, router};
 
 /// Extracts a handle of the lock that the request runs under: its key, its remaining time, whether it is lost. It can
-/// extend the lease, release the lock early, and make a guard for work behind the answer.
+/// extend the lease, release the lock early, and make a guard for work that continues after the answer.
 ///
 /// It dereferences to [`lock_core::LockHandle`]. Under several layers, it is the lock of the innermost.
 ///
@@ -78,7 +78,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
                 Some(_) => "the `LockLayer` there skips such requests, so take an `Option<LockHandle>` on",
                 None => "add a `LockLayer` to",
             };
-            // Once, because it is the same for every request.
+            // This is logged once, because it is the same for every request.
             if once::is_first(format!("{} {route}", parts.method)) {
                 tracing::error!(
                     http.route = route,

@@ -1,4 +1,4 @@
-//! How long the requests of a layer use their keys, which tells a refused client when to come back.
+//! How long the requests of a layer use their keys, from which a refused client gets its `Retry-After`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use lock_core::clock::{Clock, Moment};
 
 use crate::key_limit::KeyPermit;
 
-/// After how many times the mean a key is probably free: most requests take less, and one is refused in the middle of
-/// another.
+/// The number of mean times after which a key is probably free: most requests take less, and a request is refused in
+/// the middle of another.
 const TIMES_THE_MEAN: u32 = 3;
 
 /// The weight of the mean so far, in parts of which the last request is one: old requests are soon forgotten.

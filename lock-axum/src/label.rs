@@ -9,7 +9,7 @@ use lock_core::key::KeyTemplate;
 use crate::key::{Registered, Value, path_params};
 use crate::router::Params;
 
-/// What the label says for a value that the request does not have.
+/// The text of a value that the request does not have.
 const MISSING: &str = "-";
 
 /// The label of the requests of a layer.
@@ -41,7 +41,7 @@ impl Label {
         })
     }
 
-    /// Returns the label of this request. Nothing that is missing or malformed keeps a request from its lock.
+    /// Returns the label of this request. A missing or malformed value does not keep a request from its lock.
     pub(crate) async fn of(&self, parts: &mut Parts) -> Cow<'static, str> {
         let (template, values) = match self {
             Self::Fixed(text) => return text.clone(),

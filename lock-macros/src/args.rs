@@ -1,4 +1,4 @@
-//! Parses tokens into options. No meaning here: a value is any expression, kept with its span and its keyword.
+//! Parses tokens into options. It knows no meaning: a value is any expression, kept with its span and its keyword.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -27,7 +27,7 @@ pub(crate) struct Arg {
     pub(crate) name: Ident,
     /// The expression after the `=`, or the verbatim tokens between the parentheses of an option with parts.
     pub(crate) value: Expr,
-    /// The position among the options. Of two that contradict each other, the error points at the later one.
+    /// The position among the options. If two options contradict each other, the error points at the later one.
     pub(crate) position: usize,
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
 }
 
 impl Words {
-    /// Reads `name = expression`, or `name(..)` where the form has parentheses.
+    /// Reads `name = expression`, or `name(..)` if the form has parentheses.
     fn parse_one(&self, input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
         let Self { one, forms, .. } = self;
         if let Ok(text) = input.fork().parse::<LitStr>() {

@@ -15,11 +15,11 @@ const PARTS: Words = Words {
     synonyms: |_| None,
 };
 
-/// The defaults of the parts, which are those of `lock_core::strategy::Backoff`.
+/// The defaults of the parts, which are the defaults of `lock_core::strategy::Backoff`.
 const DEFAULT_BASE: Duration = Duration::from_millis(5);
 const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
-/// The upper bound of the first pause, and that of all pauses.
+/// The upper bound of the first pause, and the upper bound of all pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) base: Duration,

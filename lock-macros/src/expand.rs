@@ -244,8 +244,9 @@ fn label() -> TokenStream {
 // Output:
 //     named_profile! { "checkout", "ship", false, false, 1 }
 //
-// A check at start-up finds the profile by it, also where nobody calls the function. The first `bool` says whether
-// the function locks several keys, the second whether the attribute has a kind, and the number how many permits it takes, where the kind is that of the profile.
+// A check at start-up finds the profile by it, even if the function is never called. The first `bool` says whether the
+// function locks several keys, the second whether the attribute has a kind, and the number how many permits it takes,
+// if the kind is that of the profile.
 fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
     let (profile, private) = (spec.profile.as_ref()?, private());
     let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
@@ -258,8 +259,8 @@ fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
 // Output:
 //     named_template! { "order:<id>" }
 //
-// The installed manager shows its metrics at zero by it, also where nobody calls the function. Which manager an
-// expression leads to is known only when it is called.
+// The installed manager shows its metrics at zero by it, even if the function is never called. The manager of an
+// expression is known only when the function is called.
 fn named_template(spec: &LockSpec) -> Option<TokenStream> {
     if spec.manager.is_some() {
         return None;

@@ -101,7 +101,7 @@ fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream
     {
         return (pattern.ident.clone(), None);
     }
-    // The key may be rendered from the name that the whole has.
+    // The key may be rendered from the name of the whole parameter.
     let name = match &*parameter.pat {
         Pat::Ident(pattern) => pattern.ident.clone(),
         _ => format_ident!("__lock_argument_{position}", span = Span::mixed_site()),

@@ -109,7 +109,7 @@ fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.at(keys.later_of(arg).name.span(), message);
 }
 
-/// Only a semaphore has permits. Without `kind`, it may be that of the profile.
+/// Only a semaphore has permits. Without `kind`, the semaphore may be that of the profile.
 fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let Some(take) = &args.take else { return };
     match (&args.kind, read.kind) {
@@ -132,14 +132,14 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     }
 }
 
-/// Several keys have one holder each, also those whose kind is that of a profile.
+/// Several keys have one holder each, also if the kind is that of a profile.
 fn take_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(take), Some(keys), None) = (&args.take, &args.keys, &args.kind) else { return };
     let message = "`take` cannot be combined with `keys`: several keys have one holder each; remove `take`, or lock one `key`";
     errors.at(take.later_of(keys).name.span(), message);
 }
 
-/// Nobody could ever be granted more permits than there are. Expressions are compared when they are evaluated.
+/// No call could ever be granted more permits than there are. Expressions are compared when they are evaluated.
 fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(take), Some(permits)) = (&args.take, &args.permits) else { return };
     let (Some(asked), Some(Kind::Semaphore(there))) = (read.take, read.kind) else { return };
@@ -180,7 +180,7 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
 /// The longest linger. `lock-core` has the same bounds (`options/linger.rs`), and refuses what this lets pass.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Only the holder of an exclusive lock without an order is told of those who wait.
+/// Only the holder of an exclusive lock without an order is notified of waiters.
 fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some(arg), Some(kind)) = (&args.linger, &args.kind, read.kind) else { return };
     let why = match kind {
@@ -222,7 +222,8 @@ fn owner_of_several(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whoever waits elsewhere may have to wait for its end, and what is left of the lease must be enough for it.
+/// A waiter in another process may have to wait for the end of the linger, and the rest of the lease must be long
+/// enough for it.
 fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some((text, length))) = (&args.linger, read.linger) else { return };
     if *length > LONGEST_LINGER {

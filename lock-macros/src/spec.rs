@@ -24,7 +24,7 @@ const SHORTEST_TTL: Duration = Duration::from_millis(10);
 /// The validated content of the attribute.
 pub(crate) struct LockSpec {
     pub(crate) keys: Keys,
-    /// `None` where the attribute names none.
+    /// `None` if the attribute names none.
     pub(crate) kind: Option<Kind>,
     /// A literal above 0, or an expression that is evaluated once per call.
     pub(crate) take: Option<Expr>,

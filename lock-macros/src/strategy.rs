@@ -7,7 +7,7 @@ use crate::params::Params;
 use crate::value::{expected, literal, ungrouped};
 use crate::words::strategy::StrategyWord;
 
-/// What to do while another holds the key.
+/// The reaction to a held key.
 pub(crate) enum Strategy {
     Named(StrategyWord),
     /// An expression, evaluated once per call.

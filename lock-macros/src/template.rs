@@ -19,7 +19,7 @@ pub(crate) struct Template {
 
 /// A part of a template.
 pub(crate) enum Segment {
-    /// Text that is part of whatever is rendered from this template.
+    /// Text that is part of every key or label that is rendered from this template.
     Literal(String),
     /// A value of the call, taken by reference.
     Value(Box<Expr>),

@@ -21,7 +21,7 @@ pub(super) struct Problem {
     /// The template of the key, if the client may see one.
     pub(super) lock: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
-    /// Where in the time by which it is longer for the client, from 0 to 1.
+    /// The random part that is added for the client, from 0 to 1.
     pub(super) jitter: f64,
     pub(super) waited: Option<Duration>,
     pub(super) close: bool,
@@ -32,8 +32,8 @@ impl Problem {
         self.detail.as_deref().unwrap_or(self.outcome.text().detail)
     }
 
-    /// Returns the time after which the client is told to try again: up to a quarter later than another try makes
-    /// sense, so that those who were refused together do not come back together.
+    /// Returns the time after which the client may retry: up to a quarter later than another try makes sense, so that
+    /// clients that were refused together do not retry together.
     pub(super) fn told_retry_after(&self) -> Option<Duration> {
         self.retry_after.map(|after| after + (after / 4).mul_f64(self.jitter))
     }

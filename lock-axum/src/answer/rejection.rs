@@ -39,7 +39,7 @@ impl LockRejection {
         }))
     }
 
-    /// Makes the answer to `error` over `version` of HTTP. Clients get to see `template`.
+    /// Makes the answer to `error` over `version` of HTTP. Clients see `template`.
     pub(crate) fn of_error(error: &LockError, template: Option<&str>, version: Version) -> Self {
         let mut rejection = Self::new(Outcome::of(error.kind()));
         let problem = &mut *rejection.0;
@@ -48,7 +48,7 @@ impl LockRejection {
             problem.waited = error.waited();
         }
         let shutting_down = error.kind() == LockErrorKind::ShuttingDown;
-        // A lost lock is not temporary in this sense: it is unknown what the handler has done.
+        // A lost lock is not temporary in this sense: the effects of the handler are unknown.
         if error.is_temporary() || shutting_down {
             problem.retry_after = Some(error.retry_after().unwrap_or(UNKNOWN).min(LONGEST));
         }
@@ -129,14 +129,14 @@ impl LockRejection {
     }
 
     /// Returns the time after which another try makes sense, at most 30 s. It is a hint. `Retry-After` has it in whole
-    /// seconds, and the client is told up to a quarter more (`Retry-After`: up to a second at least), so that those who
-    /// were refused together do not come back together.
+    /// seconds, and up to a quarter (at least up to a second) is added for the client, so that clients that were
+    /// refused together do not retry together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// Returns [`retry_after`](Self::retry_after) as the client is told it.
+    /// Returns [`retry_after`](Self::retry_after) with the random part for the client.
     pub(super) fn told_retry_after(&self) -> Option<Duration> {
         self.0.told_retry_after()
     }
@@ -160,7 +160,7 @@ impl LockRejection {
 /// For locks that a handler acquires itself: the client gets the answer that the layer would give. A function under
 /// `#[distributed_lock]` can return `Result<_, LockRejection>`.
 ///
-/// The answer names no template and has the status of the table, even where a layer has options for it.
+/// The answer names no template and has the status of the table, even if a layer has options for it.
 ///
 /// # Examples
 /// ```
@@ -186,8 +186,8 @@ impl From<LockError> for LockRejection {
         // The version of HTTP is unknown here. A server of HTTP/1 closes the connection when it ends in any case.
         let rejection = Self::of_error(&error, None, Version::HTTP_2);
         if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
-            // Without the text of the error, which may contain a key that is kept out of the log. The lock itself logs
-            // it where that is allowed.
+            // The text of the error is left out, because it may contain a key that is kept out of the log. The lock
+            // logs it if that is allowed.
             tracing::error!(why = ?error.kind(), "a handler cannot acquire a lock, and its request is answered with 500");
         }
         rejection

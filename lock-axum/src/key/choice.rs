@@ -71,7 +71,7 @@ impl From<Result<Key, LockError>> for KeyChoice {
     fn from(key: Result<Key, LockError>) -> Self {
         key.map_or_else(
             |error| {
-                // Without the text of the error, which may contain a key that is kept out of the log.
+                // The text of the error is left out, because it may contain a key that is kept out of the log.
                 tracing::debug!(why = ?error.kind(), "a request has no key");
                 Self::Reject("The key of the lock cannot be made from this request.".into())
             },
@@ -85,7 +85,7 @@ impl From<Result<Key, LockError>> for KeyChoice {
 pub struct PathParams<'a>(&'a Params);
 
 impl<'a> PathParams<'a> {
-    /// Returns the text of the parameter `name`, decoded. If there are two of this name, it is that of the inner
+    /// Returns the text of the parameter `name`, decoded. If two parameters have this name, it is the one of the inner
     /// router.
     ///
     /// A handler parses several texts to one number: if it does, use [`parse`](Self::parse).

@@ -133,9 +133,9 @@ impl Extracted {
     }
 }
 
-/// Decides what the rejection of the extractor means. If a router has found no route for the request, there are no path
-/// parameters to extract, and the request keeps its 404. Any other rejection stands also then: a fallback must not do its
-/// work unlocked because a client has left out a header.
+/// Interprets the rejection of the extractor. If a router has found no route for the request, there are no path
+/// parameters to extract, and the request keeps its 404. Any other rejection is the answer even then: a fallback must
+/// not work unlocked because a client has left out a header.
 async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     let has_router = router::params(parts).await.is_ok();
     if !has_router || router::route(parts).is_some() {
@@ -145,7 +145,7 @@ async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     if lacks_route(rejection.status(), &text) { NoKey::NoRoute } else { NoKey::Refused(Box::new(rejection)) }
 }
 
-/// The longest text that is read, in bytes: longer than those of axum.
+/// The longest text that is read, in bytes: longer than the texts of axum.
 const LONGEST: u64 = 512;
 
 /// Returns the text of an answer too, if it is short.
@@ -163,8 +163,8 @@ async fn with_text(answer: Response) -> (Response, Vec<u8>) {
     (Response::from_parts(head, Body::from(text.clone())), text)
 }
 
-/// Returns whether this is how axum's extractors of path parameters and routes answer where there is no route. The
-/// rejection itself is hidden from the layer, in those of other extractors.
+/// Returns whether axum's extractors of path parameters and routes answer like this without a route. The layer cannot
+/// see the rejection, because other extractors wrap it.
 fn lacks_route(status: StatusCode, text: &[u8]) -> bool {
     let beginnings: &[&str] = match status {
         StatusCode::BAD_REQUEST => &["Invalid URL"],

@@ -67,12 +67,12 @@ impl<K> LockLayer<K> {
         self.status(Outcome::Contended, status).status(Outcome::TimedOut, status)
     }
 
-    /// Sets the time after which a client whose request found the key held is told to come back, at most 30 s. Default:
-    /// what requests take: three times the mean of the last ones that this layer has served in this process, 1 s before
-    /// the first one, not less than the [`min_hold`](Self::min_hold) and not more than is left of the lease.
+    /// Sets the `Retry-After` of a client whose request found the key held, at most 30 s. Default: three times the mean
+    /// time of the last requests that this layer has served in this process, 1 s before the first one, not less than
+    /// the [`min_hold`](Self::min_hold) and not more than the rest of the lease.
     ///
-    /// Set it where the work goes on after the answer, under a
-    /// [guard of its own](crate#work-that-outlives-the-answer): that time is not measured.
+    /// Set it if the work continues after the answer, under [its own guard](crate#work-that-outlives-the-answer): that
+    /// time is not measured.
     ///
     /// [`check`](LockLayer::check) refuses more than 30 s.
     ///
@@ -117,8 +117,8 @@ impl<K> LockLayer<K> {
     /// read the message. A streamed answer holds its lock until its end, as every body of unknown length does.
     ///
     /// **Wrap one service**, with `named_layer` of tonic's `LayerExt`. `Server::builder().layer(layer)` locks every
-    /// service, those for health and reflection too, which have no `x-order`; there, [`skip_if`](Self::skip_if) leaves
-    /// out what is not to be locked, by its path. The example `tonic` in the repository does both.
+    /// service, including health and reflection, which have no `x-order`; there, [`skip_if`](Self::skip_if) leaves out
+    /// requests by their path. The example `tonic` in the repository does both.
     ///
     /// [`check`](LockLayer::check) refuses it together with [`status`](Self::status) or
     /// [`respond_with`](Self::respond_with).

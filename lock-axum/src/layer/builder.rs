@@ -8,7 +8,8 @@ use crate::key::Keys;
 use crate::service::Lock;
 
 /// The state of a [`LockLayer`] without a key. [`LockLayer::key`], [`keys`](LockLayer::keys),
-/// [`key_of`](LockLayer::key_of) and [`key_fn`](LockLayer::key_fn) set the key. Only a layer with a key can be mounted.
+/// [`key_of`](LockLayer::key_of) and [`key_fn`](LockLayer::key_fn) set the key. A layer cannot be mounted without a
+/// key.
 #[derive(Clone, Debug)]
 pub struct NoKeyYet(());
 
@@ -89,7 +90,7 @@ pub struct LockLayer<K = Keyed> {
 }
 
 impl LockLayer<NoKeyYet> {
-    /// Creates a layer that takes its locks from `manager`.
+    /// Creates a layer that acquires its locks from `manager`.
     pub fn new(manager: LockManager) -> Self {
         Self { key: NoKeyYet(()), options: Options::new(manager) }
     }

@@ -13,12 +13,12 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what an answer waits for once the handler, or with [`Hold::Body`] its body, has ended. Default: that of the
-    /// profile, else [`Release::Await`]: a client that has its answer finds the key free, wherever it asks next.
+    /// Sets what an answer waits for once the handler, or with [`Hold::Body`] its body, has ended. Default: the
+    /// profile's, else [`Release::Await`]: a client that has its answer finds the key free, on every server.
     ///
-    /// With [`Release::Background`] the answer leaves while the release is on its way. The next request for the key to
-    /// this process is not refused because of it; one to another process may be, for a round trip. [`Release`] says
-    /// what else that gives up.
+    /// With [`Release::Background`] the answer is sent while the release is under way. The next request for the key to
+    /// this process is not refused because of it; a request to another process may be, for a round trip. [`Release`]
+    /// says what else that gives up.
     ///
     /// # Examples
     /// ```
@@ -47,8 +47,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to the handler when the lock is lost. Default: that of the profile, else [`OnLost::Cancel`],
-    /// which drops the handler before another request can hold the lock.
+    /// Sets what happens to the handler when the lock is lost. Default: the profile's, else [`OnLost::Cancel`], which
+    /// drops the handler before another request can hold the lock.
     ///
     /// Either way the client gets 503, with [`OnLost::Finish`] after the handler has ended. A body that carries the
     /// lock is sent to its end with `OnLost::Finish`, and cut with `OnLost::Cancel`.

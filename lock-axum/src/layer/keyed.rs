@@ -41,9 +41,10 @@ impl<K> LockLayer<K> {
     /// [`key_of`](Self::key_of).
     ///
     /// `:lower` is the lower case of Unicode, without a normalisation. It depends on the place of a letter in its word
-    /// (`Σ` at the end of a word becomes `ς`), and leaves `é` as one character and as `e` with an accent two texts. A database that
-    /// ignores case by other rules (`citext` of Postgres, a collation of MySQL) may call two texts equal that have two
-    /// locks. For names beyond ASCII, use [`key_of`](Self::key_of) with what the database compares.
+    /// (`Σ` at the end of a word becomes `ς`), and leaves `é` as one character and as `e` with an accent two texts. A
+    /// database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may call two texts equal
+    /// that have two locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the text that the database
+    /// compares.
     ///
     /// Values are encoded, so no value produces the key of another template as long as the fixed texts of the templates
     /// differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, if `name` is `nightly`: write
@@ -197,10 +198,10 @@ impl<K> LockLayer<K> {
     }
 
     pub(super) fn keyed(mut self, keys: Keys) -> LockLayer {
-        // Several layers may begin as clones of one without a key, and their requests take different times.
+        // Several layers may be clones of one without a key, and their requests take different times.
         self.options.use_times = UseTimes::default();
-        // Registered here, so that dashboards show the template from the start: a router may mount the layer only when
-        // its first client connects.
+        // The template is registered here, so that dashboards show it from the start: a router may mount the layer only
+        // when its first client connects.
         self.options.manager.register_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }
     }

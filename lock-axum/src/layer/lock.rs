@@ -10,7 +10,7 @@ use lock_core::strategy::Strategy;
 use super::builder::LockLayer;
 
 impl<K> LockLayer<K> {
-    /// Sets the kind of lock. Default: that of the [`profile`](Self::profile), else [`Kind::Reentrant`].
+    /// Sets the kind of lock. Default: the [`profile`](Self::profile)'s, else [`Kind::Reentrant`].
     ///
     /// | kind | requests for one key |
     /// | --- | --- |
@@ -49,8 +49,8 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets how many permits of a [semaphore](Kind::Semaphore) each request takes, all at once or none: see
-    /// [`LockRequest::take`](lock_core::LockRequest::take). Default: that of the [`profile`](Self::profile), where the
-    /// kind is the profile's too, else 1.
+    /// [`LockRequest::take`](lock_core::LockRequest::take). Default: the [`profile`](Self::profile)'s, if the kind is
+    /// the profile's too, else 1.
     ///
     /// [`check`](LockLayer::check) refuses 0, more than 1 for a kind without permits, more permits than the semaphore has
     /// or than 100, and more than 1 over a store that gives one to each holder.
@@ -72,7 +72,7 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets the lease: how long the key stays locked after its server has crashed. It is renewed while the request
-    /// runs. Default: that of the manager.
+    /// runs. Default: the manager's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.own = self.options.own.ttl(ttl);
         self
@@ -99,14 +99,14 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets the time between renewals, for a long ttl: a renewal finds out that somebody deleted the key. See
+    /// Sets the time between renewals, for a long ttl: a renewal finds out that the key was deleted. See
     /// [`LockRequest::renew_every`](lock_core::LockRequest::renew_every). Default: a third of the ttl.
     pub fn renew_every(mut self, every: Duration) -> Self {
         self.options.own = self.options.own.renew_every(every);
         self
     }
 
-    /// Sets the longest time that a request holds its lock. After it the lock is lost and the handler dropped. Default:
+    /// Sets the longest time that a request holds its lock. Then the lock is lost and the handler dropped. Default:
     /// none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.options.own = self.options.own.max_hold(max);
@@ -132,14 +132,14 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what the lock is for, in words for people. Operators see it in the owner record, in errors, spans and
-    /// events; clients do not. Default: that of the profile, else none.
+    /// Sets the purpose of the lock, in words for people. Operators see it in the owner record, in errors, spans and
+    /// events; clients do not. Default: the profile's, else none.
     ///
     /// It may contain the placeholders of a [`key`](LockLayer::key), and `<<` for a plain `<`. A value that is missing
     /// or malformed becomes `-`: no request is refused for its label. Values are shown as the client sent them, so a
     /// label proves nothing, and it must not contain a secret. One of more than 256 bytes is cut.
     ///
-    /// [`check`](LockLayer::check) refuses an invalid template. What `<ext.Name>` stands for is registered with
+    /// [`check`](LockLayer::check) refuses an invalid template. Register the type of `<ext.Name>` with
     /// [`extension`](LockLayer::extension).
     ///
     /// # Examples
@@ -229,11 +229,11 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets how long a lock stays at hand for this process after its request: the next request for the same key then
-    /// costs the store nothing. Requests that wait elsewhere are served at once all the same. Those that do not wait,
-    /// which is the default of the layer, may be answered with 409 for so long. See
-    /// [`LockRequest::linger`](lock_core::LockRequest::linger). Default: that of the profile or the manager, else not
-    /// at all.
+    /// Sets how long this process keeps a lock after its request: the next request for the same key then costs the
+    /// store nothing. Requests that wait in another process are still served at once. Requests there that do not wait,
+    /// which is the default of the layer, may be answered with 409 for that long. See
+    /// [`LockRequest::linger`](lock_core::LockRequest::linger). Default: the profile's or the manager's, else not at
+    /// all.
     ///
     /// [`check`](LockLayer::check) refuses more than a second or a third of the ttl, several [`keys`](Self::keys), and
     /// each [`kind`](Self::kind) but `Reentrant`.
@@ -266,8 +266,8 @@ impl<K> LockLayer<K> {
     /// itself.
     ///
     /// [`check`](LockLayer::check) refuses a name of which the manager has no profile. Each request has the profile as
-    /// the manager [reloaded](lock_core::ManagerBuilder#method.config) it last. Where it is gone by then, or contradicts
-    /// the layer, requests are answered with 500, and the log says why.
+    /// the manager [reloaded](lock_core::ManagerBuilder#method.config) it last. If the profile was removed, or
+    /// contradicts the layer, requests are answered with 500, and the log says why.
     ///
     /// # Examples
     /// ```

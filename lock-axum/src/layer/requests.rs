@@ -9,9 +9,8 @@ use super::builder::LockLayer;
 use crate::config::{Methods, SkipIf};
 
 impl<K> LockLayer<K> {
-    /// Sets the methods to lock; the others are served without a lock. `GET` and `HEAD` go together, whichever is
-    /// named. Default: all methods, because a request that is silently not locked is worse than one that is locked in
-    /// vain.
+    /// Sets the methods to lock; the others are served without a lock. `GET` and `HEAD` always go together. Default:
+    /// all methods, because a request that is silently not locked is worse than one that is locked without need.
     ///
     /// [`check`](LockLayer::check) refuses an empty list.
     ///
@@ -80,8 +79,8 @@ impl<K> LockLayer<K> {
     ///
     /// It counts the keys of requests under way, and does not bound two things. Keys that stay in the store after their
     /// request: for a [`min_hold`](Self::min_hold), or as the memory of a fencing token, each new id of a client leaves
-    /// one. And the share of one client: with enough slow requests it takes all of the limit, and everybody else is
-    /// answered 503. Put authentication and a rate limit for each client before the layer.
+    /// one. And the share of one client: with enough slow requests it uses up the limit, and all others are answered
+    /// 503. Put authentication and a rate limit for each client before the layer.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///

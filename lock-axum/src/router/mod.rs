@@ -1,6 +1,6 @@
-//! What axum's router knows of a request: its route, its path parameters, and its whole URI.
+//! The facts that axum's router knows of a request: its route, its path parameters, and its whole URI.
 //!
-//! Both twins have the same functions. Without the feature `axum` there is no router, and nothing of it is known.
+//! Both twins have the same functions. Without the feature `axum` there is no router, and none of these is known.
 
 #[cfg(feature = "axum")]
 mod nested;

@@ -17,15 +17,15 @@ const PROBE: &str = "/probe";
 #[derive(Clone)]
 struct Found(MatchedPath);
 
-/// A router that tells the matched path of a request.
+/// A router that reports the matched path of a request.
 static ROUTER: LazyLock<Router> =
     LazyLock::new(|| Router::new().route(PROBE, any(async |path: MatchedPath| Extension(Found(path)))));
 
-/// Returns whether a router has matched this request, which has no matched path, with `nest_service`, and the service
-/// behind it has not been reached yet. Otherwise there is no route for the request.
+/// Returns whether a router has matched this request, which has no matched path, with `nest_service`, before the nested
+/// service is reached. Otherwise there is no route for the request.
 ///
 /// axum keeps the prefix of such a service to itself, and puts it in front of the matched path of a router inside. So a
-/// router inside is asked. Behind the prefix, it is the nested path, which everybody can read.
+/// router inside is asked. After the prefix, the matched path is the nested path, which is public.
 pub(crate) async fn is_passed_on(parts: &Parts) -> bool {
     let mut probe: Request = Request::default();
     *probe.uri_mut() = Uri::from_static(PROBE);

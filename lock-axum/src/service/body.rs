@@ -33,7 +33,7 @@ pin_project! {
     }
 }
 
-/// What remains to be sent once the wrapped body has ended.
+/// The frames to send after the wrapped body has ended.
 type Tail<B> = VecDeque<Result<Frame<<B as Body>::Data>, BoxError>>;
 
 pin_project! {
@@ -69,7 +69,7 @@ impl<B: Body> LockBody<B> {
         Self { state: State::Unlocked { body } }
     }
 
-    /// The body of an answer that replaces that of the service.
+    /// The body of an answer that replaces the service's body.
     pub(crate) fn problem(body: axum_core::body::Body) -> Self {
         Self { state: State::Problem { body } }
     }
@@ -132,7 +132,7 @@ enum Next<B: Body> {
     Poll,
     /// Release the lock, then send the tail.
     Release,
-    /// Release the lock, then go on with the panic of the body.
+    /// Release the lock, then resume the panic of the body.
     Panic(Panic),
 }
 
@@ -161,7 +161,7 @@ where
             Err(panic) => return Poll::Ready(Next::Panic(panic)),
         };
         let frame = match frame {
-            // Trailers may follow an empty frame, where they can be sent at all.
+            // Trailers may follow an empty frame, if the version of HTTP has trailers.
             Some(Ok(frame)) if is_full && is_empty(&frame) && !lock.ends_with_length => {
                 return Poll::Ready(Next::Poll);
             }
@@ -254,7 +254,7 @@ where
     }
 }
 
-/// Releases the lock, then its key; then goes on with the panic of the body.
+/// Releases the lock, then its key; then resumes the panic of the body.
 async fn release_with(guard: LockGuard, in_use: InUse, panic: Option<Panic>) {
     release(guard).await;
     drop(in_use);

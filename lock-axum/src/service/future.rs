@@ -15,9 +15,9 @@ type Answer<R, E> = Result<Response<LockBody<R>>, E>;
 /// The future that [`Lock`](crate::Lock) returns.
 ///
 /// Dropping it, as a server does when its client disconnects, drops the handler first; then the lock is released in the
-/// background. Dropping it while the lock is still being acquired leaves no lock behind.
+/// background. If it is dropped while the lock is still being acquired, no lock remains.
 pub struct ResponseFuture<R: Body, E> {
-    // Boxed, because acquire, run and release of a lock are async functions, whose types have no names.
+    // The future is boxed, because acquire, run and release of a lock are async functions, whose types have no names.
     serving: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>>,
 }
 

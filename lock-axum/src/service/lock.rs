@@ -19,7 +19,7 @@ use crate::config::{Config, Mounted};
 /// A service that runs each request of the wrapped service under its lock. Made by [`LockLayer`](crate::LockLayer).
 ///
 /// A request that does not get its lock is answered with a [`LockRejection`], never with an error, so the error type is
-/// that of the wrapped service.
+/// the wrapped service's.
 #[derive(Clone, Debug)]
 pub struct Lock<S> {
     inner: S,

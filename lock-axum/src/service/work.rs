@@ -24,7 +24,7 @@ pub(super) struct Work {
     /// The head of the request, if the answer to a lost lock needs it.
     head: Option<Arc<Parts>>,
     guard: LockGuard,
-    /// What happens to the handler when the lock is lost.
+    /// Whether the handler is dropped when the lock is lost.
     on_lost: OnLost,
     in_use: InUse,
 }
@@ -41,7 +41,7 @@ impl Work {
         Self { config, head, guard, on_lost, in_use }
     }
 
-    /// Runs the handler, in a task of its own if it must survive its client.
+    /// Runs the handler, in its own task if it must survive its client.
     pub(super) async fn serve<S, B, R>(
         self,
         inner: S,
@@ -107,8 +107,8 @@ impl Work {
     }
 }
 
-/// Runs `work` in a task of its own, which continues if the caller is dropped. Returns `None` if the runtime of the
-/// task shuts down first, which a caller on another runtime can observe.
+/// Runs `work` in its own task, which continues if the caller is dropped. Returns `None` if the runtime of the task
+/// shuts down first, which a caller on another runtime can observe.
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // A new task does not inherit the locks of the task that spawns it.
     let work = LockScope::current().enter(work).instrument(Span::current());

@@ -16,7 +16,7 @@ pub enum StoreFault {
     /// Too few of its nodes answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits retries.
     NoQuorum,
     /// It refuses the command, as with a wrong password: [`Unavailable`](LockErrorKind::Unavailable), but not
-    /// [temporary](LockError::is_temporary), so nobody retries.
+    /// [temporary](LockError::is_temporary), so no strategy retries.
     Refused,
 }
 

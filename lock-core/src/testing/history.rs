@@ -1,4 +1,4 @@
-//! What happened to the locks of a test.
+//! The events of a test's locks.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct TestEvent {
     /// The key, with its namespace.
     pub key: String,
-    /// What happened.
+    /// The event.
     pub what: Happened,
     /// The fencing token, if it was known by then. The store returns it with a grant; a request that was handed the
     /// lock by a holder of the same process has none until it asks for it.
     pub fencing_token: Option<FencingToken>,
-    /// Whether it happened to the other process, that of a [`TestHolder`](super::TestHolder), and not to the code under
-    /// test.
+    /// Whether the lock was of the other process, that of a [`TestHolder`](super::TestHolder), and not of the code
+    /// under test.
     pub elsewhere: bool,
 }
 
-/// What happened to a key. A nested call that enters a lock again is not recorded.
+/// An event of a key. A nested call that enters a lock again is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Happened {

@@ -14,7 +14,7 @@ impl TestHolder {
         self.0.key()
     }
 
-    /// Returns the fencing token of this holder, which is larger than that of every earlier holder.
+    /// Returns the fencing token of this holder, which is larger than the token of every earlier holder.
     ///
     /// # Panics
     /// When the key was released by force.

@@ -71,7 +71,7 @@ impl TestLocks {
     /// Lets another process hold `key` from now on, exclusively.
     ///
     /// # Panics
-    /// When somebody already holds the key ([`steal`](Self::steal) takes it away), or is queued for it.
+    /// When the key is held already ([`steal`](Self::steal) takes it away), or has a waiter.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -145,7 +145,8 @@ impl TestLocks {
         let key = self.full(&named(key));
         let lost = self.leases_of(&key).filter(|lease| lease.loss().is_none());
         let lost = lost.filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
-            // After the loss: a real store would also not grant the key to anybody else before the lease has ended.
+            // This comes after the loss: a real store would not grant the key to another owner before the lease has
+            // ended either.
             let _ = self.store.memory.release_now(lease.claim(), None, lease.now());
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");

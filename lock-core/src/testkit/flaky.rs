@@ -47,9 +47,9 @@ impl Operation {
 pub enum Fault {
     /// The call fails before it reaches the store, and the error says that the store did nothing.
     Refuse,
-    /// The request is lost on its way. The store did nothing, but the error does not say so.
+    /// The request is lost in transit. The store did nothing, but the error does not say so.
     LoseRequest,
-    /// The answer is lost on its way. The store executed the call, but the error does not say so.
+    /// The answer is lost in transit. The store executed the call, but the error does not say so.
     LoseAnswer,
     /// The call hangs before it reaches the store, until [`FlakyControl::heal`]; then it continues.
     Hang,
@@ -178,7 +178,7 @@ impl FlakyControl {
         self.plan(operation).calls
     }
 
-    /// Returns how many calls of `operation` hang now, without those that were dropped.
+    /// Returns how many calls of `operation` hang now, not counting dropped ones.
     #[must_use]
     pub fn hanging(&self, operation: Operation) -> u64 {
         self.plan(operation).hanging

@@ -1,4 +1,4 @@
-//! A record of who held a key and when, checked afterwards.
+//! A record of the holders of a key, with times, which is checked afterwards.
 //!
 //! Workers record every hold. [`check()`] finds holds of one key that certainly overlapped and must not have, and
 //! fencing tokens whose order contradicts the order in time.
@@ -29,7 +29,7 @@ pub struct Hold {
     pub worker: usize,
     /// The locked key.
     pub key: String,
-    /// The mode of the lock, which says whom it excludes.
+    /// The mode of the lock, which decides what it excludes.
     pub mode: Mode,
     /// When the acquire was called.
     pub asked: Duration,

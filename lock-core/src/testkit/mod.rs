@@ -1,7 +1,8 @@
 //! Test tools for authors of backends (feature `testkit`).
 //!
 //! - [`contract`]: the suite that every backend passes, chosen by its [`Capability`](crate::backend::Capability).
-//! - [`history`]: records who held what and when, and finds two holders at once or a fencing token out of order.
+//! - [`history`]: records the holders of keys with times, and finds two holders at once or a fencing token out of
+//!   order.
 //! - [`Flaky`]: a backend that wraps another one and fails on demand, before or after the store executed the call.
 //! - [`SessionStore`]: a store whose grants live in sessions, and a handle that ends them.
 //! - [`node_answer`]: waits until a store reports that one of its servers answers.

@@ -1,4 +1,4 @@
-//! Waits for what a store reports of its servers.
+//! Waits for the reports of a store about its servers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,11 +9,10 @@ use tokio::sync::watch;
 use crate::backend::{Backend, Listener, NodeAnswer};
 use crate::owner::Owner;
 
-/// Waits until a server of the store has answered the question whether it is there. Returns its address and the time
-/// that the answer took.
+/// Waits until a server of the store has answered a ping. Returns its address and the time that the answer took.
 ///
 /// # Panics
-/// When none has after `limit`.
+/// When no server has answered after `limit`.
 ///
 /// # Cancel safety
 /// When the future is dropped, the listener is gone; the process stays attached.

@@ -61,7 +61,7 @@ async fn has_the_lease_of_its_ttl(subject: Subject) {
     subject.not_renewed(&claim).await;
 }
 
-/// Nobody can downgrade a grant of another owner, or a grant that has ended.
+/// No owner can downgrade a grant of another owner, or a grant that has ended.
 async fn is_for_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, other, over) = (subject.exclusive(&key), subject.exclusive(&key), subject.exclusive(&key));
@@ -114,7 +114,7 @@ async fn serves_readers_that_wait(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// Readers behind a waiting writer continue to wait.
+/// Readers that arrived after a waiting writer continue to wait.
 async fn overtakes_no_writer(subject: Subject) {
     let key = subject.key("k");
     let mut claim = subject.exclusive(&key);

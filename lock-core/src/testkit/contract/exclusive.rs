@@ -36,7 +36,7 @@ async fn the_next_gets_it(subject: Subject) {
     }
 }
 
-/// A probe takes a free key, is refused where another owner holds it, and queues nothing.
+/// A probe acquires a free key, is refused if another owner holds it, and queues nothing.
 async fn a_probe_takes_what_is_free(subject: Subject) {
     let key = subject.key("k");
     let (holder, other, next) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
@@ -52,7 +52,7 @@ async fn a_probe_takes_what_is_free(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// An attempt without waiting, where there is one, is done when it returns, and answers as any other.
+/// An attempt without waiting, if the store has one, is complete when it returns, and answers as any other.
 async fn now_or_never(subject: Subject) {
     let key = subject.key("k");
     let (claim, other) = (subject.mutex(&key), subject.mutex(&key));
@@ -64,15 +64,15 @@ async fn now_or_never(subject: Subject) {
             assert!(matches!(refused, Some(Ok(Attempt::Held(_)))), "granted beside a holder");
             assert_eq!(subject.release(&claim).await, Released::Released);
         }
-        // Nothing was asked.
+        // No request was sent.
         None => assert_ne!(subject.release(&claim).await, Released::Released),
     }
     subject.acquire(&other).await;
     subject.release(&other).await;
 }
 
-/// A lease is counted from a moment between the call and its answer. Where each grant has its own lease, the lease is
-/// at least as long as requested.
+/// A lease is counted from a moment between the call and its answer. If each grant has its own lease, the lease is at
+/// least as long as requested.
 async fn grants_are_dated(subject: Subject) {
     let claim = subject.mutex(&subject.key("k"));
     let before = subject.now();
@@ -139,7 +139,7 @@ async fn any_text_is_a_key(subject: Subject) {
     let mut taken = Vec::new();
     for claim in &claims {
         match subject.attempt(claim).await {
-            // A text that the store cannot keep is refused with an error, and never taken for another key.
+            // A text that the store cannot keep is refused with an error, and never confused with another key.
             Err(error) if error.kind() == LockErrorKind::InvalidKey => {}
             answer => {
                 assert!(matches!(answer, Ok(Attempt::Granted(_))), "{}: {answer:?}", claim.key);

@@ -19,7 +19,7 @@ async fn frees(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Nobody is granted a key before the lease of its holder has ended by the holder's own clock.
+/// No owner is granted a key before the lease of its holder has ended by the holder's own clock.
 async fn not_early(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..2 {
@@ -44,7 +44,7 @@ async fn shortest(subject: Subject) {
         brief.ttl = ttl;
         match subject.attempt(&brief).await {
             Err(error) if error.is_temporary() => {
-                // Whatever an unanswered attempt took expires by itself, and is released here at the latest.
+                // A grant of an unanswered attempt expires, and is released here at the latest.
                 let _ = subject.backend().release_dyn(&brief, None).await;
             }
             answer => {

@@ -15,9 +15,9 @@ pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.fencing.gives_tokens() && can.shared; grows_over_readers]
 }
 
-/// Every holder of a grant that is handed off has one token. It is larger than the token of the holder before, and than
-/// a number that its process has assigned to it meanwhile, where processes do. The token of the next owner is larger
-/// than all of them.
+/// Every holder of a grant that is handed off has one token. It is larger than the token of the previous holder, and
+/// than a number that its process has assigned meanwhile, if processes assign numbers. The token of the next owner is
+/// larger than all of them.
 async fn one_a_turn(subject: Subject) {
     let (key, can) = (subject.key("k"), subject.capability());
     // A token that is the number of a change at a remote store cannot be raised, and no process assigns any.
@@ -89,8 +89,7 @@ async fn on_demand(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Only the holder gets a token: no owner that was refused, that has released, or whose lease has expired, where leases
-/// expire.
+/// Only the holder gets a token: no owner that was refused, that has released, or whose lease has expired.
 async fn only_for_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, refused, released) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));

@@ -50,7 +50,7 @@ async fn a_try_takes_no_place(subject: Subject) {
     subject.release(&tries).await;
 }
 
-/// Claims are granted in the order in which they were queued, whichever asks first when the key is free.
+/// Claims are granted in the order in which they were queued, regardless of which one asks first when the key is free.
 async fn order_of_arrival(subject: Subject) {
     let key = subject.key("k");
     let (mut holder, claims) = line::<4>(&subject, &key).await;
@@ -77,7 +77,7 @@ async fn one_who_leaves(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// A claim that gives up just after it was served, without knowing that, leaves the key to the next.
+/// A claim that gives up just after it was granted, without knowing that, passes the key to the next.
 async fn one_who_leaves_when_served(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
@@ -97,7 +97,7 @@ async fn at_once(subject: &Subject, claim: &Claim) {
     assert!(waited < lease.mul_f64(0.8), "served after {waited:?}");
 }
 
-/// A waiter that sends no more heartbeats delays the queue for at most the waiter lease of the store.
+/// A waiter that stops sending heartbeats delays the queue for at most the waiter lease of the store.
 async fn one_who_dies(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");

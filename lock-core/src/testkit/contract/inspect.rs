@@ -1,4 +1,4 @@
-//! Who holds which key, and forced releases.
+//! Lists of holders, and forced releases.
 
 use super::listener::{Event, Heard};
 use super::{Case, Subject, leases, list};

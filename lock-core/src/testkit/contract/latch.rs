@@ -17,8 +17,8 @@ fn left(state: LatchState) -> Option<u32> {
     }
 }
 
-/// A latch is set once: a repetition by its owner gets the same answer, and another owner learns that somebody else set
-/// it.
+/// A latch is set once: a repetition by its owner gets the same answer, and another owner learns that it was set
+/// already.
 async fn is_set_once(subject: Subject) {
     let key = subject.key("k");
     let (first, second, ttl) = (subject.owner(), subject.owner(), subject.long());

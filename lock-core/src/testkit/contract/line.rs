@@ -1,4 +1,4 @@
-//! What the store reports about a queue, and which claims are not queued.
+//! The store's reports about a queue, and the claims that are not queued.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn tells_how_many_wait(subject: Subject) {
     subject.release(&line[0]).await;
 }
 
-/// In a session, a renewal may be answered without asking the store: it then tells nothing.
+/// In a session, a renewal may be answered without a request to the store: it then has no number.
 async fn tells_waiters(subject: &Subject, holder: &Claim, expected: usize) {
     match subject.renew(holder, subject.long()).await {
         Renewal::Renewed { waiters: None, .. } if !leases(&subject.capability()) => {}
@@ -130,7 +130,7 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A holder that asks whether others wait learns of one that does, and whoever lost the key of one that has it.
+/// A holder that asks whether others wait learns of a waiter; an owner that lost the key learns of the new holder.
 async fn one_who_waits_is_seen_by_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, waits) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));

@@ -1,4 +1,4 @@
-//! What a store reports on its own.
+//! The notifications of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Returns a listener for `process`. It receives nothing once it is dropped.
+    /// Returns a listener for `process`. It receives nothing after it is dropped.
     pub(super) fn of(subject: &Subject, process: u128) -> Arc<Self> {
         let heard = Arc::new(Self::default());
         let listener: Arc<dyn Listener> = Arc::<Self>::clone(&heard);
@@ -88,7 +88,7 @@ impl Listener for Heard {
 }
 
 /// The holder is notified when the first waiter of another manager begins to wait: not before, not for waiters of its
-/// own manager, and not for the waiters behind the first.
+/// own manager, and not for later waiters.
 async fn the_holder_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());

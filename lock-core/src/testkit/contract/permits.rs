@@ -23,8 +23,8 @@ fn several(subject: &Subject, key: &Key, permits: u32, of: u32) -> Claim {
     Claim { permits, ..subject.claim(key, Mode::Permit { of }, Queue::Fifo) }
 }
 
-/// Several permits come all at once or not at all, and one release frees them all. What is left goes to those whom it
-/// is enough for.
+/// Several permits come all at once or not at all, and one release frees them all. The remaining permits go to the
+/// claims that they suffice for.
 async fn all_or_none(subject: Subject) {
     let key = subject.key("k");
     let [three, another, two, one] =
@@ -74,7 +74,7 @@ async fn are_not_overtaken(subject: Subject) {
     subject.release(&small).await;
 }
 
-/// Small claims behind each other are served together, as far as the permits go.
+/// Small claims in a row are granted together, as long as there are permits.
 async fn are_served_as_far_as_they_fit(subject: Subject) {
     let key = subject.key("k");
     let holder = several(&subject, &key, 4, 4);

@@ -68,7 +68,7 @@ async fn after_expiry(subject: Subject) {
     assert_eq!(subject.release(&claim).await, Released::Expired);
 }
 
-/// A key that is released with `keep_for` stays taken for that long, and nobody can renew it.
+/// A key that is released with `keep_for` stays locked for that long, and cannot be renewed.
 async fn keeps(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -97,7 +97,7 @@ async fn says_kept(subject: Subject) {
     assert!(refusal.kept && refusal.holder == Some(claim.record.clone()), "{refusal:?}");
 }
 
-/// A release without waiting, where the store offers one, is complete when it returns.
+/// A release without waiting, if the store has one, is complete when it returns.
 async fn now_or_never(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));

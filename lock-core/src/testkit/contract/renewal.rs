@@ -56,7 +56,7 @@ async fn not_after_expiry(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Nobody can renew the grant of another owner.
+/// No owner can renew the grant of another owner.
 async fn not_of_another(subject: Subject) {
     let key = subject.key("k");
     let (holder, other) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));

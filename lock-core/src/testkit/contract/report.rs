@@ -63,7 +63,7 @@ fn stands_for(entry: &str, case: &str) -> bool {
 pub struct Failure {
     /// The name of the case.
     pub case: &'static str,
-    /// The message of its panic, or what else went wrong.
+    /// The message of its panic, or another description of the failure.
     pub text: String,
 }
 

@@ -155,7 +155,7 @@ async fn another_begins_after_its_end(subject: Subject) {
     subject.granted_within(&subject.exclusive(&key), Duration::ZERO).await;
 }
 
-/// The queue entries of a session end with it, and the waiters behind them are served.
+/// The queue entries of a session end with it, and the next waiters are served.
 async fn its_end_takes_its_queue_entries_along(subject: Subject) {
     let [key] = keys(&subject);
     let (holder, stays) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Fifo));
@@ -172,7 +172,7 @@ async fn its_end_takes_its_queue_entries_along(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// The end of a session frees all keys of a claim of several, which its holder is told once.
+/// The end of a session frees all keys of a claim of several keys, and its holder is notified once.
 async fn its_end_frees_every_key_of_several(subject: Subject) {
     let keys = keys::<3>(&subject);
     let ends = Manager::attach(&subject);

@@ -58,7 +58,7 @@ async fn excludes_on_every_key(subject: Subject) {
     }
 }
 
-/// A refusal names the key that is held, whichever of them it is.
+/// A refusal names the key that is held, whatever its position.
 async fn names_the_key_that_is_held(subject: Subject) {
     let keys = keys::<3>(&subject);
     for held in &keys {
@@ -139,7 +139,7 @@ async fn sets_that_overlap_are_all_served(subject: Subject) {
     }
 }
 
-/// An owner that acquired every key singly has them all; one release frees them.
+/// An owner that acquired every key on its own has them all; one release frees them.
 async fn turns_single_grants_into_one(subject: Subject) {
     let keys = keys::<2>(&subject);
     let all = subject.all(&keys);
@@ -175,7 +175,7 @@ async fn overtakes_nobody(subject: Subject) {
     subject.release(&all).await;
 }
 
-/// The token of all keys is larger than those that others had while the owner acquired the keys singly.
+/// The token of all keys is larger than the tokens that others had while the owner acquired the keys one by one.
 async fn has_another_token_than_its_single_grants(subject: Subject) {
     let keys = keys::<2>(&subject);
     for with_grant in [true, false] {

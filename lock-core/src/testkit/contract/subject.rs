@@ -36,7 +36,7 @@ pub struct Subject {
     short: Duration,
     /// Ends the session of a process at the store.
     ends_session: Option<EndsSession>,
-    /// The listeners of the claims' processes, where the store requires that processes are attached.
+    /// The listeners of the claims' processes, if the store requires that processes are attached.
     attached: Vec<Arc<dyn Listener>>,
 }
 
@@ -355,7 +355,7 @@ impl Subject {
         }
     }
 
-    /// Waits until a short lease that starts now has expired in the store. Waits for the same time where none expires.
+    /// Waits until a short lease that starts now has expired in the store. Waits for the same time if no lease expires.
     pub(super) async fn short_lease_runs_out(&self) {
         if !leases(&self.capability()) {
             return tokio::time::sleep(self.short()).await;

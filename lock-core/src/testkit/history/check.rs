@@ -9,10 +9,10 @@ use crate::backend::Mode;
 
 /// Checks each key for overlapping holds that exclude each other, and for fencing tokens out of order, in O(n log n).
 ///
-/// Holds may overlap if all are shared, or if all are permits of the same number and there are no more of them than
-/// that. The token of a hold that has the key alone (exclusively, or with the only permit) must be larger than all
-/// tokens granted before it was requested. The token of any other hold must be larger than those of earlier holds that
-/// had the key alone. No two holds may have the same token.
+/// Holds may overlap if all are shared, or if all are permits of the same number and no more than this number. The
+/// token of a hold that has the key alone (exclusively, or with the only permit) must be larger than all tokens granted
+/// before it was requested. The token of any other hold must be larger than the tokens of earlier holds that had the
+/// key alone. No two holds may have the same token.
 ///
 /// # Errors
 /// The first violation.

@@ -29,7 +29,7 @@ impl SessionControl {
     }
 
     /// Starts or stops to lose every notification. While notifications are lost, no
-    /// [`changed`](crate::backend::Backend::changed) completes, and nobody is notified of the end of a session.
+    /// [`changed`](crate::backend::Backend::changed) completes, and the end of a session is not reported.
     pub fn lose_notifications(&self, lose: bool) {
         self.0.lose_notifications(lose);
     }

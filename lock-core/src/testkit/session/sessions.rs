@@ -54,7 +54,7 @@ struct Session {
 pub(super) struct Entry {
     claim: Claim,
     granted: bool,
-    /// Keeps the queue entry, which the memory store forgets while nobody watches it. It is not polled again.
+    /// Keeps the queue entry, which the memory store forgets without a watch. It is not polled again.
     _watch: Option<BoxFuture<'static, ()>>,
 }
 

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// The lease of a grant in the memory store, where no grant may expire.
+/// The lease of a grant in the memory store, in which no grant may expire.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The time for which the sessions of [`SessionStore::new`] are certain to live.
