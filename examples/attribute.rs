@@ -13,7 +13,7 @@ async fn ship(id: u64, who: &str) -> Result<(), LockError> {
     println!("{who} packs order {id}");
     sleep(Duration::from_millis(50)).await;
     println!("{who} ships order {id}");
-    // The letter needs no lock: the next call goes on meanwhile.
+    // The letter needs no lock: the next call runs meanwhile.
     lock.release_early().await?;
     sleep(Duration::from_millis(50)).await;
     Ok(())

@@ -1,4 +1,5 @@
-//! Work behind an answer 202, under the lock of its request. `cargo run -p lock-examples --example background`
+//! Work that continues after an answer 202, under the lock of its request. `cargo run -p lock-examples --example
+//! background`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::time::Duration;

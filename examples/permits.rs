@@ -37,11 +37,11 @@ async fn main() -> Result<(), LockError> {
     let locks = LockManager::from_env_or("memory://").await?;
     locks.install()?;
 
-    // Two large ones do not fit: the second one waits, and is served before those that come later.
+    // Two large calls do not fit: the second one waits, and is served before later ones.
     let (one, two, three, shown) = tokio::join!(large(5), large(5), small(), watch(&locks));
     one.and(two).and(three).and(shown)?;
 
-    // Nobody can ever have more than there are.
+    // No call can ever have more permits than there are.
     let refused = large(9).await.expect_err("there are eight");
     println!("nine chapters: {refused}");
     locks.shutdown(Duration::from_secs(2)).await;

@@ -72,7 +72,7 @@ async fn call(channel: &Channel, method: &'static str, order: Option<&'static st
     }
 }
 
-/// What `tonic-build` makes of a `.proto` file.
+/// The code that `tonic-build` makes of a `.proto` file.
 macro_rules! service {
     ($type:ident, $name:literal, $method:path) => {
         #[derive(Clone, Copy)]

@@ -36,25 +36,25 @@ impl Worker {
         self.child.kill().await
     }
 
-    /// Stops the process, as a debugger or a crowded host does, and lets it go on after `time`. Returns then.
+    /// Stops the process, as a debugger or a crowded host does, and continues it after `time`. Returns then.
     pub(crate) async fn pause(&self, time: Duration) -> Result<()> {
         Command::from(pause(self.id, time)).status().await.map(drop)
     }
 
-    /// Returns whether the process has ended by itself.
+    /// Returns whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Tells the process to end, and waits until it has. Returns whether it ended well.
+    /// Asks the process to end, and waits for its end. Returns whether it ended well.
     pub(crate) async fn stop(mut self) -> Result<bool> {
         drop(self.child.stdin.take());
         Ok(self.child.wait().await?.success())
     }
 
-    /// Waits until the process ends by itself. Returns whether it ended well.
+    /// Waits until the process ends. Returns whether it ended well.
     pub(crate) async fn ended(&mut self) -> Result<bool> {
-        // `wait` would close the input, which tells it to end.
+        // `wait` would close the input, which asks it to end.
         let input = self.child.stdin.take();
         let status = self.child.wait().await;
         drop(input);
@@ -62,8 +62,8 @@ impl Worker {
     }
 }
 
-/// Returns a command that stops a process and lets it go on after `time`, whatever happens to its parent meanwhile. The
-/// process may be killed before that: then there is nothing to let go on, and nothing to say.
+/// Returns a command that stops a process and continues it after `time`, whatever happens to its parent meanwhile. The
+/// process may be killed before that: then the command does nothing.
 pub(crate) fn pause(id: u32, time: Duration) -> std::process::Command {
     let commands = "{ kill -STOP $1 && sleep $2 && kill -CONT $1; } 2>/dev/null";
     let mut shell = std::process::Command::new("sh");
@@ -71,10 +71,11 @@ pub(crate) fn pause(id: u32, time: Duration) -> std::process::Command {
     shell
 }
 
-/// In a worker: waits until it is told to end.
+/// In a worker: waits until it is asked to end.
 pub(crate) async fn told_to_end() {
     let (tell, told) = oneshot::channel();
-    // A thread of its own, which does not keep the process from ending, as a read on a thread of the runtime would.
+    // This is a separate thread, which does not keep the process from ending, as a read on a thread of the runtime
+    // would.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = tell.send(());

@@ -1,4 +1,4 @@
-//! What the examples `flash_sale`, `scheduler` and `import_worker` have in common: a database, processes that are
+//! The common code of the examples `flash_sale`, `scheduler` and `import_worker`: a database, processes that are
 //! started and killed, a clock and random numbers. Nothing of it asks for a lock.
 #![allow(dead_code, reason = "each example uses its part")]
 

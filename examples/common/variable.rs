@@ -1,4 +1,4 @@
-//! The variables of the environment that say where the data are.
+//! The variables of the environment that name the place of the data.
 
 /// Returns the value of a variable; `None` if it is not set. One that is set and empty, as a template leaves it whose
 /// value is missing, is an error: it names no place.

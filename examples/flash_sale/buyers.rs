@@ -1,4 +1,4 @@
-//! The people who order: each has a connection, and orders again as soon as the answer is there.
+//! The buyers: each has a connection, and orders again as soon as the answer arrives.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(crate) struct Answers {
     pub(crate) refused: u64,
     /// The lock was lost while the order was served, or the store did not answer.
     pub(crate) lost: u64,
-    /// The connection broke before the answer: nobody knows whether the item was sold.
+    /// The connection broke before the answer: it is unknown whether the item was sold.
     pub(crate) cut: u64,
     /// Everything else.
     pub(crate) failed: u64,

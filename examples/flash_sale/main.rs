@@ -10,23 +10,23 @@
 //! | --- | --- | --- |
 //! | `--seconds` | how long each of the sales takes | 2 |
 //! | `--buyers` | how many people order at the same time | 128 |
-//! | `--stock` | how many items there are; people go on to ask when all are sold | 20000 |
+//! | `--stock` | how many items there are; people continue to order when all are sold | 20000 |
 //! | `--processes` | how many servers sell; more than one need a store of locks that they share | 1 |
-//! | `--svg` | where the histogram of the latencies goes | `flash_sale.svg` in the temporary folder |
+//! | `--svg` | the file of the histogram of the latencies | `flash_sale.svg` in the temporary folder |
 //!
 //! `STOCK_URL` names the Postgres server with the stock; without it, the stock is in a file of SQLite. The tables are
 //! made, and emptied, by this program.
 //!
 //! Each order passes two lines of defence. `shop.rs` mounts a `LockLayer`, so that one order for an item is served at a
-//! time, on all servers together: ttl 500 ms, and whoever waits for more than 100 ms is refused. `stock/database.rs` takes an
-//! item out of the stock, in a statement that compares the fencing token of the lock with the largest one that the row
-//! has seen. The program sells several times and prints what came of it:
+//! time, on all servers together: ttl 500 ms, and an order that waits for more than 100 ms is refused.
+//! `stock/database.rs` takes an item out of the stock, in a statement that compares the fencing token of the lock with
+//! the largest one that the row has seen. The program sells several times and prints what came of it:
 //!
 //! 1. with the lock;
 //! 2. with the lock, whose grant an operator takes away again and again while its holder works: the database refuses
 //!    the late ones;
 //! 3. if there are several servers: with the lock, while one server after the other is killed (`kill -9`) and started
-//!    again, whoever holds the lock;
+//!    again, even if it holds the lock;
 //! 4. without the lock and without the comparison, which sells more than there is.
 //!
 //! It exits with status 1 if any but the last sold too much, or lost an order.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What one run of the program does.
+/// The options of one run of the program.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) seconds: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Options {
     pub(crate) stock: u32,
     pub(crate) processes: usize,
     pub(crate) svg: PathBuf,
-    /// For a server in a process of its own: where it listens.
+    /// For a server in its own process: the address on which it listens.
     pub(crate) serve: Option<SocketAddr>,
 }
 

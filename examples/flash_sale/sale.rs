@@ -60,7 +60,7 @@ pub(crate) async fn run(
             () = pause(sale) => {}
         }
         // Not inside the `select!`: a server that was killed is started again also when the sale ends meanwhile. The
-        // buyers are tasks of their own, and go on.
+        // buyers are separate tasks, and continue.
         disturbed += u64::from(disturb(sale, disturbed, servers, stock).await?);
     };
     let count = stock.count().await?;
@@ -89,7 +89,7 @@ async fn disturb(sale: Sale, times: u64, servers: &mut Servers, stock: &Stock) -
     }
 }
 
-/// Takes the lock away from whoever has it. Returns whether somebody had it.
+/// Takes the lock away from its holder. Returns whether there was one.
 async fn take_away(locks: &LockManager) -> bool {
     let Ok(Some(lock)) = locks.inspect("item:lamp").await else { return false };
     let Some(holder) = lock.holders.first() else { return false };
@@ -126,7 +126,7 @@ impl Report {
         overwritten.max(confirmed - self.count.orders)
     }
 
-    /// Returns how many orders were noted of which nobody can be uncertain: neither confirmed, nor lost, nor cut off.
+    /// Returns how many recorded orders cannot be explained: neither confirmed, nor lost, nor cut off.
     fn unasked(&self) -> i64 {
         let answers = &self.answers;
         let asked = i64::try_from(answers.sold + answers.lost + answers.cut).unwrap_or(i64::MAX);

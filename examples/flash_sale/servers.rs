@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::shop;
 use crate::stock::{Result, Stock};
 
-/// The variable that tells a server where the stock is, as [`Stock::place`] says it.
+/// The variable with the place of the stock for a server, as [`Stock::place`] returns it.
 const PLACE: &str = "FLASH_SALE_STOCK";
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -62,7 +62,7 @@ impl Servers {
         &self.addresses
     }
 
-    /// Returns the locks of this process, which are those of an operator where the servers have processes of their own.
+    /// Returns the locks of this process, which acts as an operator if the servers have their own processes.
     pub(crate) fn locks(&self) -> &LockManager {
         &self.locks
     }
@@ -81,7 +81,7 @@ impl Servers {
     }
 }
 
-/// Starts a server in a process of its own. Returns where it listens.
+/// Starts a server in its own process. Returns the address on which it listens.
 async fn spawn(stock: &Stock, at: SocketAddr) -> Result<(Child, SocketAddr)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--serve", &at.to_string()])
@@ -100,7 +100,7 @@ async fn manager() -> Result<LockManager> {
     Ok(store::connect().await?.service("flash-sale").build()?)
 }
 
-/// Serves in a process of its own, until the input ends.
+/// Serves in its own process, until the input ends.
 pub(crate) async fn serve(at: SocketAddr) -> Result<()> {
     let place = std::env::var(PLACE)?;
     let (stock, locks) = (Stock::open(&place).await?, manager().await?);

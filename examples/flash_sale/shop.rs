@@ -11,7 +11,7 @@ use lock_core::{LockError, LockManager};
 
 use crate::stock::{Order, Result, Stock, Taken};
 
-/// The names of the headers that say who orders.
+/// The names of the headers that identify the buyer.
 pub(crate) const BUYER: &str = "x-buyer";
 pub(crate) const REQUEST: &str = "x-request-id";
 
@@ -29,7 +29,7 @@ pub(crate) fn routes(locks: LockManager, stock: Stock) -> std::result::Result<Ro
         .with_state(stock))
 }
 
-/// Serves an order. The lock keeps the others out; the token keeps out whoever had the lock before.
+/// Serves an order. The lock keeps the others out; the token keeps out an earlier holder.
 async fn order(
     State(stock): State<Stock>,
     Path(item): Path<String>,

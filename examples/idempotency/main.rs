@@ -15,7 +15,7 @@
 //! | while the first request with this key is being served | 409 with `Retry-After`, by the layer |
 //! | the same request again | the answer to the first, with `idempotent-replayed: true` |
 //! | the same key with another body | 422 |
-//! | again, after the client disconnected in the middle | as above: the payment goes on without its client |
+//! | again, after the client disconnected in the middle | as above: the payment continues without its client |
 //!
 //! A process that is killed in the middle leaves a payment without an answer. Give the bank the same key then: it says
 //! what became of the first try.

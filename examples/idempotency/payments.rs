@@ -57,8 +57,8 @@ pub(crate) fn routes(
         .ttl(Duration::from_secs(10))
         // A client that sends its payment slowly does not hold the lock in the meantime.
         .after_body(LARGEST_BODY)
-        // Without this, a client that disconnects would drop the payment between the bank and the stored answer, and
-        // nobody would know whether it was made.
+        // Without this, a client that disconnects would drop the payment between the bank and the stored answer, and it
+        // would be unknown whether it was made.
         .on_disconnect(OnDisconnect::Finish)
         .check()?;
     let pay = post(pay)

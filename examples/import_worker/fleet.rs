@@ -1,4 +1,4 @@
-//! The workers: processes of their own, or tasks where the store is in memory; and their crashes.
+//! The workers: processes, or tasks if the store is in memory; and their crashes.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ pub(crate) async fn locks(options: &Options) -> Result<LockManager> {
     Ok(store::connect().await?.service("import").ttl(options.ttl).build()?)
 }
 
-/// Works in a process of its own.
+/// Works in its own process.
 pub(crate) async fn work_alone(options: &Options, number: i64, place: &str) -> Result<()> {
     let work = work(options, number, place, locks(options).await?);
     tokio::select! {
         worked = work => worked,
-        // Whoever started it is gone.
+        // The parent process has ended.
         () = children::told_to_end() => Ok(()),
     }
 }
@@ -70,7 +70,7 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
     while crashes < options.crashes && !table.groups().await?.is_empty() {
         tokio::time::sleep(random::between(Duration::ZERO, options.crash_every * 2)).await;
         let number = usize::try_from(random::below(u64::try_from(workers.len())?))?;
-        // It may have ended because nothing is left to do, or with an error, which is told below.
+        // It may have ended because no work is left, or with an error, which is reported below.
         if workers[number].has_ended() {
             if workers.iter_mut().all(children::Worker::has_ended) {
                 break;
@@ -81,7 +81,7 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
         workers.remove(number).kill9().await?;
         // No group: it was killed before it had noted one.
         let group = table.was_at(&name).await?.unwrap_or(-1);
-        // Before that is noted: others wait for it.
+        // This comes before the death is recorded: others wait for it.
         workers.insert(number, start(number)?);
         table.note(&Event { happened, worker: name, event: "killed".to_owned(), group, token: 0 }).await?;
         crashes += 1;

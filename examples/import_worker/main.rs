@@ -24,7 +24,7 @@
 //! One worker at a time works at a group of tasks, and the others wait for its lock. Three things make every line be
 //! imported once. The line and the checkpoint are written in one transaction, so that a crash leaves both or none
 //! (`table.rs`). Every write compares the fencing token of the lock, so that a worker which was stopped for too long
-//! writes nothing more. And whoever takes a task writes its token first, and reads the checkpoint then.
+//! writes nothing more. And a worker that takes a task first writes its token, and then reads the checkpoint.
 //!
 //! A worker that is started again has its old name (`.owner("import-3")`), remembers its group, and frees the lock that
 //! it held when it died: others need not wait for the end of a lease (`worker.rs`). That needs a store that says who
@@ -57,7 +57,7 @@ async fn main() -> Result<ExitCode> {
         fleet::work_alone(&options, number, &place.name).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    // What is wrong with `LOCK_URL` is said before anything is started.
+    // A wrong `LOCK_URL` is reported before anything is started.
     let store = fleet::locks(&options).await?.store();
     let table = Table::open(&place.name).await?;
     table.make(options.groups, options.tasks, options.lines).await?;

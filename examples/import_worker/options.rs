@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What protects the tasks from two workers.
+/// The protection of the tasks from two workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Care {
     /// The lock, and the comparison of its token in every write.
@@ -12,7 +12,7 @@ pub(crate) enum Care {
     NoLock,
 }
 
-/// What one run of the program does.
+/// The options of one run of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) workers: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     pub(crate) crash_every: Duration,
     /// A worker stops itself for longer than the ttl, once in so many lines.
     pub(crate) stall_every: Option<u64>,
-    /// For a worker in a process of its own: its number.
+    /// For a worker in its own process: its number.
     pub(crate) worker: Option<i64>,
     /// All arguments, for such a process.
     pub(crate) arguments: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the tables say: what was done, how often, and how long nothing was.
+//! The report from the tables: what was done, how often, and how long the pauses were.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,8 +55,7 @@ impl Report {
     }
 }
 
-/// Returns the times between two lines of a group that were imported one after the other, where a worker of the group
-/// was killed.
+/// Returns the times between two successive lines of a group between which a worker of the group was killed.
 pub(crate) fn standstills(progress: &[(i64, Micros)], kills: &[(i64, Micros)]) -> Vec<Standstill> {
     let mut standstills = Vec::new();
     let mut before: BTreeMap<i64, Micros> = BTreeMap::new();

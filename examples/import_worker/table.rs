@@ -1,4 +1,4 @@
-//! The tables: what is to do, how far it is, and who did what.
+//! The tables: the tasks, their progress, and the workers.
 
 use crate::common::clock::{self, Micros};
 use crate::common::database::{Database, Result};
@@ -11,7 +11,7 @@ const GROUPS: &str =
     "SELECT DISTINCT task_group FROM import_tasks WHERE checkpoint < total ORDER BY task_group";
 const UNFINISHED: &str =
     "SELECT task FROM import_tasks WHERE task_group = $1 AND checkpoint < total ORDER BY task LIMIT 1";
-/// Takes a task: from then on, whoever had it before is refused. So the checkpoint that is read next stays true.
+/// Takes a task: from then on, an earlier worker is refused. So the checkpoint that is read next stays true.
 const CLAIM: &str = "UPDATE import_tasks SET fence = $2 WHERE task = $1 AND fence <= $2";
 const CHECKPOINT: &str = "SELECT checkpoint, total FROM import_tasks WHERE task = $1";
 /// Moves the checkpoint, unless a later holder of the lock was here.
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) total: i64,
 }
 
-/// Who works, under which token.
+/// The worker, and its token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder<'a> {
     pub(crate) worker: &'a str,
@@ -59,14 +59,14 @@ pub(crate) struct Event {
     pub(crate) token: i64,
 }
 
-/// How much there is to do, and how much was done.
+/// The number of lines, and the number of imported ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) tasks: i64,
     pub(crate) done: i64,
     /// The lines of all tasks.
     pub(crate) lines: i64,
-    /// How many lines were imported, those that were imported twice counted twice.
+    /// The number of imports: a line that was imported twice counts twice.
     pub(crate) imported: i64,
     /// How many different ones.
     pub(crate) different: i64,
@@ -133,7 +133,7 @@ impl Table {
         self.0.change(AT, &[name.into(), group.into()]).await.map(drop)
     }
 
-    /// Returns what a worker was at when it was last heard of.
+    /// Returns the last known state of a worker.
     pub(crate) async fn was_at(&self, name: &str) -> Result<Option<i64>> {
         Ok(self.0.rows(WAS_AT, &[name.into()]).await?.first().map(|row| row.number(0)))
     }

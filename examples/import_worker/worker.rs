@@ -33,7 +33,7 @@ impl Worker {
             }
             match self.request(group).run_with(|lease| self.under_lock(group, lease)).await {
                 Ok(result) => result?,
-                // Another goes on where this one stopped, and this one asks again.
+                // Another worker continues at the checkpoint, and this one requests the lock again.
                 Err(error) if error.is_lost() => self.note("lost", group, 0).await?,
                 Err(error) => return Err(error.into()),
             }
@@ -90,7 +90,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Now and then, stops this process for longer than its lease: between two instructions, where no lock can help.
+    /// Now and then, stops this process for longer than its lease: between two instructions, when no lock can help.
     fn stall(&self) {
         let Some(every) = self.options.stall_every else { return };
         if random::below(every) == 0 {

@@ -80,7 +80,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if report::is_good(&locked, &jobs, STOCK) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sends all orders at once, each over a connection of its own.
+/// Sends all orders at once, each over its own connection.
 async fn burst(address: SocketAddr, shop: &Shop, name: &str, route: &str) -> Burst {
     let mut orders = JoinSet::new();
     for person in 0..ORDERS {

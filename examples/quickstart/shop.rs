@@ -49,7 +49,7 @@ impl Shop {
         Duration::from_micros(self.longest_wait.load(Ordering::SeqCst))
     }
 
-    /// Reads the stock, then writes it back: correct only if nobody else does so in between.
+    /// Reads the stock, then writes it back: correct only if no one else does so in between.
     async fn sell_one(&self) -> Result<(), OrderError> {
         let stock = self.stock.load(Ordering::SeqCst);
         tokio::time::sleep(DATABASE).await;

@@ -1,4 +1,4 @@
-//! The schedulers: processes of their own, or tasks where the store is in memory; and what is done to them.
+//! The schedulers: processes, or tasks if the store is in memory; and their crashes and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) async fn locks(options: &Options) -> Result<LockManager> {
     Ok(store::connect().await?.service("scheduler").ttl(options.plan().ttl()).build()?)
 }
 
-/// Serves in a process of its own, until its input ends.
+/// Serves in its own process, until its input ends.
 pub(crate) async fn serve_alone(options: &Options, name: &str, place: &str) -> Result<()> {
     let locks = locks(options).await?;
     let name = format!("{name}{}", suffix(std::process::id()));
@@ -120,8 +120,8 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Waits until the last run is finished, for ten seconds at most: what a kill or the loss of the lock has interrupted goes
-    /// on elsewhere.
+    /// Waits until the last run is finished, for ten seconds at most: a run that a kill or the loss of the lock has
+    /// interrupted continues elsewhere.
     async fn last_run_is_finished(&self) -> Result<()> {
         for _ in 0..1_000 {
             if self.table.last_run().await?.is_none_or(|run| run.outcome == "finished") {
@@ -151,7 +151,7 @@ impl<'a> Processes<'a> {
         // At any time of the run, none of which is shorter than half of the estimate; but after it has told of its grant.
         let (shortest, longest) = (Duration::from_millis(20), self.options.plan().estimate / 2);
         tokio::time::sleep(random::between(shortest, longest)).await;
-        // A database that was away for a moment may have cost the line that tells of it.
+        // A database that was away for a moment may have lost the line about it.
         for _ in 0..200 {
             if self.table.is_granted(holder.fence).await? {
                 break;

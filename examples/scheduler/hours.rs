@@ -51,7 +51,7 @@ async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (
         let clock = Arc::new(move || start + ahead + micros(began.elapsed()));
         let scheduler = Scheduler { name, key: key(number), locks: locks.clone(), table, plan, clock };
         tasks.spawn(async move {
-            // Before the clock of any of them shows the tick after the last one.
+            // This is before the clock of any of them shows the tick after the last one.
             scheduler.serve(tokio::time::sleep(HOUR * 4 - MINUTE / 4)).await.expect("a database");
             locks.shutdown(Duration::from_secs(2)).await;
             journal.await.expect("it ends with the manager");
@@ -94,8 +94,8 @@ async fn a_job_of_hours_keeps_its_lock_and_the_others_skip() {
     assert_eq!(overlaps(&runs), 0, "{runs:?}");
     let run = runs.iter().find(|run| run.tick == long).expect("it ran");
     assert!(run.seen - run.started >= micros(hours), "{run:?}");
-    // The tick that is due at its end, by the clock of whoever runs it, comes next, or the one after that. Those in
-    // between are passed over.
+    // The next tick is the one that is due at its end, by the clock of the scheduler that runs it, or the one after
+    // that. Those in between are passed over.
     let ticks: Vec<i64> = runs.iter().map(|run| run.tick).collect();
     let (after, due) = (ticks[6], (run.seen + ahead(&runs[6])) / micros(MINUTE));
     assert_eq!(&ticks[..6], (FIRST..=long).collect::<Vec<_>>());
@@ -106,14 +106,14 @@ async fn a_job_of_hours_keeps_its_lock_and_the_others_skip() {
         let skipped = events.iter().filter(|event| event.worker == other && event.event == "skipped").count();
         assert!(skipped > 1_500, "{other} skipped {skipped} times");
     }
-    // A lock that is held for more than an hour is told, once.
+    // A lock that is held for more than an hour is reported, once.
     assert_eq!(events.iter().filter(|event| event.event == "held long").count(), 1);
     let usual = ["granted", "released", "skipped", "held long"];
     let unusual: Vec<_> = events.iter().filter(|event| !usual.contains(&event.event.as_str())).collect();
     assert!(unusual.is_empty(), "{unusual:?}");
 }
 
-/// The negative control: each has a lock of its own.
+/// The negative control: each scheduler has its own lock.
 #[tokio::test(start_paused = true)]
 async fn without_a_common_lock_they_run_at_once() {
     let plan = plan(MINUTE, |_| Duration::from_secs(30));

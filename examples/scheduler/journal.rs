@@ -17,7 +17,7 @@ pub(crate) async fn write(mut events: LockEvents, worker: String, table: Table) 
     }
 }
 
-/// Returns the name of an event, the token of the lock, and what else is to say.
+/// Returns the name of an event, the token of the lock, and further details.
 fn describe(event: &LockEvent) -> (&'static str, i64, String) {
     match event {
         LockEvent::Granted { waited, fencing_token, .. } => {

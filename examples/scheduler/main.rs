@@ -19,7 +19,7 @@
 //! | `--kill-every` | kills the process that runs the job with `kill -9`, so often | never |
 //! | `--kills` | ends after so many of these | never |
 //! | `--pause-every` | stops that process for twice the ttl, so often | never |
-//! | `--careless` | gives each scheduler a lock of its own: to see what the checks find | |
+//! | `--careless` | gives each scheduler its own lock, to see what the checks find | |
 //!
 //! With `LOCK_URL`, the schedulers are processes, which this one starts, kills and replaces. Without, they are tasks
 //! with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables `scheduler_*` are made
@@ -29,8 +29,9 @@
 //! limit the job: the lock is renewed while it runs, and some runs take twice as long. `scheduler.rs` has the lock,
 //! `table.rs` the statements that compare its fencing token, and `hours.rs` a test of four hours that takes some seconds.
 //!
-//! It exits with status 1 if two ran at once, a tick was finished twice, or nobody took over from a dead one. ZooKeeper
-//! and Postgres with `mode=advisory` have no `min_hold`, and refuse it; etcd has no short leases: `--estimate 2.5`.
+//! It exits with status 1 if two ran at once, a tick was finished twice, or no scheduler took over from a dead one.
+//! ZooKeeper and Postgres with `mode=advisory` have no `min_hold`, and refuse it; etcd has no short leases: `--estimate
+//! 2.5`.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 #[path = "../common/mod.rs"]
@@ -65,7 +66,7 @@ async fn main() -> Result<ExitCode> {
     }
     let (table, plan) = (Table::open(&place.name, JOB).await?, options.plan());
     table.make(plan.due(clock::now())).await?;
-    // What is wrong with `LOCK_URL` is said before anything is started.
+    // A wrong `LOCK_URL` is reported before anything is started.
     let store = fleet::locks(&options).await?.store();
     println!("locks     in {store}");
     println!("tables    in {}", table.database().name());

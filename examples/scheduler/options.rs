@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::random;
 use crate::scheduler::Plan;
 
-/// What one run of the program does.
+/// The options of one run of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// How long it runs.
@@ -17,12 +17,12 @@ pub(crate) struct Options {
     look: Duration,
     min_hold: Duration,
     pub(crate) kill_every: Option<Duration>,
-    /// After so many kills of a holder the program ends.
+    /// The number of kills of a holder after which the program ends.
     pub(crate) kills: Option<u64>,
     pub(crate) pause_every: Option<Duration>,
-    /// Whether each scheduler has a lock of its own, which keeps nobody out.
+    /// Whether each scheduler has its own lock, which excludes no other.
     pub(crate) careless: bool,
-    /// For a scheduler in a process of its own: its name.
+    /// For a scheduler in its own process: its name.
     pub(crate) worker: Option<String>,
     /// All arguments, for such a process.
     pub(crate) arguments: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the tables say: who ran what, when, how long, and where it failed over.
+//! The report from the tables: which scheduler ran which tick, when, how long, and when it failed over.
 
 use std::collections::BTreeMap;
 use std::fmt;

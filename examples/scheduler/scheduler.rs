@@ -14,7 +14,7 @@ use crate::table::{Run, Table};
 /// The key of the lock, and the name of the job in the table.
 pub(crate) const JOB: &str = "job:report";
 
-/// What is run, and when.
+/// The job, and its ticks.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// The time between two ticks.
@@ -27,7 +27,8 @@ pub(crate) struct Plan {
     pub(crate) step: Duration,
     /// The pause between two looks at the table. Part of how long a failover takes.
     pub(crate) look: Duration,
-    /// How long the key stays locked at least, so that a scheduler whose clock is behind does not run the job again.
+    /// The shortest time for which the key stays locked, so that a scheduler whose clock is late does not run the job
+    /// again.
     pub(crate) min_hold: Duration,
 }
 
@@ -77,7 +78,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs the job if it is due, not done, and nobody else runs it.
+    /// Runs the job if it is due, not done, and not run by another.
     async fn look(&self) -> Result<()> {
         let tick = self.plan.due((self.clock)());
         if self.table.done().await? >= tick {

@@ -1,4 +1,4 @@
-//! The tables: what is due, who ran it, and what the locks told.
+//! The tables: the ticks, their runs, and the events of the locks.
 
 use crate::common::clock::Micros;
 use crate::common::database::{Database, Result, Row, Value};
@@ -10,7 +10,7 @@ const DONE: &str = "SELECT done FROM scheduler_jobs WHERE job = $1";
 const BEGIN: &str = "UPDATE scheduler_jobs SET fence = $2 WHERE job = $1 AND fence < $2 AND done < $3";
 const STEP: &str = "UPDATE scheduler_jobs SET steps = steps + 1 WHERE job = $1 AND fence = $2";
 const FINISH: &str = "UPDATE scheduler_jobs SET done = $3 WHERE job = $1 AND fence = $2 AND done < $3";
-/// Whoever comes next says of the runs before that they are over.
+/// The next scheduler marks earlier runs as over.
 const ABANDON: &str =
     "UPDATE scheduler_runs SET outcome = 'abandoned' WHERE job = $1 AND fence < $2 AND outcome = 'running'";
 const NOTE: &str = "INSERT INTO scheduler_runs (job, fence, tick, worker, started, seen, outcome) \

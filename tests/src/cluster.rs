@@ -158,8 +158,8 @@ impl RedisCluster {
         told
     }
 
-    /// Begins to move a slot from one primary to another. From now on the first redirects requests for keys that it
-    /// does not have.
+    /// Begins to move a slot from one primary to another. From now on the first node redirects requests for keys that
+    /// it does not have.
     ///
     /// # Panics
     /// When a node refuses.

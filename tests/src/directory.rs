@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where Linux keeps files in memory.
+/// The directory in which Linux keeps files in memory.
 const MEMORY: &str = "/dev/shm";
 
 /// A new directory under the system's temporary directory. It is removed with its contents on drop.
@@ -23,7 +23,7 @@ impl Directory {
     }
 
     /// Creates a directory in memory, for small files that a server writes through to the disk. Creates it like
-    /// [`new`](Self::new) where this system has no place in memory.
+    /// [`new`](Self::new) if this system has no such directory.
     ///
     /// # Panics
     /// When it cannot be created.

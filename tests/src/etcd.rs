@@ -15,7 +15,7 @@ use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "etcd is not installed; run: apt-get install -y etcd-server etcd-client";
 
-/// How long one question to a member may take. Most are asked again, because a member may be stopped.
+/// How long one request to a member may take. Most are asked again, because a member may be stopped.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// `etcd` child processes on free ports of 127.0.0.1, which form one cluster. Nothing is forced to disk.
@@ -158,7 +158,7 @@ impl Etcd {
         self.members[member].client.address().port()
     }
 
-    /// Returns where a member listens for clients.
+    /// Returns the address on which a member listens for clients.
     #[must_use]
     pub fn address(&self, member: usize) -> std::net::SocketAddr {
         self.members[member].client.address()
@@ -284,7 +284,7 @@ impl Etcd {
     /// Like [`ctl`](Self::ctl), for a command that may be refused.
     ///
     /// # Errors
-    /// What `etcdctl` says.
+    /// The output of `etcdctl`.
     pub fn try_ctl(&self, arguments: &[&str]) -> Result<String, String> {
         try_run(&self.places(0..self.members.len()), arguments)
     }
@@ -321,7 +321,7 @@ impl Etcd {
         assert!(child.wait().expect("it ends").success(), "refused: {requests}");
     }
 
-    /// Starts `etcdctl` against all members, as a process that goes on, and that is killed on drop.
+    /// Starts `etcdctl` against all members, as a process that keeps running, and is killed on drop.
     ///
     /// # Panics
     /// When it is not installed.

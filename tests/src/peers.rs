@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a member says first on a connection to another, with its own id behind it.
+/// The first message of a member on a connection to another, followed by its own id.
 const FROM: &str = "X-Server-From: ";
 
 /// From whom the connections are cut.
@@ -27,8 +27,8 @@ impl Cut {
     }
 }
 
-/// A proxy in front of the port on which one member listens for the others. It knows who has opened a connection, so
-/// that one of them can be cut off from the rest, in both directions, while the rest go on.
+/// A proxy in front of the port on which one member listens for the others. It knows which member has opened a
+/// connection, so that one member can be cut off from the rest, in both directions, while the rest continue.
 #[derive(Debug)]
 pub(crate) struct Peers {
     address: SocketAddr,
@@ -75,7 +75,7 @@ impl Peers {
                         return;
                     }
                     let state = Arc::clone(&state);
-                    // A connection that breaks is dialled again by whoever needs it.
+                    // A connection that breaks is dialled again by the member that needs it.
                     std::thread::spawn(move || drop(relay(client, member, &state)));
                 }
             }

@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::wait::{Bound, START_WITHIN};
 
-/// A port of 127.0.0.1 that the system gives to nobody else while this value lives, whether a process listens on it or
-/// not.
+/// A port of 127.0.0.1 that the system assigns to no other process while this value lives, whether a process listens on
+/// it or not.
 ///
 /// The value holds a socket that is bound and never listens. A listener with `SO_REUSEADDR`, which Redis and `Proxy`
 /// (`crate::Proxy`) set, can bind the same port by number, again and again. A process that asks the system for any free

@@ -180,7 +180,7 @@ impl PostgresServer {
     /// As [`sql`](Self::sql).
     ///
     /// # Errors
-    /// What psql wrote to its error stream.
+    /// The error output of psql.
     ///
     /// # Panics
     /// When psql is not installed.
@@ -231,7 +231,7 @@ impl PostgresServer {
     }
 
     fn signal(&self, signal: Signal) {
-        // The parent first: it forks no more. A child may have ended meanwhile.
+        // The parent is killed first, so that it forks no more. A child may have ended meanwhile.
         let parent = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         for id in parent.into_iter().chain(self.children()) {
             let _ = kill_process(id, signal);
@@ -267,7 +267,7 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.cont();
-        // A quick end by its own hand leaves no shared memory behind.
+        // An immediate shutdown frees the shared memory.
         self.process.quit();
     }
 }
@@ -315,7 +315,7 @@ fn first_data() -> PathBuf {
     directory.path().join("data")
 }
 
-/// Returns a program of Postgres: on the path, or where Debian puts it.
+/// Returns a program of Postgres: on the path, or in Debian's directory.
 fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -353,7 +353,7 @@ pub(crate) fn give_away(directory: &Path) {
     }
 }
 
-/// Returns the id of the user that the servers run as, where the tests run as root.
+/// Returns the id of the user that the servers run as, if the tests run as root.
 fn other_user() -> Option<u32> {
     static USER: OnceLock<Option<u32>> = OnceLock::new();
     *USER.get_or_init(|| {

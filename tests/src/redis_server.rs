@@ -59,8 +59,8 @@ impl RedisBuilder {
         self.configs(name, &[value])
     }
 
-    /// Like [`config`](Self::config), for a setting of several values: before version 7 each must be an argument of its
-    /// own.
+    /// Like [`config`](Self::config), for a setting of several values: before version 7 each must be a separate
+    /// argument.
     pub fn configs(mut self, name: &str, values: &[&str]) -> Self {
         self.arguments.push(format!("--{name}"));
         self.arguments.extend(values.iter().map(|value| (*value).to_owned()));

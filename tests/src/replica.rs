@@ -49,8 +49,8 @@ impl Replica {
 
     /// Cuts the replica off: later writes to `primary` never reach it.
     ///
-    /// This is deterministic, unlike stopping the process, where data in a socket's buffer would still arrive. The
-    /// replica connects again with a password that the primary refuses.
+    /// This is deterministic: if the process were stopped, data in a socket's buffer would still arrive. The replica
+    /// connects again with a password that the primary refuses.
     ///
     /// # Panics
     /// When the primary still counts the replica.

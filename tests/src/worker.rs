@@ -10,7 +10,7 @@ use crate::wait::PATIENCE;
 
 /// The program `worker` as a child process. It receives arguments and lines on its input, and answers in lines.
 ///
-/// Its standard error is that of the test. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
+/// It shares the standard error of the test. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::certificates::Certificates;
 
-/// What a server asks of its clients. Its files are in the directory that the server works in.
+/// The credentials that a server asks of its clients. Its files are in the directory that the server works in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Security {
     /// The files of the server, and whether clients must show a certificate.

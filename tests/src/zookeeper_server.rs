@@ -16,15 +16,15 @@ use crate::wait::{Bound, START_WITHIN};
 use crate::zookeeper_security::Security;
 
 const INSTALL: &str = "ZooKeeper is not installed; run: apt-get install -y zookeeper";
-/// Where Debian puts it.
+/// Debian's directory of it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
-/// What a server with TLS needs besides. Debian installs it with ZooKeeper.
+/// The additional settings of a server with TLS. Debian installs it with ZooKeeper.
 const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 /// The variable that names another class path.
 const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
-/// How long a server may take for the answer to a question about itself.
+/// How long a server may take to answer a status request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// What a server says to a question that only a part of an ensemble can answer.
+/// The answer to a request that only a member of an ensemble can serve.
 const NOT_SERVING: &str = "not currently serving requests";
 
 /// ZooKeeper servers as child processes on free ports of 127.0.0.1: one alone, or an ensemble. Nothing is forced to
@@ -323,7 +323,7 @@ impl ZooKeeperServers {
     }
 
     /// Asks the first server one of its four-letter words until it answers. On a busy machine it may take longer than
-    /// one question waits, and no answer must not be taken for an empty one.
+    /// one request waits, and a missing answer must not be confused with an empty one.
     fn answer(&self, word: &str) -> String {
         let bound = Bound::new(START_WITHIN);
         loop {

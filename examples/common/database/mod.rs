@@ -80,7 +80,7 @@ impl Database {
     }
 }
 
-/// Where the tables are: what `DATABASE_URL` names, else a file of this process that is removed at the end.
+/// The place of the tables: the database of `DATABASE_URL`, else a file of this process that is removed at the end.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -97,7 +97,7 @@ impl Place {
     pub(crate) fn temporary(program: &str) -> Self {
         let file = std::env::temp_dir().join(format!("{program}.{}.db", std::process::id()));
         let place = Self { name: file.to_string_lossy().into_owned(), own: true };
-        // Of a process that had the same id.
+        // Removes the file of an earlier process with the same id.
         place.remove();
         place
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ToSql, TransactionBehavior, params_from_iter};
 
 use super::{Result, Row, Statement, Value};
 
-/// A statement takes some microseconds, so it runs where it is called, and not on a thread for what blocks.
+/// A statement takes some microseconds, so it runs on the calling thread, and not on one for blocking work.
 #[derive(Debug)]
 pub(crate) struct Sqlite(Mutex<Connection>);
 
@@ -30,7 +30,7 @@ impl Sqlite {
     pub(super) fn open(file: &str) -> Result<Self> {
         let connection = Connection::open(file)?;
         connection.busy_timeout(Duration::from_secs(5))?;
-        // It survives the death of a process. That of the machine is not what these programs are about.
+        // It survives the death of a process. A crash of the machine is not the subject of these programs.
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
         Ok(Self(Mutex::new(connection)))
     }

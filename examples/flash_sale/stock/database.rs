@@ -17,13 +17,13 @@ pub(super) const SCHEMA: &str = "
 pub(super) const TAKE: &str = "UPDATE flash_stock SET remaining = remaining - 1, fence = $2 \
     WHERE item = $1 AND remaining > 0 AND fence <= $2 RETURNING remaining";
 pub(super) const LOOK: &str = "SELECT remaining, fence FROM flash_stock WHERE item = $1";
-/// What a careless shop does: it writes what it has worked out from an earlier read.
+/// A careless shop writes a number that it has computed from an earlier read.
 pub(super) const WRITE: &str = "UPDATE flash_stock SET remaining = $2 WHERE item = $1";
 pub(super) const NOTE: &str = "INSERT INTO flash_orders (item, buyer, request) VALUES ($1, $2, $3)";
 pub(super) const COUNT: &str = "SELECT (SELECT remaining FROM flash_stock WHERE item = $1), \
     (SELECT count(*) FROM flash_orders WHERE item = $1)";
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Sold,
@@ -47,7 +47,7 @@ pub(crate) struct Order<'a> {
     pub(crate) request: &'a str,
 }
 
-/// What is left, and how many orders were noted.
+/// The remaining items, and the number of recorded orders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Count {
     pub(crate) remaining: i64,
@@ -81,7 +81,7 @@ impl Stock {
         Ok(Self::Sqlite(Arc::new(Sqlite::open(place.as_ref(), false)?)))
     }
 
-    /// Returns where the stock is, for [`open`](Self::open).
+    /// Returns the place of the stock, for [`open`](Self::open).
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Sqlite(sqlite) => sqlite.place(),
@@ -115,7 +115,7 @@ impl Stock {
         }
     }
 
-    /// Takes one item as if nobody else did at the same time.
+    /// Takes one item as if no one else did at the same time.
     pub(crate) async fn take_carelessly(&self, order: Order<'_>) -> Result<Taken> {
         let remaining = match self {
             Self::Sqlite(sqlite) => sqlite.remaining(order.item)?,
@@ -124,7 +124,7 @@ impl Stock {
         if remaining <= 0 {
             return Ok(Taken::SoldOut);
         }
-        // Everybody else who orders at this time has read the same.
+        // All other orders of this moment have read the same number.
         tokio::task::yield_now().await;
         match self {
             Self::Sqlite(sqlite) => sqlite.write(order, remaining - 1)?,

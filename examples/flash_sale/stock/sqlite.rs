@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::database::{COUNT, LOOK, NOTE, Order, Result, SCHEMA, TAKE, Taken, WRITE};
 
-/// A statement takes some microseconds, so it runs where it is called, and not on a thread for what blocks.
+/// A statement takes some microseconds, so it runs on the calling thread, and not on one for blocking work.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     file: PathBuf,

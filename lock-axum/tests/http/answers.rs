@@ -22,7 +22,7 @@ fn retry_after<B>(response: &http::Response<B>) -> &str {
     response.headers()[RETRY_AFTER].to_str().unwrap()
 }
 
-/// Those who were refused together are told different times.
+/// Clients that were refused together get different times.
 #[tokio::test(start_paused = true)]
 async fn clients_do_not_all_come_back_together() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! What a handler does with its lock: extend it, release it early, and hold it beyond its answer.
+//! Calls of a handler on its lock: extend it, release it early, and hold it beyond the answer.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The log, where the answer gives no reason.
+//! The log, if the answer has no reason.
 
 use std::fmt::{Debug, Write};
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! What a layer takes from a profile, and that a profile which is read again changes the next request.
+//! The options that a layer takes from a profile, and the effect of a reload on the next request.
 
 use std::path::PathBuf;
 use std::time::Duration;

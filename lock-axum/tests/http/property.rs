@@ -144,7 +144,7 @@ fn two_requests_share_a_key_if_and_only_if_they_mean_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Any bytes that HTTP allows, also those that no browser sends.
+    /// Any bytes that HTTP allows, also bytes that no browser sends.
     #[test]
     fn no_header_crashes_the_layer(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let Ok(header) = http::HeaderValue::from_bytes(&bytes) else { return Ok(()) };

@@ -71,7 +71,7 @@ async fn a_detached_handler_answers_panics_and_enters_its_locks_as_any_other() {
     let handler = {
         let locks = locks.clone();
         async move || {
-            // Both are entered again: the lock of the inner layer, and that of the outer one.
+            // Both locks are entered again: of the inner layer, and of the outer one.
             for key in ["outer", "inner"] {
                 assert!(locks.lock(key).try_acquire().await.unwrap().is_some(), "{key}");
             }

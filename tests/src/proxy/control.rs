@@ -12,7 +12,7 @@ use crate::port::Port;
 use crate::redis_server::RedisServer;
 use crate::wait::PATIENCE;
 
-/// What happens to the bytes of one direction.
+/// The treatment of the bytes of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flow {
     /// The bytes pass.
@@ -162,7 +162,7 @@ impl Proxy {
             .send_modify(|settings| *settings = Settings { cuts: settings.cuts, ..Settings::default() });
     }
 
-    /// Runs `connecting`, while the servers behind these proxies answer nothing until `late` after the first greeting.
+    /// Runs `connecting`, while the servers of these proxies do not answer until `late` after the first greeting.
     ///
     /// # Panics
     /// When it ends before, or nothing is sent.

@@ -16,7 +16,7 @@ type Result<T> = std::result::Result<T, LockError>;
 /// One in this many *held* answers becomes a grant.
 const EVERY: u32 = 40;
 
-/// A backend that sometimes answers *granted* where the store answered *held*.
+/// A backend that sometimes answers *granted* when the store has answered *held*.
 #[derive(Debug)]
 pub(crate) struct Careless<B>(B);
 

@@ -9,7 +9,7 @@
 //! - `DONE`: the run has ended, because it resigned
 //!
 //! For a line `resign` it resigns, and is a candidate again. It ends when its input ends. With `--alone` each process
-//! has a store of its own, so that each of them leads.
+//! has its own store, so that each of them leads.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -97,7 +97,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let now = monotonic();
-        // Read after the time. What is not certain any more has ended when it last was.
+        // Read after the time. A lead that is no longer certain counts as ended when it was last certain.
         let ended = if self.lease.is_held() { now } else { self.certain.get() };
         println!("X {} {}", self.token, ended.as_nanos());
         self.asked.set(now);
