@@ -1,4 +1,4 @@
-//! Until when a grant of the store is held.
+//! The bounds of a grant: until when the holder and the store count it as held.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) fn of_grant(
     Bounds { deadline, store_until, confirmed: grant.sent }
 }
 
-/// Returns whether a lease ends although the store keeps the grant: it is not renewed, and its session is.
+/// Returns whether a lease ends although the store keeps the grant: the lease is not renewed, and its session is.
 pub(super) fn ends_by_itself(engine: &Engine, options: &LeaseOptions) -> bool {
     engine.cleanup.has_session() && !options.renew
 }

@@ -19,16 +19,16 @@ impl Lease {
     }
 
     /// Notes that a request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants
-    /// for as long as it lives, whatever is asked for.
+    /// for as long as it lives, whatever ttl is requested.
     pub(crate) fn asked(&self, ttl: Duration) {
-        // Without an answer, the request may take effect all the same. So a release that is not answered is repeated
-        // until this lease is over too.
+        // A request without an answer may still take effect. So a release that is not answered is repeated until this
+        // lease is over too.
         if !self.engine.cleanup.has_session() {
             self.grant.may_last(expiry::forgotten(self.now(), ttl));
         }
     }
 
-    /// Returns when the store has forgotten the grant by itself. A session forgets none: then the library releases a
+    /// Returns when the grant has expired at the store. Grants of a session do not expire: then the library releases a
     /// lost grant at this time.
     pub(crate) fn store_until(&self) -> Moment {
         self.grant.store_until()
@@ -36,24 +36,23 @@ impl Lease {
 
     /// Notes that the store promised `length` from `sent` on. A deadline never moves back.
     ///
-    /// A session promises the same to all of its grants. A lease that is not renewed counts no more than its own ttl.
+    /// A session promises the same to all of its grants. A lease that is not renewed lasts for its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
-        // The session is kept alive by other means, so the store never ends this lease: the holder has to, after its
-        // ttl.
+        // The session is kept alive separately, so the store never ends this lease: the holder must, after its ttl.
         let length =
             if ends_by_itself(&self.engine, &self.options) { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
             self.grant.may_last(expiry::forgotten(sent, length));
         }
-        // Counted from `sent`, because the store starts the lease when it executes the request: later than `sent`, and
-        // perhaps long before the answer arrives.
+        // The lease counts from `sent`, because the store starts it when it executes the request: later than `sent`,
+        // and perhaps long before the answer arrives.
         self.grant.lasts(sent, expiry::held_until(self.engine.capability.placement, sent, length));
     }
 
-    /// Notes that a renewal was answered with yes. `length` is what the store gave, which need not be what was asked
-    /// for.
+    /// Notes that a renewal was answered with yes. `length` is the granted lease, which may differ from the requested
+    /// one.
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
-        // The store may have given more than `asked` has noted, for example whole seconds.
+        // The store may have granted more than `asked` has noted, for example whole seconds.
         if !self.engine.cleanup.has_session() {
             self.grant.may_last(expiry::forgotten(sent, length));
         }
@@ -88,12 +87,12 @@ impl Lease {
         self.max_hold_end().map_or(left, |end| end.remaining(now).min(left))
     }
 
-    /// Returns the end of `min_hold`: until then the key stays taken after the release.
+    /// Returns the end of `min_hold`: until then the key stays locked after the release.
     pub(crate) fn keep_until(&self) -> Option<Moment> {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// Returns what is left of `min_hold` at `now`. A release that is counted from another time would end it early.
+    /// Returns the rest of `min_hold` at `now`. A release that counts from another time would end it early.
     pub(crate) fn keep_for(&self, now: Moment) -> Option<Duration> {
         self.keep_until().and_then(|end| expiry::left(end, now))
     }

@@ -18,7 +18,7 @@ impl Lease {
         let made = match self.fence.get() {
             Some(made) => Ok(*made),
             // Two callers that ask at once both ask the store, and the first answer counts for both. If one waited for
-            // the other, a future that nobody polls would keep the token from all callers.
+            // the other, a future that is not polled would keep the token from all callers.
             None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
         };
         match made {
@@ -39,12 +39,12 @@ impl Lease {
         }
     }
 
-    /// Returns the next number of this process where there is one, else a token of the store.
+    /// Returns the next number of this process if there is one, else a token of the store.
     async fn make_fence(&self) -> Result<FenceSequence> {
         let here = self.grant.earlier().filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
         if let Some(sequence) = here.and_then(|earlier| earlier.next(self.confirmed())) {
-            // Noted before the caller sees it: the next renewal and the release report it to the store, so that a token
-            // of the store made after that is larger.
+            // The number is noted before the caller sees it: the next renewal and the release report it to the store,
+            // so that later tokens of the store are larger.
             self.claim().number_fence(sequence.token());
             return Ok(sequence);
         }
@@ -57,14 +57,15 @@ impl Lease {
         if self.handoffs == self.claim().handoffs {
             return store.fence(self.claim()).await;
         }
-        // The holders of a grant may share its claim, and each has a token of its own. A store may look at the number of
-        // hand-offs again when it has answered, so that must stay this holder's.
+        // The holders of a grant may share its claim, and each has its own token. A store may read the number of
+        // hand-offs again when it has answered, so this must be a copy with this holder's number.
         let copy = CopyOfClaim { of: self.claim(), copy: self.own_claim() };
         store.fence(&copy.copy).await
     }
 
-    /// Goes on numbering below a token that the store has just made, where earlier holders of the grant were numbered
-    /// here. One question is then enough for as many holders as microseconds have passed since the last one.
+    /// Continues the numbers of this process below a token that the store has just made, if earlier holders of the
+    /// grant were numbered here. One request then serves as many holders as microseconds have passed since the last
+    /// one.
     fn counted_on(&self, made: FenceSequence, earlier: Option<FenceSequence>) -> FenceSequence {
         let next =
             earlier.filter(|_| !self.claim().is_fence_ahead()).and_then(|earlier| made.next_after(earlier));
@@ -80,7 +81,7 @@ impl Lease {
     }
 }
 
-/// A copy of a claim for one request. What the store records of it counts for the claim, also where the request is
+/// A copy of a claim for one request. The marks that the store sets on it count for the claim, even if the request is
 /// dropped.
 struct CopyOfClaim<'a> {
     of: &'a Claim,

@@ -20,7 +20,7 @@ use crate::options::LeaseOptions;
 use crate::pending::Granted;
 use crate::sync::{Notify, OutsideOfLocks};
 
-/// What a lease begins with.
+/// The initial values of a lease.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     pub(super) since: Moment,
@@ -37,9 +37,9 @@ pub(super) struct Start {
     reason = "in the lease, so that one which is handed to nobody is made in one piece"
 )]
 pub(super) enum LeaseGrant {
-    /// Of this lease alone: from the store, or a copy of what was handed off.
+    /// A grant of this lease alone: from the store, or a copy of a grant that was handed off.
     Own(HeldGrant),
-    /// Handed off, and shared with the holders before it since then.
+    /// A grant that was handed off, and is shared with the previous holders.
     Shared(Arc<SharedGrant>),
 }
 
@@ -54,7 +54,7 @@ impl Deref for LeaseGrant {
     }
 }
 
-/// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease that nobody holds is
+/// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease without holders is
 /// neither renewed nor watched.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -65,26 +65,26 @@ pub(crate) struct Lease {
     pub(crate) span: tracing::Span,
     pub(crate) recorder: HoldRecorder,
     pub(super) state: AtomicU8,
-    /// The number of guards that share the grant: the outermost and those of nested calls.
+    /// The number of guards that share the grant: the outermost one and the guards of nested calls.
     pub(super) entries: AtomicUsize,
-    /// The runtime whose renewer watches it, as long as that runtime is there.
+    /// The runtime whose renewer watches the lease, as long as that runtime lives.
     pub(super) runtime: Id,
     /// The length that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
-    /// The number of hand-offs of the grant before it: each holder has a fencing token of its own.
+    /// The number of earlier hand-offs of the grant: each holder has its own fencing token.
     pub(super) handoffs: u64,
     /// The fencing token: the first that was made.
     pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
-    /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
+    /// When the renewer checks this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
-    /// The end of the span runs the log of the application.
+    /// Dropping the span runs the log of the application.
     _outside: OutsideOfLocks,
 }
 
 impl Lease {
-    /// A lease for a grant of the store.
+    /// Makes a lease for a grant of the store.
     pub(crate) fn new(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
@@ -108,8 +108,8 @@ impl Lease {
     ) -> Arc<Self> {
         let (ttl, Granted { grant, arrived }) = (claim.ttl, granted);
         let bounds = bounds::of_grant(&engine, &options, ttl, granted);
-        // The time of arrival is later than that at which the store made the token. So the numbers that are counted on
-        // from it stay below the time of the store.
+        // The time of arrival is later than the time at which the store made the token. So the numbers that are counted
+        // on from it stay below the time of the store.
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
         let start = Start { since, ttl, handoffs: claim.handoffs, fence };
         let grant = LeaseGrant::Own(HeldGrant::new(claim, bounds));
@@ -148,12 +148,13 @@ impl Lease {
         })
     }
 
-    /// Returns the claim that the store has granted. As a rule, successive holders of one grant share it.
+    /// Returns the claim that the store has granted. Successive holders of one grant usually share it.
     pub(crate) fn claim(&self) -> &Claim {
         &self.grant.claim
     }
 
-    /// Returns a copy of the claim that tells this holder of the grant from those before and after it.
+    /// Returns a copy of the claim with this holder's number, which distinguishes it from earlier and later holders of
+    /// the grant.
     pub(crate) fn own_claim(&self) -> Claim {
         Claim { handoffs: self.handoffs, ..self.claim().clone() }
     }
@@ -162,9 +163,9 @@ impl Lease {
         self.engine.clock.now()
     }
 
-    /// Lets no nested call enter any more. Returns `false` where one has.
+    /// Seals the lease against nested calls. Returns `false` if one has entered.
     pub(crate) fn seal(&self) -> bool {
-        // In one step: a nested call that enters between a check and the change would write beside readers.
+        // This is one atomic step: a nested call that enters between a check and the change would write beside readers.
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -173,7 +174,8 @@ impl Lease {
         if self.loss().is_some() {
             return false;
         }
-        // Not from zero: the last guard may already be releasing the grant, and a body would run without the lock.
+        // The count never rises from zero: the last guard may already be releasing the grant, and a body would run
+        // without the lock.
         let more = |entries: usize| (entries > 0).then_some(entries + 1);
         self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
@@ -181,7 +183,7 @@ impl Lease {
     /// Removes a guard. Returns `true` for the last one, which releases the grant: from then on nothing renews it.
     pub(crate) fn leave(&self) -> bool {
         let fewer = |entries: usize| entries.checked_sub(1);
-        // Not below zero: the lock may have been released early. Almost every lease has one guard.
+        // The count never falls below zero: the lock may have been released early. Almost every lease has one guard.
         if !self.seal() && self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) != Ok(1) {
             return false;
         }
@@ -189,7 +191,7 @@ impl Lease {
         true
     }
 
-    /// As [`leave`](Self::leave), where there is no guard but one. Otherwise does nothing.
+    /// As [`leave`](Self::leave), if there is only one guard. Otherwise does nothing.
     pub(crate) fn leave_alone(&self) -> bool {
         let is_last = self.seal();
         if is_last {
@@ -198,11 +200,11 @@ impl Lease {
         is_last
     }
 
-    /// Ends the use of a lease that nobody can enter any more. Its release is sent after that, and
+    /// Ends the use of a lease that can no longer be entered. Its release is sent after that, and
     /// [reported](Self::record_released).
     pub(crate) fn end(&self) {
-        // Before the release is sent: an answer to a renewal that is still under way finds that the lease has ended,
-        // and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
+        // This comes before the release is sent: an answer to a renewal that is still under way finds that the lease
+        // has ended, and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });

@@ -27,15 +27,16 @@ impl Form {
 }
 
 impl Lease {
-    /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that
-    /// it brought.
+    /// Renews at once, and requests leases of `ttl` from now on. Returns when the request was sent, and the granted
+    /// lease.
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
-        // What is asked counts for the grant, whoever has it by now.
+        // The request counts for the grant, even if it was handed off by now.
         self.check_ended()?;
-        // Before the await: a future that is dropped there leaves a request that may yet extend the lease.
+        // This comes before the await: the request of a future that is dropped there may still extend the lease.
         self.asked(ttl);
         // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here: its next
-        // holder knows nothing of the longer lease. One that is handed off from now on passes on what was just asked.
+        // holder knows nothing of the longer lease. A grant that is handed off from now on passes on the requested
+        // lease.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
         let named = Form::of(self.claim());
@@ -64,15 +65,15 @@ impl Lease {
     fn take_answer(&self, answer: Renewal, ttl: Duration) -> Result<(Moment, Duration)> {
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
-        // Only after a yes, because otherwise the old lease continues. Before `renewed`, which counts no more than this
-        // where the lease ends by itself.
+        // Only after a yes, because otherwise the old lease continues. This comes before `renewed`, which counts at
+        // most this much if the lease is not renewed.
         self.set_ttl(ttl);
         self.renewed(sent, length);
         Ok((sent, length))
     }
 
-    /// Returns when the request was sent that the store has answered with yes, and the lease that it brought. A lease
-    /// that is another's is lost from now on.
+    /// Returns when the request was sent that the store has answered with yes, and the granted lease. A lease that
+    /// belongs to another owner is lost from now on.
     pub(crate) fn accept(&self, answer: Renewal) -> Result<(Moment, Duration)> {
         match answer {
             Renewal::Renewed { sent, lease, .. } => {

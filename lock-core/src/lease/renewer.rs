@@ -1,4 +1,4 @@
-//! The loop that renews what is due, and reports what is lost.
+//! The loop that renews leases when they are due, and reports losses.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// How late the loop must be for a stall: far more than timers are late on a machine that is not overloaded.
 const STALL: Duration = Duration::from_millis(50);
 
-/// The loop of one runtime. It renews its leases in batches, reclaims what waiters of the local queue do not take, and
-/// gives back the grants that have lingered for long enough.
+/// The loop of one runtime. It renews its leases in batches, reclaims hand-offs that waiters of the local queue do not
+/// take, and releases the grants that have lingered for long enough.
 #[derive(Debug)]
 pub(super) struct Renewer {
     store: Store,
@@ -60,7 +60,7 @@ impl Renewer {
         }
     }
 
-    /// Reclaims what waiters of this process do not take, once it is time. Returns when it is time again.
+    /// Reclaims hand-offs that waiters of this process have not taken in time. Returns when to call this next.
     ///
     /// One pass serves all of them, because an entry in the schedule for each hand-off would cost more than the
     /// hand-off.
@@ -78,7 +78,7 @@ impl Renewer {
     /// Sleeps until something is due, or something earlier is filed.
     async fn sleep(&self, reclaim: Option<Moment>) {
         let mut needed = pin!(self.local_queue.reclaim_needed());
-        // Registered before the flag is read: raising it notifies only those who are registered.
+        // The loop registers before it reads the flag: a notification reaches only registered waiters.
         needed.as_mut().enable();
         if reclaim.is_none() && self.local_queue.needs_reclaim() {
             return;
@@ -103,7 +103,7 @@ impl Renewer {
         }
     }
 
-    /// Records by how much the loop is late that was to wake at `planned` at the latest.
+    /// Records how late the loop woke, which was due at `planned` at the latest.
     fn record_stall(&self, planned: Moment) {
         let now = self.clock.now();
         let late = Duration::from_nanos(u64::try_from(instant(now) - instant(planned)).unwrap_or(0));
@@ -116,8 +116,8 @@ impl Renewer {
         let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
         let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(lease.claim()), lease)).collect();
         batch.sort_unstable_by_key(|(shard, lease)| (*shard, lease.ttl()));
-        // A batch waits as long as its shortest lease allows, so leases of very different lengths go apart. And a shard
-        // of the store that hangs must not cost the leases of another shard their renewal.
+        // A batch waits as long as its shortest lease allows, so leases of very different lengths go in separate
+        // batches. A shard of the store that hangs must not delay the renewals of another shard.
         let alike = |first: &(u64, Arc<Lease>), (shard, lease): &(u64, Arc<Lease>)| {
             *shard == first.0 && lease.ttl() <= first.1.ttl() * 4
         };
@@ -125,7 +125,7 @@ impl Renewer {
         while let Some(first) = rest.first() {
             let len = rest.iter().take(MAX_BATCH).take_while(|one| alike(first, one)).count();
             let (these, others) = rest.split_at(len);
-            // Each call has a task of its own: a store that hangs must not keep the loop from reporting losses.
+            // Each call is a separate task: a store that hangs must not keep the loop from reporting losses.
             tokio::spawn(Arc::clone(self).renew(these.iter().map(|(_, lease)| Arc::clone(lease)).collect()));
             rest = others;
         }
@@ -138,17 +138,17 @@ impl Renewer {
         }
         // Until the renewal is answered, only the deadline need be watched.
         self.schedule.file(lease, lease.last_look());
-        // `extend` or a warning may cause a look while a renewal is under way. The answer to that renewal plans the
+        // `extend` or a warning may cause a check while a renewal is under way. The answer to that renewal plans the
         // next one.
         let renews = lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel);
-        // Behind all that the lock needs, because the log of the application may panic.
+        // This comes after everything that the lock needs, because the log of the application may panic.
         survives(|| lease.record_if_held_long(self.clock.now()));
         renews
     }
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
-        // Before the request: the release of each lease must outlast what this renewal may bring without an answer.
-        // What is asked counts for the grant, whoever has it by now.
+        // This comes before the request: the release of each lease must outlast a lease that this renewal may extend
+        // without an answer. What is asked counts for the grant, whoever has it by now.
         let leases = leases.into_iter().filter(|lease| !lease.has_ended());
         let asked = leases.map(|lease| {
             let ttl = lease.ttl();
@@ -156,19 +156,19 @@ impl Renewer {
             (lease, ttl)
         });
         let mut asked: Vec<_> = asked.collect();
-        // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here; one that is
-        // handed off from now on passes on what was just asked.
+        // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here; a grant that
+        // is handed off from now on passes on the requested lease.
         atomic::fence(Ordering::SeqCst);
         asked.retain(|(lease, _)| !lease.has_ended());
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
         let named: Vec<_> = leases.iter().map(|lease| Form::of(lease.claim())).collect();
-        // Before the first await: the backend may panic, and the task may be dropped with its runtime.
+        // This comes before the first await: the backend may panic, and the task may be dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
-        // The backend has deadlines of its own; this one is for a misbehaving backend.
-        // A renewal that is due at a third of the lease is then given up at two thirds, and there is time to try again.
+        // The backend has its own deadlines; this one is for a misbehaving backend. A renewal that is due at a third of
+        // the lease is then given up at two thirds, and there is time to try again.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
@@ -182,7 +182,7 @@ impl Renewer {
         }
     }
 
-    /// Plans the renewal again that a downgrade has overtaken.
+    /// Plans a renewal again if a downgrade has overtaken it.
     fn try_again(&self, lease: &Arc<Lease>, ttl: Duration) {
         lease.renewal_in_flight.store(false, Ordering::Release);
         if !lease.has_ended() && lease.loss().is_none() {
@@ -219,7 +219,7 @@ impl Renewer {
                 let now = self.clock.now();
                 let retry = Due::retry(now, ttl, lease.deadline().remaining(now));
                 self.schedule.file(lease, lease.within_limits(retry));
-                // Behind the retry, because the log of the application may panic.
+                // This comes after the retry is planned, because the log of the application may panic.
                 if lease.endanger() {
                     lease.record_endangered(&error);
                 }
@@ -228,8 +228,8 @@ impl Renewer {
     }
 }
 
-/// The leases of one batch. Those without an answer, because the call took too long, panicked or returned too little,
-/// count as not answered, so that they are tried again.
+/// The leases of one batch. Leases without an answer, because the call took too long, panicked or returned too few
+/// answers, count as not answered, so that they are tried again.
 struct Unanswered<'a> {
     renewer: &'a Renewer,
     leases: &'a [Arc<Lease>],

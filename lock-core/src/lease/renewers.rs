@@ -23,18 +23,19 @@ pub(crate) struct Renewers {
     local_queue: Arc<LocalQueue>,
     clock: Clock,
     background: Arc<Background>,
-    /// The schedule of the library's own thread, where there is one.
+    /// The schedule of the library's own thread, if there is one.
     own: Option<Arc<Schedule<Lease>>>,
-    /// That of the first runtime that took a lock: as a rule the only one. It stays here when that runtime is gone.
+    /// The schedule of the first runtime that acquired a lock, usually the only one. It stays here when that runtime
+    /// has ended.
     first: OnceLock<Arc<Schedule<Lease>>>,
-    /// Those of the other runtimes that take locks, and of ended ones with live leases.
+    /// The schedules of the other runtimes that acquire locks, and of ended ones with live leases.
     others: Mutex<Vec<Arc<Schedule<Lease>>>>,
 }
 
 /// The schedule of a renewer.
 #[derive(Debug)]
 pub(crate) enum Renewing<'a> {
-    /// One that stays where it is, which costs no reference count.
+    /// A borrowed schedule, which costs no reference count.
     Known(&'a Schedule<Lease>),
     Other(Arc<Schedule<Lease>>),
 }
@@ -63,8 +64,8 @@ impl Renewers {
 
     /// Returns the schedule for the leases of the calling task.
     pub(crate) fn here(&self) -> Result<Renewing<'_>> {
-        // Also where the library has a thread of its own: the caller waits on timers of its runtime, which panic
-        // without one.
+        // This is checked even if the library has its own thread: the caller waits on timers of its runtime, which
+        // panic without one.
         let runtime = current_runtime()?;
         if let Some(schedule) = &self.own {
             return Ok(Renewing::Known(schedule));
@@ -79,7 +80,7 @@ impl Renewers {
         self.forget_ended();
         let renewer = self.renewer(runtime.id());
         let schedule = Arc::clone(renewer.schedule());
-        // Looked for once more under the lock that lists it, or two first locks of one runtime would start two loops.
+        // The list is searched again under its lock, or two first locks of one runtime would start two loops.
         let first = self.others.with(|others| {
             let first = others.iter().find(|schedule| is_of(schedule, runtime.id())).cloned();
             if first.is_none() {
@@ -90,18 +91,18 @@ impl Renewers {
         if let Some(schedule) = first {
             return Ok(Renewing::Other(schedule));
         }
-        // Out of the lock: a runtime that ends drops the renewer at once, which gives back what lingers.
+        // This runs outside the lock: a runtime that ends drops the renewer at once, which releases lingering grants.
         self.run(renewer, &runtime);
         Ok(Renewing::Other(schedule))
     }
 
-    /// Forgets the schedules of runtimes that have ended and left nothing alive.
+    /// Removes the schedules of runtimes that have ended and have no live leases.
     fn forget_ended(&self) {
-        // Whether that is so is found out of the lock, because the last references to leases may go.
+        // This is decided outside the lock, because the last references to leases may be dropped.
         let all = self.others.with(|others| others.clone());
         let over: Vec<_> = all.into_iter().filter(|schedule| schedule.is_over()).collect();
         let forgotten = self.others.with(|others| {
-            // One that is in use may yet have something filed. One reference is that of the list, and one that of `over`.
+            // A schedule that is in use may get further leases. The list has one reference, and `over` another one.
             let is_over = |schedule: &Arc<Schedule<Lease>>| {
                 over.iter().any(|other| Arc::ptr_eq(other, schedule)) && Arc::strong_count(schedule) <= 2
             };
@@ -112,13 +113,13 @@ impl Renewers {
         drop(forgotten);
     }
 
-    /// Returns the one of the other schedules for which `is_it` says so.
+    /// Returns the first of the other schedules for which `is_it` is true.
     fn other(&self, is_it: impl Fn(&Schedule<Lease>) -> bool) -> Option<Arc<Schedule<Lease>>> {
         self.others.with(|others| others.iter().find(|schedule| is_it(schedule)).cloned())
     }
 
-    /// Returns the schedule on which `lease` is watched. Where its runtime is gone, nobody renews the lease any more.
-    /// Then the runtime of the caller does.
+    /// Returns the schedule on which `lease` is watched. If the runtime of the lease has ended, the lease moves to the
+    /// runtime of the caller.
     pub(crate) fn of(&self, lease: &Lease) -> Result<Renewing<'_>> {
         let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
         if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
@@ -142,8 +143,8 @@ impl Renewers {
 
     /// Runs a renewer on `runtime`.
     fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
-        // The task keeps it, so the runtime counts as alive until it drops its tasks. A release in the background picks
-        // a runtime by that.
+        // The task keeps this value, so the runtime counts as alive until it drops its tasks. A release in the
+        // background picks a live runtime by it.
         let presence = self.background.join(runtime);
         let ends =
             Ends { schedule: Arc::clone(renewer.schedule()), local_queue: Arc::clone(&self.local_queue) };
@@ -156,7 +157,7 @@ impl Renewers {
     /// Returns every lease that was not released, also of a runtime that has ended.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         let mut leases: Vec<_> = self.all().iter().flat_map(|schedule| schedule.items()).collect();
-        // One may be filed twice for one time, such as the end of its `max_hold`.
+        // A lease may be filed twice for one time, such as the end of its `max_hold`.
         let mut seen = HashSet::new();
         leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
         leases
@@ -185,14 +186,14 @@ impl Drop for Ends {
     fn drop(&mut self) {
         // The log of the application may panic when the last reference to a lease goes.
         survives(|| self.schedule.end());
-        // Nobody else may be there to end the grants that linger in time.
+        // Otherwise the grants that linger may not end in time.
         survives(|| self.local_queue.end_all_lingering());
     }
 }
 
 impl Drop for Renewers {
     fn drop(&mut self) {
-        // Each loop keeps itself and the store alive, and ends only when it is told to or with its runtime.
+        // Each loop keeps itself and the store alive, and ends only when it is stopped or with its runtime.
         self.all().iter().for_each(|schedule| schedule.close());
     }
 }

@@ -1,4 +1,4 @@
-//! What is due when: the queue of one loop, and the arithmetic of due times.
+//! The queue of one loop, ordered by due time, and the arithmetic of due times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,30 +14,30 @@ use crate::sync::{Mutex, Notify};
 /// The longest time by which a renewal is sent early, to travel in the batch of another, in nanoseconds.
 const MAX_SLACK: i64 = 100_000_000;
 
-/// Returns a moment by the clock that orders the queue: the one that counts suspend. After a suspend everything is due
-/// at once.
+/// Returns a moment by the clock that orders the queue, which includes suspend. After a suspend everything is due at
+/// once.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
 
-/// When an item needs its next look.
+/// When an item must be checked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// From here on a look is worth it.
+    /// The earliest time for a check.
     pub(super) early: i64,
-    /// The look must not be later.
+    /// The latest time for a check.
     pub(super) late: i64,
 }
 
 impl Due {
-    /// Due at one point in time, not before.
+    /// Makes a due time at one point, not before.
     pub(super) fn at(moment: Moment) -> Self {
         let at = instant(moment);
         Self { early: at, late: at }
     }
 
-    /// Due a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that processes that
-    /// started together drift apart. In company it is sent up to a twelfth earlier.
+    /// Makes a due time a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that
+    /// processes that started together drift apart. In a batch with others, a renewal is sent up to a twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
         // In whole nanoseconds, because every grant passes here and a `Duration` is slow to divide.
         let ttl = nanos(ttl);
@@ -51,11 +51,11 @@ impl Due {
         Self { early: late - slack(ttl), late }
     }
 
-    /// Due again after a renewal that was not answered: soon, and several times before the lease is over, of which `left` is
-    /// left. That may be far less than a part of `ttl`: a store may grant less than it is asked for.
+    /// Makes the due time after a renewal that was not answered: soon, and several times before the rest of the lease,
+    /// `left`, is over. The rest may be far less than a part of `ttl`, because a store may grant less than requested.
     pub(super) fn retry(now: Moment, ttl: Duration, left: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
-        // No shorter than this: ten thousand leases may be left without an answer at once.
+        // The pause has a minimum, because ten thousand leases may be left without an answer at once.
         let pause = pause.min((left / 3).max(Duration::from_millis(100)));
         let late = instant(now.plus(pause));
         Self { early: late, late }
@@ -73,34 +73,34 @@ fn slack(ttl: i64) -> i64 {
     (ttl / 12).min(MAX_SLACK)
 }
 
-/// What a schedule keeps.
+/// An item of a schedule.
 pub(crate) trait Scheduled {
-    /// Returns when it is looked at next. Entries of the queue with another time are stale.
+    /// Returns when the item is checked next. Entries of the queue with another time are stale.
     fn next_look(&self) -> &AtomicI64;
 
-    /// Returns whether nothing need be looked at any more.
+    /// Returns whether the item need not be checked any more.
     fn has_ended(&self) -> bool;
 }
 
-/// The items of one loop by due time, shared between the loop and those who file items.
+/// The items of one loop by due time, shared between the loop and the code that files items.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     /// The runtime of the loop.
     runtime: Id,
     queue: Mutex<DueQueue<T>>,
-    /// When the loop wakes by itself; whoever files something earlier must wake it.
+    /// When the loop wakes next; code that files an earlier item must wake it.
     wakes_at: AtomicI64,
     wake: Notify,
     closing: AtomicBool,
 }
 
 impl<T: Scheduled> Schedule<T> {
-    /// The schedule of a loop on `runtime`.
+    /// Makes the schedule of a loop on `runtime`.
     pub(super) fn new(runtime: Id) -> Arc<Self> {
         Arc::new(Self {
             runtime,
             queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0, looked_at: Vec::new() }),
-            // The loop looks at the queue before it first sleeps, so nobody has to wake it.
+            // The loop checks the queue before it first sleeps, so it need not be woken.
             wakes_at: AtomicI64::new(i64::MIN),
             wake: Notify::new(),
             closing: AtomicBool::new(false),
@@ -111,8 +111,8 @@ impl<T: Scheduled> Schedule<T> {
         self.runtime
     }
 
-    /// Changes the queue. Whoever looks at an item may have its last reference, whose drop ends a span of the application.
-    /// So what was looked at leaves the lock, and is dropped here.
+    /// Changes the queue. A check may have the last reference to an item, whose drop ends a span of the application. So
+    /// checked items leave the lock, and are dropped here.
     fn with<R>(&self, change: impl FnOnce(&mut DueQueue<T>) -> R) -> R {
         let (answer, looked_at) = self.queue.with(|queue| {
             let answer = change(queue);
@@ -132,7 +132,7 @@ impl<T: Scheduled> Schedule<T> {
         }
     }
 
-    /// Takes everything that is due at `now`, and what may as well go along.
+    /// Takes all items that are due at `now`, and the items that may be sent with them.
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
         self.with(|queue| queue.take_due(now))
     }
@@ -141,24 +141,24 @@ impl<T: Scheduled> Schedule<T> {
     pub(crate) fn items(&self) -> Vec<Arc<T>> {
         self.with(|queue| {
             if self.is_closing() {
-                // Nobody else sweeps it.
+                // It is swept only here.
                 queue.sweep();
             }
             queue.items()
         })
     }
 
-    /// Returns when the next look is due; `None` when nothing is filed.
+    /// Returns when the next check is due; `None` when nothing is filed.
     pub(super) fn next(&self) -> Option<i64> {
         self.with(|queue| queue.next())
     }
 
-    /// Announces that the loop sleeps until the next look, or until `limit` if that is earlier. Returns `None` where
-    /// something was filed meanwhile, so that it must not sleep.
+    /// Announces that the loop sleeps until the next check, or until `limit` if that is earlier. Returns `None` if an
+    /// item was filed meanwhile, so that the loop must not sleep.
     pub(super) fn sleeps_until(&self, limit: i64) -> Option<i64> {
         let next = self.next().unwrap_or(i64::MAX).min(limit);
         self.wakes_at.store(next, Ordering::Release);
-        // Whoever filed something before the store did not know that the loop must be woken.
+        // An item that was filed before this store did not wake the loop.
         (self.next().unwrap_or(i64::MAX) >= next).then_some(next)
     }
 
@@ -169,7 +169,7 @@ impl<T: Scheduled> Schedule<T> {
 
     /// Ends the loop.
     pub(super) fn close(&self) {
-        // Stored first. `Notify` keeps the wake-up for a loop that does not sleep yet.
+        // The flag is stored first. `Notify` keeps the wake-up for a loop that does not sleep yet.
         self.closing.store(true, Ordering::Release);
         self.wake.notify_one();
     }
@@ -178,13 +178,13 @@ impl<T: Scheduled> Schedule<T> {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Notes that there is no loop any more: nobody looks at what is filed here. What is alive stays listed.
+    /// Notes that the loop has ended: its items are no longer checked. Live items stay listed.
     pub(super) fn end(&self) {
         self.close();
         self.with(DueQueue::sweep);
     }
 
-    /// Returns whether there is no loop any more, and nothing alive was left by it.
+    /// Returns whether the loop has ended and left no live items.
     pub(super) fn is_over(&self) -> bool {
         if !self.is_closing() {
             return false;
@@ -219,19 +219,19 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// Items by due time. Those that have ended stay until their time comes or they outnumber the rest, so that a release
-/// costs nothing here.
+/// Items by due time. Ended items stay until their time comes or they outnumber the rest, so that a release costs
+/// nothing here.
 #[derive(Debug)]
 struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
     /// The length at which dead entries are swept out next.
     sweep_at: usize,
-    /// The items that were looked at under this lock. They are dropped behind it; see [`Schedule::with`].
+    /// The items that were checked under this lock. They are dropped outside of it; see [`Schedule::with`].
     looked_at: Vec<Arc<T>>,
 }
 
-/// Queues shorter than this are never swept. So small, because the memory of a released lease is used again only after
-/// a sweep: what is freed few at a time is still in the processor's cache, and at hand for the allocator.
+/// Queues shorter than this are never swept. The number is small, because the memory of a released lease is used again
+/// only after a sweep: memory that is freed a little at a time is still in the processor's cache.
 const MIN_SWEEP: usize = 8;
 
 impl<T: Scheduled> DueQueue<T> {
@@ -252,7 +252,7 @@ impl<T: Scheduled> DueQueue<T> {
 
     fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
-        // No item is worth a look earlier than `MAX_SLACK` before its `late`, so none behind the horizon is due.
+        // No item is checked earlier than `MAX_SLACK` before its `late`, so no item after the horizon is due.
         let horizon = now.saturating_add(MAX_SLACK);
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
@@ -263,13 +263,13 @@ impl<T: Scheduled> DueQueue<T> {
                 None => {}
             }
         }
-        // After the loop, which would take them again without end.
+        // This comes after the loop, which would otherwise take them again without end.
         self.heap.extend(not_yet);
         due
     }
 
     fn next(&self) -> Option<i64> {
-        // A stale entry may be on top. To wake for nothing costs less than to search for the first that is current.
+        // A stale entry may be on top. A needless wake-up costs less than a search for the first current entry.
         self.heap.peek().map(|Reverse(entry)| entry.due.late)
     }
 
@@ -280,7 +280,7 @@ impl<T: Scheduled> DueQueue<T> {
 }
 
 impl<T: Scheduled> Entry<T> {
-    /// Returns the item, if this entry is that of its next look. Whether or not it is, the reference to it ends with
+    /// Returns the item, if this entry is for its next check. In either case the reference to it is dropped with
     /// `looked_at`.
     fn look<'a>(&self, looked_at: &'a mut Vec<Arc<T>>) -> Option<&'a Arc<T>> {
         looked_at.push(self.item.upgrade()?);
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// An item whose last reference but that of the schedule goes while the schedule looks at it.
+    /// An item whose last other reference is dropped while the schedule checks it.
     struct Goes {
         next_look: AtomicI64,
         itself: Mutex<Option<Arc<Self>>>,
@@ -408,7 +408,7 @@ mod tests {
             let weak = Arc::downgrade(&item);
             item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
             drop(item);
-            // In a thread of its own: with the lock, the drop of the item waits for itself.
+            // This runs on a separate thread: under the lock, the drop of the item would wait for itself.
             let looked = std::thread::spawn(move || look(&schedule));
             let ends = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(10)));
             assert!(ends.take(6_000).any(|()| looked.is_finished()), "a deadlock");
@@ -428,7 +428,7 @@ mod tests {
         let queue = Schedule::new(Handle::current().id());
         queue.file(guard.lease(), due(5_000));
         queue.file(released.lease(), due(5_000));
-        // Somebody else may keep it, such as a handle.
+        // Another value may keep it, such as a handle.
         let _kept = Arc::clone(released.lease());
         drop(released);
         for ms in 0..10_000 {

@@ -1,4 +1,4 @@
-//! What guards, losses and deadlines do to a hold.
+//! The effects of guards, losses and deadlines on a hold.
 
 use std::future::Future;
 use std::pin::pin;
@@ -31,7 +31,7 @@ async fn both_halves_of_the_deadline_count_and_neither_moves_back() {
     assert_eq!(lease.deadline().parts(), (mono + 5, boot + 7));
 }
 
-/// Whatever the clock says by now: the caller has read it, and the store counts from what the caller read.
+/// The time is the one that the caller has read, because the store counts from it.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
     let (min, part) = (Duration::from_secs(2), Duration::from_millis(500));
@@ -92,7 +92,7 @@ async fn the_first_reason_of_a_loss_stays_and_danger_is_told_once() {
     assert_eq!(lease.loss(), Some(LossReason::Taken), "no renewal brings it back");
 }
 
-/// A log that panics at what it is told.
+/// A log that panics at every event.
 struct Panics;
 
 impl tracing::Subscriber for Panics {
@@ -199,7 +199,7 @@ impl Backend for Elsewhere {
     }
 }
 
-/// tokio's timers and the monotonic clock stand still meanwhile: the body and its guard learn of it all the same.
+/// tokio's timers and the monotonic clock stand still meanwhile, but the body and its guard learn of the loss.
 #[tokio::test]
 async fn a_machine_that_was_suspended_for_longer_than_the_lease_finds_its_locks_lost() {
     let machine = Suspended::machine();
@@ -229,9 +229,9 @@ async fn a_machine_that_was_suspended_for_longer_than_the_lease_finds_its_locks_
 #[derive(Debug, Default)]
 struct SlowFence {
     memory: Memory,
-    /// The hand-offs of the claim before and behind the pause of each request.
+    /// The hand-offs of the claim before and after the pause of each request.
     seen: Arc<crate::sync::Mutex<Vec<(u64, u64)>>>,
-    /// Of what was released: whether the store has a token of it, and whether its holder renews it.
+    /// For each released grant: whether the store has its token, and whether its holder renews it.
     released: Arc<crate::sync::Mutex<Vec<(bool, bool)>>>,
     go: Arc<tokio::sync::Notify>,
 }
@@ -266,7 +266,7 @@ impl Backend for SlowFence {
     }
 }
 
-/// The holders share the claim, and each has a token of its own.
+/// The holders share the claim, and each has its own token.
 #[tokio::test(start_paused = true)]
 async fn a_request_for_a_token_stays_that_of_its_holder_after_a_hand_off() {
     for first in [0, 1] {
@@ -336,7 +336,7 @@ async fn a_claim_says_whether_its_present_holder_renews() {
     }
 }
 
-/// Whoever is handed a grant may be dropped before the answer, and the release must outlast what was asked for.
+/// The next holder may be dropped before the answer, and the release must outlast the requested lease.
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
     let guard = guard().await;
@@ -349,7 +349,7 @@ async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
     assert!(handoff.grant().deadline().is_past(now.plus(longer)), "nothing was promised");
 }
 
-/// What an earlier holder does with its handle is nothing to the present one, whose grant is the same value.
+/// A call on an earlier holder's handle must not affect the present holder, whose grant is the same value.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_ended_changes_nothing_of_the_shared_grant() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! When a lease is looked at: for its next renewal, its loss, or a warning.
+//! When a lease is checked: for its next renewal, its loss, or a warning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use super::schedule::{Due, Schedule};
 use crate::backend::LeaseScope;
 use crate::clock::Moment;
 
-/// The longest time between two looks at a lock that is bound to a session. The store answers them without a request, so
-/// that a long session timeout does not delay the news that its session is in danger.
+/// The longest time between two checks of a lock that is bound to a session. The store answers them without a request,
+/// so that a long session timeout does not delay the report that the session is in danger.
 const SESSION_LOOK: Duration = Duration::from_secs(2);
 
 impl Schedule<Lease> {
-    /// Watches a new lease, which the store granted for `length`. One that is shorter than the ttl is extended when a
-    /// third of it is over: at once would cost every short hold a request.
+    /// Watches a new lease, which the store granted for `length`. A lease that is shorter than the ttl is extended when
+    /// a third of it is over: extending it at once would cost every short hold a request.
     pub(crate) fn watch(&self, lease: &Arc<Lease>, length: Duration) {
         if lease.options.renew && length < lease.ttl() {
             self.watch_renewed(lease, lease.since, length);
@@ -23,14 +23,14 @@ impl Schedule<Lease> {
         }
     }
 
-    /// Watches the end of a lease that nobody has yet: it is not renewed, and its loss is reported.
+    /// Watches the end of a lease that has no guard yet: it is not renewed, and its loss is reported.
     pub(crate) fn watch_end(&self, lease: &Arc<Lease>) {
         self.file(lease, lease.last_look());
     }
 
-    /// Watches a lease whose grant another holder of this process had.
+    /// Watches a lease whose grant was handed off in this process.
     pub(crate) fn watch_handoff(&self, lease: &Arc<Lease>) {
-        // The lease may be shorter than what its new holder asks for: the holder before asked for it, or the store gave
+        // The lease may be shorter than its new holder requests: the previous holder requested it, or the store granted
         // less.
         let sent = lease.confirmed();
         self.watch_extended(lease, sent, lease.ttl().min(lease.deadline().since(sent)));
@@ -45,22 +45,22 @@ impl Schedule<Lease> {
         }
     }
 
-    /// Watches a lease that is renewed next after the request that was sent at `sent` and brought `length`.
+    /// Watches a lease whose next renewal follows the request that was sent at `sent` and granted `length`.
     pub(super) fn watch_renewed(&self, lease: &Arc<Lease>, sent: Moment, length: Duration) {
         self.file(lease, lease.within_limits(lease.next_renewal(sent, length)));
     }
 }
 
 impl Lease {
-    /// Returns the look at which the lease is lost, unless it is renewed by then.
+    /// Returns the check at which the lease is lost, unless it is renewed by then.
     pub(super) fn last_look(&self) -> Due {
         let end = Due::at(self.deadline());
         self.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
     }
 
-    /// Returns the renewal after the one that was sent at `sent` and brought `length`.
+    /// Returns the renewal after the one that was sent at `sent` and granted `length`.
     fn next_renewal(&self, sent: Moment, length: Duration) -> Due {
-        // A third of the lease is the rule.
+        // The default is a third of the lease.
         let length = self.options.renew_every.map_or(length, |every| length.min(every.saturating_mul(3)));
         let of_session = self.engine.capability.lease == LeaseScope::Session;
         let length = if of_session { length.min(SESSION_LOOK * 3) } else { length };

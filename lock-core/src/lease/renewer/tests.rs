@@ -1,4 +1,4 @@
-//! The loop without a loop: each step by itself.
+//! The steps of the loop, one by one.
 
 use tokio::runtime::Handle;
 
@@ -25,7 +25,7 @@ fn yes(sent: Moment) -> Renewal {
     Renewal::Renewed { sent, lease: secs(3), waiters: None }
 }
 
-/// Of which the part with the keys that begin with `stuck` answers no renewal.
+/// The shard with the keys that begin with `stuck` answers no renewal.
 #[derive(Debug)]
 struct Parted(Memory);
 
@@ -65,7 +65,7 @@ async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
     let locks = LockManager::builder(store).build().expect("good defaults");
     let mut guards = Vec::new();
     for key in ["a", "stuck1", "b", "stuck2", "c"] {
-        // The manager's own renewer is not to renew them.
+        // The manager's own renewer must not renew them.
         guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
     }
     tokio::time::advance(Duration::from_millis(500)).await;
@@ -141,7 +141,7 @@ async fn no_answer_puts_the_look_at_the_end_off() {
     assert!(!renewer.schedule.take_due(renewer.clock.now()).is_empty(), "and at the end of `max_hold`");
 }
 
-/// The body blocked its runtime for longer than the lease, so nobody was told of the loss when the answer came.
+/// The body blocked its runtime for longer than the lease, so the loss was not reported when the answer came.
 #[tokio::test]
 async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     let request = LockManager::in_memory().lock("k").ttl(Duration::from_millis(20)).renew(false);
@@ -154,7 +154,7 @@ async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     assert_eq!(renewer.schedule.next(), None);
 }
 
-/// Whose grant becomes a shared one while a renewal is under way, so that it does not find the exclusive one.
+/// The grant becomes a shared one while a renewal is under way, so that the renewal does not find the exclusive one.
 #[derive(Debug)]
 struct Downgrading(Memory);
 

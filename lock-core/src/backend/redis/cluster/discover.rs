@@ -19,8 +19,8 @@ use crate::error::LockErrorKind;
 /// The least time limit of one node, once another has answered.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one node, once another has answered. A question takes three round trips, four with TLS, and on a
-/// long link they must fit too.
+/// Returns the time limit of one node, once another has answered. A request for the view takes three round trips, four
+/// with TLS, and on a long link they must fit too.
 pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
@@ -35,10 +35,10 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// Returns the newest view of these nodes, and whether most of them have answered.
 ///
-/// Another Cluster may have the address of a node by now. So a view without any node of `known` counts only where no other
-/// answers, and only that of a node which the URL names: then most of those that it names must have answered so. The `bool` of
-/// each node says whether the URL names it. The view of a node that was taken out of its Cluster knows nobody, and counts for
-/// nothing.
+/// Another Cluster may have the address of a node by now. So a view without any node of `known` counts only if no known
+/// node answers, and only from a node of the URL: most of the nodes of the URL must have answered so. The `bool` of
+/// each node says whether the URL names it. A node that was removed from its Cluster knows no other node, and its view
+/// does not count.
 ///
 /// All nodes have `limit`. Once one has answered, the others have `patience` in all, or twice its time.
 pub(super) async fn around(
@@ -64,7 +64,7 @@ pub(super) async fn around(
             most if most * 2 > count => GRACE,
             _ => patience.saturating_sub(passed) + GRACE,
         };
-        // The set is dropped with this function, which ends the questions that are still open.
+        // The set is dropped with this function, which ends the requests that are still under way.
         match timeout(wait, asked.join_next()).await {
             Ok(Some(Ok(Ok(view)))) => {
                 if views.is_empty() {
@@ -88,7 +88,7 @@ pub(super) async fn around(
     let any_known = views.iter().any(|(view, _)| is_known(view));
     views.retain(|(view, is_named)| if any_known { is_known(view) } else { *is_named });
     let count = if any_known { count } else { all_named };
-    // Most of all nodes that were asked, and not only of those that answered.
+    // This must be most of all nodes that were asked, not only of the nodes that answered.
     let most = views.len() * 2 > count;
     let views = views.into_iter().map(|(view, _)| view);
     let newest = views.reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
@@ -132,8 +132,8 @@ async fn ask_at(
     is_one: bool,
     progress: &Progress,
 ) -> Result<SlotMap, Failure> {
-    // A connection of its own. The connections of the callers are vouched for by a look when they are dialled, so a
-    // look that waited for one of them would wait for itself.
+    // A separate connection. The connections of the callers are vouched for by a look when they are dialled, so a look
+    // that waited for one of them would wait for itself.
     let (connection, _driver) = open(node, way, progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");

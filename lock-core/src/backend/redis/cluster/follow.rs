@@ -36,8 +36,8 @@ const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_mill
 const AT_ONCE: u32 = 3;
 
 impl Router {
-    /// Runs a call on the node of the key, and again if that node did nothing but redirect it. Has no deadline of its
-    /// own; `last` keeps the reason of the last repetition, for the caller that gives up.
+    /// Runs a call on the node of the key, and again if that node did nothing but redirect it. This has no deadline;
+    /// `last` keeps the reason of the last repetition, for the caller that gives up.
     pub(super) async fn call<T, F>(
         &self,
         key: &Key,

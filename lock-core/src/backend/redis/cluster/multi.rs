@@ -46,7 +46,7 @@ impl Router {
         parts: &[Claim],
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
-        // Each part has marks of its own, so the mark of the whole claim is set here.
+        // Each part has its own marks, so the mark of the whole claim is set here.
         claim.mark_sent();
         // One end for all slots: the lease counts from the first of them.
         let deadline = give_up.remaining(Clock::Suspend.now());

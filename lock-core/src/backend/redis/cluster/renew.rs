@@ -1,4 +1,4 @@
-//! The renewal of a batch: one pipeline for each node, all at once, each with a deadline of its own.
+//! The renewal of a batch: one pipeline for each node, all at once, each with its own deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Router {
         }
         for part in pending.into_iter().flatten() {
             let redirect = part.redirect.unwrap_or(Redirect::Later);
-            // Redirected in every round: nobody has answered for this lock, which is no loss.
+            // It was redirected in every round: no node has answered for this lock, which is no loss.
             verdicts.push((part.at, Verdict::Unknown(redirect.to_failure())));
         }
     }

@@ -30,8 +30,8 @@ use crate::sync::RwLock;
 const ASKED: usize = 5;
 /// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How much longer than the patience with one node a caller waits for the look of another one. A look ends within it, unless
-/// all nodes are slow or its runtime is no longer driven; then the caller looks by itself.
+/// How much longer than the patience with one node a caller waits for the look of another one. A discovery ends within
+/// this time, unless all nodes are slow or its runtime is no longer driven; then the caller starts its own.
 const MARGIN: Duration = Duration::from_millis(100);
 /// How long a node that has lost its slots is not vouched for so. One that stood still knows better soon after.
 const FORMER: Duration = Duration::from_secs(60);
@@ -146,7 +146,7 @@ impl Router {
         Some(node.connections.failure()?.at(node.shared().address()))
     }
 
-    /// Returns the node of the slot once a connection to it is up. Has no deadline of its own.
+    /// Returns the node of the slot once a connection to it is up. This has no deadline.
     pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Server>, Failure> {
         loop {
             // Read before the node, so that a change in between is not missed.
@@ -256,7 +256,7 @@ impl Router {
                 return false;
             }
             state.overruled = false;
-            // Only nodes that have slots are kept. The router forgets the others, and their connections end with them.
+            // Nodes without slots are removed. The router forgets the others, and their connections end with them.
             let (mut nodes, mut slots) = (HashMap::new(), Vec::with_capacity(usize::from(SLOTS)));
             for place in view.primaries() {
                 slots.push(place.map(|place| self.known(state, &mut nodes, place)));
@@ -375,7 +375,7 @@ impl Witness for Router {
     }
 }
 
-/// Returns a place that the node `by` has named. An empty host is that of `by`.
+/// Returns a place that the node `by` has named. An empty host means the host of `by`.
 fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
     let host = match by.shared().address() {
         Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),

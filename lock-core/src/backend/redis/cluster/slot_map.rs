@@ -56,7 +56,7 @@ impl SlotMap {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
-    /// Returns whether it names no node, where `known` does: the node that was asked is in no Cluster any more.
+    /// Returns whether it names no node, although `known` does: the node that was asked is in no Cluster any more.
     pub(super) fn tells_less_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && self.ids.is_empty()
     }
@@ -115,7 +115,7 @@ fn place(node: &Value, host: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        // A node that does not know its own address is at the address where it was asked.
+        // A node that does not know its own address has the address at which it was asked.
         Value::Nil => "",
         named => text(named)?,
     };
@@ -199,7 +199,7 @@ mod tests {
         for (known, other, expected) in [
             (&["a", "b"][..], &["b", "c"][..], false),
             (&["a", "b"], &["c"], true),
-            // Nothing is known yet, or a node tells no ids.
+            // No node is known yet, or a node reports no ids.
             (&[], &["c"], false),
             (&["a"], &[], false),
         ] {

@@ -1,6 +1,6 @@
 //! The wait for the copies of writes, for many callers at once.
 //!
-//! WAIT is sent over the connection that wrote, and not over one of its own. WAIT covers the last write of its own
+//! WAIT is sent over the connection that wrote, not over a separate one. WAIT covers the last write of its own
 //! connection, so a separate connection would have to write first, and that write would have to be known to reach the
 //! same server: between two connections there may be a failover, and the next primary would then confirm what only the
 //! last one had. On one connection a single process executes both, or the connection breaks and neither counts.
@@ -8,7 +8,7 @@
 //! The price: while the server waits for copies, it serves nothing else on that connection. So there is one WAIT at a
 //! time, which covers everything that was answered before it was sent (64 grants need about three, not 64), and it
 //! waits for at most a third of the call's deadline. Renewals have a connection of their own, and so does every
-//! runtime. The supervisor gives its heartbeats that much more time, because they queue behind a WAIT as every request
+//! runtime. The supervisor allows its heartbeats that much more time, because they queue behind a WAIT as every request
 //! does.
 //!
 //! Nothing outlives the connection: a write is confirmed over the connection that made it, or not at all.
@@ -47,7 +47,7 @@ struct Round {
 }
 
 impl Round {
-    /// Returns whether another confirmation could say nothing new of write `number`. Where this one failed, a less
+    /// Returns whether another confirmation could say nothing new of write `number`. If this WAIT failed, a less
     /// patient one would fail too.
     fn settles(&self, number: u64, durability: Durability, patience: Duration) -> bool {
         self.covers >= number && (durability.is_met(self.copies) || self.patience >= patience)
@@ -91,8 +91,8 @@ impl Confirmer {
         // A write gets its number after its answer, so every write numbered by now precedes this WAIT.
         let covers = self.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
-        // The grant first: WAIT covers the writes before it on this connection. Where the key is taken nothing was
-        // written, and WAIT answers for earlier writes.
+        // The grant first: WAIT covers the writes before it on this connection. If the key is held nothing was written,
+        // and WAIT answers for earlier writes.
         both.add_command(command.clone()).add_command(durability.command(patience));
         let mut answers = connection.send_all(&both).await?.into_iter();
         let answer = match answers.next().unwrap_or_default() {

@@ -74,16 +74,16 @@ impl<B: Backend> Inner<B> {
                 let _ = attempt.open.put(number, said);
                 continue;
             }
-            // From here on a dropped attempt needs a clean-up.
+            // From now on a dropped attempt needs a clean-up.
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
             let is_suspect = node.is_suspect();
             let alone = if is_suspect { Detached::from_the_beginning() } else { fanout.alone() };
             let limit = timing::patience(claim.ttl, self.node_timeout);
-            // An attempt that waited for this node in vain counts its silence at once. Otherwise the silence would
-            // count only when the deadline of the call is over, and attempts that begin before that would wait for the
-            // node too.
+            // An attempt that waited for this node without an answer counts its silence at once. Otherwise the silence
+            // would count only when the deadline of the call is over, and attempts that begin before that would wait
+            // for the node too.
             let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
                 // An earlier attempt of this owner, or its release, may be in progress there. It must end before this
@@ -184,7 +184,7 @@ impl<B: Backend> Inner<B> {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
         // `Keep` alone does not keep a grant: the owner may have released the claim while this request was on its way.
-        // That release reached the node before the request did, so nobody else would undo the grant.
+        // That release reached the node before the request did, so no later release would undo the grant.
         let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
         // The release that waits for this slot frees the grant. It is sent also if it has lost patience.
         if taken && unwanted && !slot.tracked.is_followed(slot.node) {
@@ -351,8 +351,8 @@ impl<B: Backend> Inner<B> {
         (answers, clean)
     }
 
-    /// Returns whether the answers of every node count for an owner. Otherwise it could wait for ever for a majority of the
-    /// others, or win and have one node less to lose: it is given up, and another one goes on.
+    /// Returns whether the answers of every node count for an owner. Otherwise it could wait for ever for a majority of
+    /// the others, or win with one node less to lose: this owner is given up, and another one continues.
     fn all_count(&self, tracked: &Tracked) -> bool {
         (0..self.nodes.len()).all(|node| tracked.is_sure(node))
     }

@@ -13,7 +13,7 @@ use crate::owner::OwnerRecord;
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Result<Attempt>,
-    /// The slot that is held until the answer is either counted or cleaned up; `None` where the node was not asked.
+    /// The slot that is held until the answer is either counted or cleaned up; `None` if the node was not asked.
     pub(super) slot: Option<Slot>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingTo
 ///
 /// - The holder is the owner that most nodes name; of equals, the first.
 /// - The remaining time ends when enough leases have expired to make a majority with the nodes that granted the claim.
-/// - The holder belongs to this manager where a majority says so, because a majority decides who has the key.
+/// - The holder belongs to this manager if a majority says so, because a majority decides which owner has the key.
 pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
     remaining.sort_unstable();
@@ -77,7 +77,7 @@ pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let own = held.iter().filter(|held| held.own).count() >= majority(nodes);
     let waiters = held.iter().filter_map(|held| held.waiters).max();
     let holder = most_named(held);
-    // The key and whether it is kept are those of the holder that is named.
+    // The key, and whether it is kept, are taken from the holder that is named.
     let named = |one: &&Held| holder.is_some() && one.holder == holder;
     let (key, kept) = held.iter().find(named).map_or((None, false), |one| (one.key.clone(), one.kept));
     Held { remaining: remaining.get(missing).copied(), holder, waiters, own, key, kept, ..Held::default() }

@@ -106,7 +106,7 @@ fn of_all(each: &[Capability]) -> Capability {
         // measure time, and no process may number its hand-offs from it: each hand-off asks the nodes.
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
-        // A node whose grants live in a session drops nothing by itself, so every grant must be released there.
+        // Grants of a node with sessions do not expire, so every grant must be released there.
         lease: if all(|node| node.lease == LeaseScope::Grant) {
             LeaseScope::Grant
         } else {
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// What is remembered of an owner is gone with it, whatever became of its attempts.
+    /// The memory of an owner is dropped with it, whatever the outcome of its attempts.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_remembered_of_owners_that_are_gone() {
         use crate::backend::memory::Memory;

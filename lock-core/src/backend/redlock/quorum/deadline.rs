@@ -30,12 +30,12 @@ impl Detached {
 
     /// Marks the calls as detached: the caller has the verdict, or was dropped.
     pub(super) fn set(&self) {
-        // `fetch_max`, because the fan-out is dropped after its caller waited in vain, and must not hide that from the
+        // `fetch_max`, because the fan-out is dropped after its caller has timed out, and must not hide that from the
         // calls.
         self.0.fetch_max(ALONE, Ordering::Release);
     }
 
-    /// Marks the calls as detached after the caller waited for them in vain.
+    /// Marks the calls as detached after the caller has timed out.
     pub(super) fn in_vain(&self) {
         self.0.fetch_max(IN_VAIN, Ordering::Release);
     }
@@ -48,13 +48,12 @@ pub(super) struct Deadline {
     pub(super) clock: Clock,
     pub(super) from: Moment,
     pub(super) limit: Duration,
-    /// Whether the deadline is over as soon as the caller has waited in vain.
+    /// Whether the deadline is over as soon as the caller has timed out.
     pub(super) with_caller: bool,
 }
 
 impl Deadline {
-    /// Returns the outcome of `call`; `None` if the call is detached and its time is over, or its caller waited in
-    /// vain.
+    /// Returns the outcome of `call`; `None` if the call is detached and its time is over, or its caller has timed out.
     ///
     /// # Cancel safety
     /// As safe as `call`, which is only borrowed: it may be polled again afterwards.

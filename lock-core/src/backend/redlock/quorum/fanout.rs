@@ -84,7 +84,7 @@ mod tests {
         })
         .await;
         assert_eq!(steps.load(Ordering::SeqCst), 1);
-        // Also where the caller goes outside of every runtime.
+        // This also holds if the caller moves outside of every runtime.
         std::thread::spawn(move || drop(fanout)).join().expect("no panic");
         go.notify_one();
         done.notified().await;

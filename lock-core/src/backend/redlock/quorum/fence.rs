@@ -71,8 +71,8 @@ impl<B: Backend> Inner<B> {
         // that does not know it, and get a smaller one.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // The rest of the lease and no more: a request for a token must not extend the grant. And none of it once
-            // the grant is over, though a majority may still have it: the next owner must not wait for longer.
+            // This is the rest of the lease and no more: a request for a token must not extend the grant. And none of
+            // it once the grant is over, though a majority may still have it: the next owner must not wait for longer.
             let Some(ttl) = tracked.left(self.now()) else {
                 return Err(LockError::lost(&claim.key, LossReason::Expired));
             };
@@ -80,7 +80,7 @@ impl<B: Backend> Inner<B> {
                 .ask_holders(claim, tracked, move |quorum: Arc<Self>, node| {
                     let claim = Arc::clone(&shared);
                     async move {
-                        // A renewal raises the stored token only where the owner has the grant, and never creates a
+                        // A renewal raises the stored token only if the owner has the grant, and never creates a
                         // missing key.
                         let batch = [Renew { claim: &claim, ttl }];
                         let answer = quorum.nodes[node].backend.renew(&batch).await.into_iter().next();
@@ -163,7 +163,7 @@ impl<B: Backend> Inner<B> {
         answers: Vec<Option<Answer<T>>>,
     ) -> Result<(Vec<T>, usize)> {
         let nodes = self.nodes.len();
-        // Nobody is waited for any more, so a node without an answer counts neither way.
+        // No node is waited for any more, so a node without an answer counts neither way.
         let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
         let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
         for (node, answer) in self.nodes.iter().zip(answers) {

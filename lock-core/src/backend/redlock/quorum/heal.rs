@@ -10,8 +10,8 @@ use super::round::{Disposition, RoundHandle};
 use super::timing;
 use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
-/// The most repeated requests of one renewal to a node where another owner holds a key, for all grants of the batch
-/// together.
+/// The largest number of repeated requests of one renewal to a node on which another owner holds a key, for all grants
+/// of the batch together.
 ///
 /// A node that came back without its data gives the key to the first request. A contender that cannot reach a majority
 /// still holds this node briefly before it rolls back, and then the next one does. With one request in each renewal
@@ -48,7 +48,8 @@ impl<B: Backend> Inner<B> {
                     taken.push(at);
                 }
             }
-            // The limit is for all grants together. Only grants that another owner holds there are asked for again.
+            // The limit is for all grants together. Only grants whose key another owner holds on the node are requested
+            // again.
             taken.truncate(again);
             again -= taken.len();
             wanting = taken;

@@ -1,10 +1,10 @@
-//! The state that a quorum keeps for each owner, in addition to that of the nodes.
+//! The state that a quorum keeps for each owner, in addition to the state of the nodes.
 //!
 //! An owner that failed asks again with the same token. A slow release that cleans up after its first attempt could
 //! then remove the grant of the second attempt, and with it a vote that was counted. Hence the one rule of this file:
-//! **a node's answer counts for an owner only while no release for that owner can be on its way to that node.**
-//! Attempts of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After
-//! a release without an answer the node has no vote for that owner any more ([`Tracked::is_sure`]).
+//! **a node's answer counts for an owner only while no release for that owner can be under way to that node.** Attempts
+//! of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After a release
+//! without an answer the node has no vote for that owner any more ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -182,7 +182,7 @@ impl Tracked {
         (!was_taken).then(|| Slot { tracked: self.clone(), node })
     }
 
-    /// Returns whether the answers of `node` count for this owner: no release can be on its way to it.
+    /// Returns whether the answers of `node` count for this owner: no release can be under way to it.
     pub(super) fn is_sure(&self, node: usize) -> bool {
         self.entry.nodes[node].is_sure()
     }
@@ -192,8 +192,8 @@ impl Tracked {
         self.entry.nodes[node].unanswered.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes that `node` answered one of these releases. The answer says nothing of an earlier one, which may be on its
-    /// way over a connection that was replaced.
+    /// Notes that `node` answered one of these releases. The answer says nothing of an earlier release, which may be
+    /// under way over a connection that was replaced.
     pub(super) fn released(&self, node: usize) {
         let fewer = |count: usize| count.checked_sub(1);
         let _ = self.entry.nodes[node].unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);

@@ -26,7 +26,7 @@ impl<B: Backend> Inner<B> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         let is_held = tracked.left(sent).is_some();
-        // First of all: an attempt or a healing that gets a grant from now on sees it, and releases that grant itself.
+        // This comes first: an attempt or a healing that gets a grant from now on sees it, and releases that grant.
         tracked.returns();
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
@@ -40,7 +40,7 @@ impl<B: Backend> Inner<B> {
             let mut patience = self.patience(fanout.alone(), sent, waits.majority);
             fanout.add(async move {
                 let node = &quorum.nodes[number];
-                // A holder that releases before its last node has answered: one release behind that answer is enough.
+                // A holder may release before its last node has answered: one release after that answer is enough.
                 if is_held && tracked.is_busy(number) {
                     tracked.follows(number, true);
                     // No longer than for a straggler: a release must not wait for an attempt that a silent node does

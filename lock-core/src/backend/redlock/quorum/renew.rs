@@ -87,7 +87,7 @@ impl<B: Backend> Inner<B> {
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
-        // From here on a late call heals its own node, so the verdicts must be set before.
+        // From now on a late call heals its own node, so the verdicts must be set before.
         let mut answers = open.close(Disposition::Keep);
         // Before the results are made: `not_renewed` takes the errors out of the answers and leaves `NotOwned` in their
         // place, which would look like a node to heal.
@@ -131,9 +131,10 @@ impl<B: Backend> Inner<B> {
         let skipped = self.skipped(|node| matches!(vote(&answers[node], part), Vote::Neither));
         for (node, answers) in answers.iter().enumerate() {
             match vote(answers, part) {
-                // Not where a release may be on its way: it would end the grant that the node has just renewed.
+                // This does not count if a release may be under way: it would end the grant that the node has just
+                // renewed.
                 Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
-                // This one counts also where a release may be on its way: a release never brings a grant back.
+                // This answer counts even if a release may be under way: a release never brings a grant back.
                 Vote::No => no += 1,
                 Vote::Pending if !over && !skipped(node) => pending += 1,
                 Vote::Yes | Vote::Neither | Vote::Pending => {}

@@ -6,7 +6,7 @@ use crate::backend::{Listener, NodeAnswer};
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// The listeners of a quorum, each behind the filter that its nodes report to.
+/// The listeners of a quorum, each with the filter that its nodes report to.
 #[derive(Debug, Default)]
 pub(super) struct Reports(Mutex<Vec<Arc<OfNodes>>>);
 

@@ -68,13 +68,13 @@ impl<T> Round<T> {
         // call. None is lost, and none is cleaned up twice.
         let mut inner = self.lock();
         inner.fate = Some(fate);
-        // From here on `put` returns every answer, so nothing is stored in the empty list.
+        // From now on `put` returns every answer, so nothing is stored in the empty list.
         std::mem::take(&mut inner.answers)
     }
 
     /// Drives `fanout` until `decide` has a verdict on the answers. `decide` also gets the nodes that the caller still
-    /// waits for: each node, then a majority, and at last none. If the verdict needed that step, the remaining calls
-    /// were waited for in vain.
+    /// waits for: each node, then a majority, and at last none. If the verdict needed that step, the wait for the
+    /// remaining calls has timed out.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
         waits: Waits,
@@ -178,7 +178,7 @@ mod tests {
 
     const SECOND: Waits = Waits::all(Duration::from_secs(1));
 
-    /// Nobody to drive.
+    /// There is no call to drive.
     fn nobody() -> Fanout<std::future::Pending<()>> {
         Fanout::of(0)
     }

@@ -17,8 +17,8 @@ const RENEWAL_SHARE: u32 = 6;
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The shortest wait of a release, which need not fit into a lease.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The longest wait for a node after a majority has answered: their early answer is worth more than that of one more
-/// node.
+/// The longest wait for a node after a majority has answered: an early answer of the majority is worth more than one
+/// more node.
 const STRAGGLER: Duration = Duration::from_millis(50);
 /// The longest wait for a majority, however long the lease.
 const AT_MOST: Duration = Duration::from_secs(1);

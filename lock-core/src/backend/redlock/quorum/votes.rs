@@ -268,8 +268,8 @@ mod tests {
 
     #[test]
     fn half_of_an_even_number_would_let_two_win() {
-        // Why an even number is refused is another matter (it survives no more failures); that half is not enough is
-        // seen here: two of four each.
+        // An even number is refused elsewhere (it survives no more failures); this shows that half is not enough: two
+        // of four each.
         let split = [Vote::Granted, Vote::Granted, Vote::Held, Vote::Held];
         assert_eq!(Tally::new(4, split).verdict(), Verdict::Lost(Why::Contended));
         assert_eq!((majority(4), max_failures(4), majority(5), max_failures(5)), (3, 1, 3, 2));

@@ -41,7 +41,7 @@ impl fmt::Debug for Voter {
 
 impl Voter {
     /// Returns the estimated offset of the server's clock from a steady clock of this process, in us; positive if the
-    /// server is ahead. Only the differences between servers mean something. `None` for a server that was never
+    /// server is ahead. Only the differences between servers have a meaning. `None` for a server that was never
     /// reached.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {

@@ -14,8 +14,8 @@ pub(super) struct Registration {
     /// The run id of the server.
     pub(super) run: [u8; RUN_ID_LEN],
     /// The contents of the marker in one text. A request carries it, so that the script detects the marker of another
-    /// incarnation even where the script is cached: in another database of the server, behind a proxy that reconnects,
-    /// or on a live server that was made a replica.
+    /// incarnation even if the script is cached: in another database of the server, behind a proxy that reconnects, or
+    /// on a live server that was made a replica.
     pub(super) marker_digest: Arc<[u8]>,
     /// The end of the quarantine by the clock of the server, in us.
     pub(super) till: i64,
@@ -39,7 +39,7 @@ pub(super) struct Boot {
 }
 
 /// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. They are one transaction, because a
-/// restart between two commands would load the scripts into an incarnation that has no marker of its own.
+/// restart between two commands would load the scripts into an incarnation without a marker.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(7);
     commands.cmd("MULTI");

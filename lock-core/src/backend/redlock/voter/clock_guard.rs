@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 
 /// The largest deviation of a clock that counts as noise, in us: far above the noise of a network, far below any step
-/// by which somebody would set a clock.
+/// by which a clock would be set.
 pub(super) const TOLERANCE: i64 = 50_000;
 
 /// The drift that is allowed between the two clocks, in us per second: twice the rate at which `adjtime` slews a clock.
@@ -37,7 +37,7 @@ impl Reading {
         Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), at }
     }
 
-    /// Returns by how much this offset is certainly larger (or, negative, smaller) than `other`; 0 where the bounds
+    /// Returns by how much this offset is certainly larger (or, negative, smaller) than `other`; 0 if the bounds
     /// overlap.
     pub(super) fn beyond(self, other: Self) -> i64 {
         // Only a gap between the bounds proves a difference: within them the offset may be the same.

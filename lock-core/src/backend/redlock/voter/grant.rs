@@ -74,7 +74,7 @@ fn read(claim: &Plain, answer: &Value, sent: Moment) -> Option<Attempt> {
         Value::Array(holder) => match holder.as_slice() {
             [left @ Value::Int(_), value @ Value::BulkString(text)] => {
                 let own = text.get(..HANDOFF_LEN) == claim.value.as_bytes().get(..HANDOFF_LEN);
-                // As `held` of lib.lua answers: nobody waits, and this claim has no place.
+                // As `held` of lib.lua answers: there are no waiters, and this claim has no place.
                 let rest =
                     [left.clone(), value.clone(), Value::Int(0), Value::Int(-1), Value::Int(own.into())];
                 Some(Attempt::Held(held(&rest, sent, false)))
@@ -109,7 +109,7 @@ impl Request<Connection<VoterSession>> for Free {
             command.arg(&unmarked(&request.owner.token())[..]);
         }
         let answer = match live.send(&command).await {
-            // The script that releases one lock is loaded by whoever needs it, without a bootstrap.
+            // The script that releases one lock is loaded by the first caller that needs it, without a bootstrap.
             Err(failure) if failure.reaction == Reaction::LoadScripts => return Ok(Vec::new()),
             answer => answer?,
         };

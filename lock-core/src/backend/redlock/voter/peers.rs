@@ -8,7 +8,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// The largest age difference between two readings that are compared, in us.
 const FRESH: i64 = 5_000_000;
 
-/// What this client has observed of one voter's server.
+/// The observations of one voter's server by this client.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     clock: Mutex<ClockGuard>,
@@ -74,7 +74,8 @@ impl Peers {
 
     /// Returns whether a voter other than `this` is the server with this run id.
     fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
-        // Told apart by its place in memory: the last registration of this voter must not count as that of another.
+        // It is identified by its address in memory: the last registration of this voter must not count as another
+        // voter's.
         let mut others =
             self.all.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))
@@ -113,7 +114,7 @@ mod tests {
             (&[0, 0, 31_000], 0, Some(0)),
             (&[0, -31_000, 0, 1, 0], 1, Some(-30_999)),
             (&[0, 40, 20], 1, Some(0)),
-            // Two clocks: nobody knows which of them is wrong.
+            // With two clocks it is unknown which of them is wrong.
             (&[0, 31_000], 1, None),
             // Two against two likewise.
             (&[0, 0, 31_000, 31_000], 2, Some(0)),

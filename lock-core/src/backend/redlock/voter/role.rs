@@ -19,7 +19,7 @@ impl Role for VoterRole {
     type Session = VoterSession;
 
     async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<VoterSession, Failure> {
-        // First the clock: registering compares it with those of the peers.
+        // The clock comes first: registering compares it with the clocks of the peers.
         let (sent, received) = greeting.asked;
         self.state.observe(greeting.now, sent, received);
         VoterSession::register(&self.state, greeting.info, greeting.connection).await

@@ -12,7 +12,7 @@ pub(super) static GRANT: Source = Source::new(include_str!("scripts/grant.lua"),
 // Passes no gate: it compares the owner, and takes away only what this owner has.
 pub(super) static RELEASE: Source = Source::new(include_str!("scripts/release.lua"), CONSTANTS);
 // The order matters. The gate refuses what free.lua does not grant, and only behind it comes the script of a single
-// server. What stands in front of the gate must check the marker itself.
+// server. A script before the gate must check the marker itself.
 pub(super) static ONE: Source = Source::new(
     concat!(
         include_str!("scripts/free.lua"),

@@ -36,7 +36,7 @@ pub(super) struct VoterSession {
 }
 
 impl VoterSession {
-    /// Registers the server behind a new connection. `info` is its answer to `INFO`.
+    /// Registers the server of a new connection. `info` is its answer to `INFO`.
     pub(super) async fn register(
         voter: &Arc<VoterState>,
         info: &str,
@@ -44,7 +44,7 @@ impl VoterSession {
     ) -> Result<Self, Failure> {
         probe::examine(info)?;
         let commands = transaction(voter.max_millis(), false);
-        // Over the connection that is about to be used: the marker must be that of the server at its other end.
+        // This uses the connection that is about to be used: the marker must come from the server at its other end.
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
         let registration = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
         voter.compare_once();
@@ -114,7 +114,7 @@ fn evicted(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
 }
 
-/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from that of the others.
+/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from the others'.
 fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
     let (boot, registration) = read(answers)?;
     // Counted from after the answer, so the end is never earlier here than on the server.

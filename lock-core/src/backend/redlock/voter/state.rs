@@ -25,7 +25,7 @@ pub(super) struct VoterState {
     quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
     listeners: Listeners,
-    /// Whether the server's clock was compared with those of its peers.
+    /// Whether the server's clock was compared with the clocks of its peers.
     compared: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl VoterState {
     pub(super) fn registers(&self, run: [u8; 40]) -> bool {
         match self.peers.get() {
             Some(peers) => peers.register(&self.observed, run),
-            // Alone, or among those that are being connected, which are compared once all of them are.
+            // Alone, or among servers that are being connected, which are compared once all of them are.
             None => {
                 self.observed.set_run(run);
                 true
@@ -79,7 +79,7 @@ impl VoterState {
     /// Records that the server's clock showed `now` (us) at some time between `sent` and `received`. A server whose
     /// clock was set has no vote for the longest lease: keys may expire too early, and its quarantine may end too soon.
     pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
-        // All connections of this voter feed one record: each step is found once, whichever runtime sees it first.
+        // All connections of this voter feed one record: each step is found once, by the runtime that sees it first.
         let step = self.observed.clock().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
             // Counted from the answer: the clock may have been set at any time before it.
@@ -91,9 +91,9 @@ impl VoterState {
         }
     }
 
-    /// Compares the server's clock with those of its peers, once, as soon as enough of them are known. Later steps are
-    /// found by [`observe`](Self::observe), and a server whose clock is constantly wrong votes again once its leases
-    /// are over.
+    /// Compares the server's clock with the clocks of its peers, once, as soon as enough of them are known. Later steps
+    /// are found by [`observe`](Self::observe), and a server whose clock is constantly wrong votes again once its
+    /// leases are over.
     pub(super) fn compare_once(&self) {
         if self.compared.load(Ordering::Relaxed) {
             return;
@@ -114,7 +114,7 @@ impl VoterState {
 
     fn distrust(&self, now: Moment) -> Duration {
         let out = quarantine(self.max_ttl);
-        // The later end counts, where two connections notice a step at the same time.
+        // The later end counts if two connections notice a step at the same time.
         self.distrusted.fetch_max(micros(now.plus(out)), Ordering::Relaxed);
         out
     }

@@ -14,7 +14,7 @@ fn view(epoch: u32, host: &str) -> SlotMap {
     node_view(&info, host, &[])
 }
 
-/// The same, where the node tells its id.
+/// The same, if the node reports its id.
 fn view_of(epoch: u32, host: &str, id: &str) -> SlotMap {
     let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
     node_view(&info, host, &[Value::SimpleString(id.to_owned())])
@@ -81,7 +81,7 @@ fn the_view_of_another_cluster_is_not_adopted_at_once() {
     // Nor is its own from then on taken for an earlier one.
     router.adopt(view_of(6, "c", "one"), true);
     assert_eq!(place(&router, 0), "c:1");
-    // All nodes were replaced while nobody looked.
+    // All nodes were replaced since the last discovery.
     for (since, most) in [(Duration::ZERO, true), (BEHIND, true), (Duration::ZERO, false)] {
         router.adopt(view_of(9, "d", "three"), most);
         assert_eq!(place(&router, 0), "c:1");
