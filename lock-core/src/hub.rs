@@ -58,8 +58,8 @@ impl Hub {
         // Weak, because the engine has the store: a store that kept the hub alive would never let the manager end.
         let listener: Weak<Self> = Arc::downgrade(&hub);
         let process = hub.engine.owners.process();
-        // Before anybody has the manager: a store that reports by itself must know whom to notify when the first
-        // request is sent.
+        // This comes before the manager is returned: a store that notifies must have a listener when the first request
+        // is sent.
         hub.engine.store.attach(process, listener, hub.background.of_session().as_ref());
         Ok(hub)
     }
@@ -71,13 +71,13 @@ impl Hub {
 
     /// Ends the leases of `owners`, whose grants the store says are gone.
     fn all_lost(&self, owners: &[Owner], reason: LossReason) {
-        // First: a grant that is on its way to its next holder has no lease yet.
+        // This comes first: a grant that is being handed off has no lease yet.
         self.engine.note_lost(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
         survives(|| self.engine.local_queue.lose_all_lingering(&owners));
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {
-            // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
-            // A log that panics at one of them must not keep the others from being told.
+            // If one key of a multi-key lock is lost, the others must be released. A session takes all with it. A log
+            // that panics at one of them must not keep the others from being notified.
             let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
@@ -87,8 +87,8 @@ impl Hub {
     }
 }
 
-/// The store's reports reach those whom they concern. They come from tasks that watch over a connection or a session: where
-/// the log, the metrics or a waker of the application panics, those must go on.
+/// The store's reports reach those whom they concern. They come from tasks that watch a connection or a session: if the
+/// log, the metrics or a waker of the application panics, these tasks must continue.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
         // An owner that does not wait any more has no mailbox: it holds the lock already, or its release is under way.
@@ -133,13 +133,13 @@ impl Listener for Hub {
     }
 
     fn reconnected(&self) {
-        // Somebody may wait for a grant that lingers here, or that will.
+        // A waiter elsewhere may wait for a grant that lingers here, or that will.
         survives(|| self.engine.local_queue.missed());
         survives(|| self.engine.reconnected());
     }
 }
 
-/// Nobody can take or hold a lock with this manager any more. The background ends once the last releases are answered.
+/// No lock can be acquired or held with this manager any more. The background ends once the last releases are answered.
 impl Drop for Hub {
     fn drop(&mut self) {
         let cleanup = Arc::clone(&self.engine.cleanup);

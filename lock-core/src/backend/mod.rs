@@ -1,9 +1,9 @@
 //! The stores, and the contract between the library and a store.
 //!
-//! A backend answers questions about one *claim*: may this owner have this key, does it still have it, release it. It
-//! waits for no holder and follows no strategy: waiting, renewal, re-entrancy and strategies are written once, above
-//! it. It retries only to reach the store, within the deadline of a call. The bullets under **Behavior** are the
-//! contract; the suite in `lock_core::testkit` (feature `testkit`) checks them on every backend.
+//! A backend serves requests about one *claim*: acquire this key for this owner, renew it, release it. It waits for no
+//! holder and follows no strategy: waiting, renewal, re-entrancy and strategies are written once, above it. It retries
+//! only to reach the store, within the deadline of a call. The bullets under **Behavior** are the contract; the suite
+//! in `lock_core::testkit` (feature `testkit`) checks them on every backend.
 //!
 #![doc = include_str!("docs.md")]
 

@@ -1,14 +1,14 @@
-//! What a connection learns of its server from a question that it asks regularly.
+//! The answers of a server to the regular pings of its connection.
 
 use std::time::Duration;
 
-/// The answer of one server of a store to the question by which a connection finds out whether it is still there.
+/// The answer of one server of a store to a ping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NodeAnswer<'a> {
     /// The address of the server, without a password.
     pub node: &'a str,
-    /// The time from the question to the answer.
+    /// The time from the ping to the answer.
     pub round_trip: Duration,
     /// By how many seconds the server's clock is ahead of the wall clock of this machine; negative if it is behind.
     /// Correct to half the round trip. `None` where the server was not asked for its time.
@@ -26,7 +26,7 @@ impl<'a> NodeAnswer<'a> {
     /// read when the answer was there.
     #[must_use]
     pub fn at(self, server_micros: i64, wall: Duration) -> Self {
-        // Nobody knows when in between the server read its clock: the middle is wrong by half the way at most.
+        // It is unknown when in between the server read its clock: the middle is wrong by half the round trip at most.
         let asked = wall.saturating_sub(self.round_trip / 2);
         #[allow(clippy::cast_precision_loss, reason = "an f64 counts the microseconds of 285 years")]
         let server = server_micros as f64 / 1e6;

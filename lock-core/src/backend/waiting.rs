@@ -17,8 +17,8 @@ pub enum Order {
     /// The order of arrival, once claims are queued by [`Ask::Enqueue`].
     Arrival {
         /// The longest time for which the store keeps the queue entry of a waiter that sends no heartbeat, and
-        /// therefore the delay that a dead waiter causes for the claims behind it. [`WAITER_LEASE`], unless the store
-        /// needs another time. A shorter ttl of the claim limits it.
+        /// therefore the delay that a dead waiter causes for later claims. [`WAITER_LEASE`], unless the store needs
+        /// another time. A shorter ttl of the claim limits it.
         waiter_lease: Duration,
     },
 }
@@ -43,8 +43,8 @@ pub enum Waiting {
         /// [linger](crate::LockRequest::linger).
         tells_holder: bool,
     },
-    /// The store queues the claim in order of arrival, for [`Queue::Barging`] too. It grants the key to the next claim
-    /// in the queue by itself, and [reports](Listener::granted) the grant. [`Backend::heartbeat`] keeps an entry in the
+    /// The store queues the claim in order of arrival, for [`Queue::Barging`] too. The store grants the key to the next
+    /// claim in the queue, and [reports](Listener::granted) the grant. [`Backend::heartbeat`] keeps an entry in the
     /// queue.
     Queue {
         /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat, and a grant from

@@ -6,7 +6,8 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
 
-/// The longest linger. The notification that somebody waits may be lost, and that waiter then waits for the end.
+/// The longest linger. The notification about a waiter may be lost, and that waiter then waits for the end of the
+/// linger.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Returns the longest linger beside a lease of `ttl`. A renewal is due after a third of the lease, so what is left of
@@ -59,7 +60,7 @@ pub(super) fn check(linger: Duration, ttl: Duration, store: &Capability) -> Resu
     Ok(())
 }
 
-/// What is known of a request when its linger is decided.
+/// The facts about a request that decide its linger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lingers {
     pub(crate) kind: Kind,
@@ -69,8 +70,8 @@ pub(crate) struct Lingers {
 }
 
 impl Lingers {
-    /// Returns how long the grant lingers. `own` is what the request itself says, and refused where it cannot be. A
-    /// `default` is meant for many requests: it counts for those that can have it, for as long as their lease allows.
+    /// Returns how long the grant lingers. `own` is the option of the request, and refused if it is impossible. A
+    /// `default` is meant for many requests: it applies to requests that can linger, for as long as their lease allows.
     pub(crate) fn decide(
         self,
         own: Option<Duration>,

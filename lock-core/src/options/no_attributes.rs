@@ -1,6 +1,6 @@
-//! What takes the place of `attributes` in a build without the feature `config`.
+//! The place of `attributes` in a build without the feature `config`.
 
-/// What an attribute with a profile expands to: nothing.
+/// The expansion of an attribute with a profile: nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

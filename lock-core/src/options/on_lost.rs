@@ -1,6 +1,6 @@
-//! What the loss of the lock does to the body.
+//! The effect of a lost lock on the body.
 
-/// What happens to the body when the lock is lost while it runs.
+/// The treatment of the body when the lock is lost while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnLost {

@@ -27,9 +27,9 @@ pub(crate) struct Profiles {
     pub(crate) defaults: Options,
     /// How many keys a request may have.
     pub(crate) max_keys: usize,
-    /// The profiles that the program wrote. What a configuration says comes before them.
+    /// The profiles that the program wrote. The options of a configuration take precedence over them.
     pub(crate) coded: Named,
-    /// Where further profiles are read from.
+    /// The sources of further profiles.
     #[cfg(feature = "config")]
     pub(crate) source: Source,
     /// The profiles in force. Replaced as a whole, so that a request sees all of one state or all of the next.
@@ -75,7 +75,7 @@ impl Profiles {
         self.load(store)
     }
 
-    /// Reads the configuration, checks all profiles against the store, and puts them into force. Changes nothing where
+    /// Reads the configuration, checks all profiles against the store, and puts them into force. Changes nothing if
     /// that fails.
     fn load(&self, store: &Capability) -> Result<()> {
         #[cfg(feature = "config")]
@@ -90,7 +90,7 @@ impl Profiles {
     }
 
     /// Puts `named` into force. Returns the profiles before. They may have the last reference to a strategy of the
-    /// application, so they are to be dropped outside of locks.
+    /// application, so they must be dropped outside of locks.
     fn replaced_by(&self, named: Named) -> Arc<Named> {
         let named = Arc::new(named);
         self.in_force.with(|in_force| std::mem::replace(in_force, named))

@@ -1,21 +1,21 @@
-//! What the end of a body waits for.
+//! What the end of a body waits for: the answer to the release, or nothing.
 
 /// What a body's caller waits for once the body has ended: the answer to the release, or nothing.
 ///
 /// [`Background`](Self::Background) saves the round trip of the release. What it gives up:
 ///
-/// - **When the caller has its answer, the key may still be locked.** The release is on its way. Another process that
+/// - **When the caller has its answer, the key may still be locked.** The release is under way. Another process that
 ///   tries at that moment may be refused, for as long as the release takes to arrive.
 /// - **The next acquisition of the key by this process is not refused by its own release.** A store that keeps requests
 ///   in order executes it behind the release, and nothing is waited for. That holds on Redis, Sentinel and Cluster, for
 ///   the runtime that released, while the connection lasts. Elsewhere (on another runtime, over `redlock://`, after the
 ///   connection was lost) the acquisition first waits for the answer to the release, for at most a second.
-/// - **A release that fails is told nobody**, as that of a dropped guard: it is retried in the background until the
-///   lease is over, and reported by the log, the metric `lock.client.release_errors` and the event
+/// - **The caller does not learn of a release that fails**, as for a dropped guard: it is repeated in the background
+///   until the lease is over, and reported by the log, the metric `lock.client.release_errors` and the event
 ///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed). The same goes for a lock that turns out to have been lost
 ///   before its release. (A loss that was known when the body ended is returned as an error in any case.)
-/// - **The runtime of the caller sends it.** A current-thread runtime that nobody drives any more sends nothing until
-///   it is driven again, or dropped.
+/// - **The runtime of the caller sends it.** A current-thread runtime that is no longer driven sends nothing until it
+///   is driven again, or dropped.
 /// - **A process that exits** right afterwards may leave the key locked until its ttl is over.
 ///   [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the releases that are under way.
 ///
@@ -26,10 +26,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Release {
-    /// For the answer to the release, for at most a second. Whoever has the answer of the body finds the key free. The
-    /// default.
+    /// For the answer to the release, for at most a second. A caller that has the result of the body finds the key
+    /// free. The default.
     #[default]
     Await,
-    /// For nothing. The release is on its way when the caller has the answer of the body.
+    /// For nothing. The release is under way when the caller has the result of the body.
     Background,
 }

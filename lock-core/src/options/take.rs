@@ -4,8 +4,8 @@ use super::flaw::Flaw;
 use crate::backend::Capability;
 use crate::kind::Kind;
 
-/// The largest number of permits that one request takes. A store writes each of them in one step, in which it serves
-/// nobody else.
+/// The largest number of permits that one request takes. A store writes each of them in one step, in which it serves no
+/// other request.
 const MOST_PERMITS: u32 = 100;
 
 /// Refuses a number of permits that could never be granted to a lock of `kind`.

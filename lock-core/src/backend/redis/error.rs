@@ -197,7 +197,7 @@ impl Failure {
         )
     }
 
-    /// Returns where a node of a Cluster sent the request instead of executing it.
+    /// Returns the redirect of a node of a Cluster that did not execute the request.
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
         match &self.reaction {
             Reaction::Follow(redirect) => Some(redirect),
@@ -307,8 +307,8 @@ fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)>
     Some((code, details))
 }
 
-/// Cuts the server's text off where it repeats the request, which in the case of an unknown command may contain the
-/// password or an owner token. Cuts off the line number of a script too, which helps no reader.
+/// Cuts the server's text before its copy of the request, which for an unknown command may contain the password or an
+/// owner token. Cuts off the line number of a script too, which helps no reader.
 fn without_arguments(details: &str) -> &str {
     const ENOUGH: usize = 160;
     let end = ["with args beginning", " arguments:", " script: ", "\n"]

@@ -8,8 +8,8 @@ use crate::key::Key;
 pub(crate) enum Keyspace {
     /// All keys.
     Whole,
-    /// The keys of its slots. The server is a node of a Cluster, where a script must name all its keys, and messages
-    /// belong to slots.
+    /// The keys of its slots. The server is a node of a Cluster: a script must name all its keys, and messages belong
+    /// to slots.
     Slots,
 }
 

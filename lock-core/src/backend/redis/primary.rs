@@ -1,4 +1,4 @@
-//! The role of a server that grants locks by itself.
+//! The role of a server that grants locks alone.
 
 use std::fmt;
 use std::sync::Weak;
@@ -13,10 +13,10 @@ use super::keyspace::Keyspace;
 use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
-/// The number of heartbeats between two questions for evicted keys: the server is asked every five seconds.
+/// The number of heartbeats between two requests for the number of evicted keys: one every five seconds.
 const BEATS_PER_LOOK: u32 = 10;
 
-/// A server that grants locks by itself: the one server of a store, or the node of a Cluster that has the slot.
+/// A server that grants locks alone: the one server of a store, or the node of a Cluster that has the slot.
 #[derive(Debug)]
 pub(crate) struct Primary {
     /// The witness that knows the nodes of the Cluster; `None` for the one server of a store.
@@ -49,7 +49,7 @@ impl Primary {
 /// A connection to a primary.
 pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
 
-/// The confirmer of a connection; `None` where locks need no copies.
+/// The confirmer of a connection; `None` if locks need no copies.
 impl SessionState for Option<Confirmer> {
     fn delay(&self, timeout: Duration) -> Duration {
         // An answer may be queued behind a confirmation.
@@ -87,7 +87,7 @@ impl Role for Primary {
     async fn vouch(&self, place: &Endpoint) -> Result<(), Failure> {
         match self.cluster.as_ref().and_then(Weak::upgrade) {
             Some(witness) => witness.vouch(place).await,
-            // Once the router is gone, nobody uses the connections of this node.
+            // When the router was dropped, the connections of this node are no longer used.
             None => Ok(()),
         }
     }

@@ -107,7 +107,7 @@ pub(crate) fn prepare() {
 }
 
 /// Returns the beginning of the names of the channels of a slot. Sharded messages stay among the servers that have the
-/// slot of their channel, so each slot has channels of its own. The names depend on nothing but the slot, so that all
+/// slot of their channel, so each slot has its own channels. The names depend on nothing but the slot, so that all
 /// processes use the same.
 pub(crate) fn channel(slot: u16) -> String {
     format!("{}{{{}}}", crate::backend::redis::keyspace::CHANNEL, TAGS[usize::from(slot)])

@@ -1,4 +1,4 @@
-//! What a server has answered, by which one that is late is told from one that is dead.
+//! The answers of a server, which distinguish a late server from a dead one.
 
 use std::future::Future;
 use std::pin::pin;
@@ -43,7 +43,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1);
 
-    /// Waits 3.5 limits for an answer to one question, while another one is answered every `every`.
+    /// Waits 3.5 limits for an answer to one request, while another one is answered every `every`.
     async fn waits(every: Duration) -> Option<()> {
         let answers = Answers::default();
         let others = async {

@@ -11,7 +11,7 @@ const SHARE_OF_LEASE: u32 = 4;
 /// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
 
-/// Returns the deadline of a call that asks for a lease of `lease`, where no call may take longer than `timeout`. The
+/// Returns the deadline of a call that requests a lease of `lease`, if no call may take longer than `timeout`. The
 /// holder then has at least half of the lease left.
 pub(crate) fn of_call(timeout: Duration, lease: Duration) -> Duration {
     timeout.min(lease / 2)

@@ -18,7 +18,7 @@ pub(crate) enum Message<'a> {
 impl<'a> Message<'a> {
     /// Parses a message to `process`. Returns `None` for any other text.
     pub(crate) fn parse(process: u128, text: &'a str) -> Option<Self> {
-        // A process is told of its own owners only.
+        // A process is notified of its own owners only.
         let own = |token: &str| Owner::from_token(token).filter(|owner| owner.process() == process);
         let (what, about) = text.split_once(' ')?;
         Some(match what {

@@ -1,4 +1,4 @@
-//! One question at a time, shared by all callers that need its answer.
+//! One request at a time, shared by all callers that need its answer.
 
 use std::future::Future;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl<T: Clone> SingleFlight<T> {
         Self { recent, patience, flights, landed: Notify::new() }
     }
 
-    /// Returns the result of a recent flight, or else that of a [fresh](Self::fresh) one.
+    /// Returns the result of a recent flight, or else of a [fresh](Self::fresh) one.
     pub(crate) async fn recent(&self, flight: impl Future<Output = T>) -> T {
         let now = Clock::Suspend.now();
         match &self.flights().last {
@@ -129,7 +129,7 @@ impl<T> Drop for Lead<'_, T> {
             flights.last = Some((self.begun, result));
         }
         drop(flights);
-        // Also without a result: one of those who wait must lead the next flight.
+        // This is done without a result too: one of the waiting callers must lead the next flight.
         self.flights.landed.notify_waiters();
     }
 }

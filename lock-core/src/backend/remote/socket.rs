@@ -1,4 +1,4 @@
-//! What every TCP connection to a store needs.
+//! The settings of every TCP connection to a store.
 
 use std::io;
 use std::net::SocketAddr;

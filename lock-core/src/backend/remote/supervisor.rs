@@ -16,8 +16,8 @@ use super::Failure;
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 
-/// The pauses between dials that fail in a lasting way, such as for a wrong password. Nobody waits for such a dial, and
-/// the server writes a line to its log for each.
+/// The pauses between dials that fail in a lasting way, such as for a wrong password. No caller waits for such a dial,
+/// and the server writes a line to its log for each.
 pub(super) const REFUSED: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(5));
 
 /// Makes and watches the connections to one server.
@@ -98,7 +98,7 @@ pub(super) fn supervise<C: Connector>(
             // `biased` keeps the simulation deterministic.
             biased;
             () = keep_connected(&*connector, &sender, first) => {}
-            // Ends a dial half-way too: nobody is left who could use the connection.
+            // A dial ends half-way too: no caller is left for the connection.
             () = sender.closed() => {}
         }
     });

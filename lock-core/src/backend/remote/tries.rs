@@ -21,8 +21,8 @@ const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_mil
 /// by one that says less.
 const LAST_TRY: u32 = 20;
 
-/// Calls `dial` until it succeeds, until it fails for a reason that does not pass by itself, or until `limit` is over.
-/// `dial` gets the time that is left.
+/// Calls `dial` until it succeeds, until it fails for a permanent reason, or until `limit` is over. `dial` gets the
+/// time that is left.
 pub(crate) async fn connect<'a, T, R: fmt::Debug>(
     server: &(dyn fmt::Display + Sync),
     limit: Duration,

@@ -51,7 +51,7 @@ impl UrlForm {
         Ok((rest, pairs))
     }
 
-    /// Refuses an `@` behind the first `/`. A password with an unescaped `/` would be taken for a path, and shown.
+    /// Refuses an `@` after the first `/`. A password with an unescaped `/` would be taken for a path, and shown.
     #[cfg(any(feature = "postgres", feature = "zookeeper"))]
     pub(crate) fn check_path(&self, path: &str) -> Result<()> {
         if path.contains('@') {
@@ -79,7 +79,7 @@ impl UrlForm {
         Ok(((!user.is_empty()).then_some(user), Some(self.decode(password)?), hosts))
     }
 
-    /// Reads `host[:port]`, where the host may be an IPv6 address in brackets.
+    /// Reads `host[:port]`; the host may be an IPv6 address in brackets.
     pub(crate) fn host_and_port(&self, text: &str, default: u16) -> Result<(String, u16)> {
         let (host, port) = match text.strip_prefix('[') {
             Some(v6) => {

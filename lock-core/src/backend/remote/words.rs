@@ -25,7 +25,7 @@ pub(crate) struct Words<S> {
     stream: S,
     /// Whether something was written.
     has_asked: bool,
-    /// Whether the peer reads no more.
+    /// Whether the peer has stopped reading.
     is_gone: bool,
     reader: Option<Waker>,
     /// How many bytes are still to be kept.
@@ -65,7 +65,7 @@ impl<S> Words<S> {
         }
     }
 
-    /// Returns the outcome of a write or a flush, where the end of the peer is none.
+    /// Returns the outcome of a write or a flush, for which the end of the peer is no error.
     fn told<T>(&mut self, outcome: Poll<Result<T>>, gone: T) -> Poll<Result<T>> {
         match outcome {
             Poll::Ready(Err(error)) if is_gone(error.kind()) => {

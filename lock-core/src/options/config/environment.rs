@@ -7,7 +7,7 @@ use super::mistake::{Mistakes, Origin};
 use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, words};
 use crate::words::suggest::{list, nearest};
 
-/// What the name of a variable begins with. The name of a profile follows, and after an underscore, an option.
+/// The prefix of the variables. The name of a profile follows, and after an underscore, an option.
 const PREFIX: &str = "LOCK_PROFILE_";
 
 /// Reads the profiles of `variables`. `known` are the profiles that there are without them. An empty variable counts as
@@ -40,7 +40,7 @@ pub(super) fn read(
     profiles
 }
 
-/// Returns the profile and the option that a variable names behind its prefix.
+/// Returns the profile and the option that a variable names after its prefix.
 fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str), String> {
     let of_known = |profile: &&str| {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
@@ -74,7 +74,7 @@ fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
         Some(rest.len() - word.len())
     });
-    // Without a profile, the option may begin behind any underscore.
+    // Without a profile, the option may begin after any underscore.
     let starts = || rest.match_indices('_').map(|(at, _)| at + 1);
     let near = match behind_known {
         Some(start) => nearest(&rest[start..], all()).map(|near| (start, near)),

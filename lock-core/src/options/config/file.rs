@@ -18,7 +18,7 @@ const PROFILE: &str = "profile";
 struct File<'a> {
     name: Arc<str>,
     text: &'a str,
-    /// Where its line breaks are: a file may have a mistake in every line.
+    /// The positions of its line breaks: a file may have a mistake in every line.
     breaks: Vec<usize>,
 }
 
@@ -84,7 +84,7 @@ fn profile(
 ) -> Option<Written> {
     let begin = file.at(name.span());
     let DeValue::Table(options) = value.get_ref() else {
-        // Whoever forgets the name of the profile writes its options here.
+        // Options are here if the name of the profile was forgotten.
         let name = name.get_ref();
         let text = format!("profile `{name}` takes options: write `[profile.{name}]`, and one option a line");
         mistakes.add(Some(&begin), text);

@@ -1,11 +1,11 @@
-//! What is wrong in a configuration, and where.
+//! A mistake in a configuration, and its place.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{LockError, LockErrorKind};
 
-/// Where something is written.
+/// The place of a text in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// In a file, in this line, counted from 1.
@@ -33,11 +33,11 @@ impl Mistakes {
         if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
             return;
         }
-        // The texts of the words put what is allowed on a line of its own.
+        // The texts of the words put the allowed values on a separate line.
         self.0.push((origin.cloned(), text.into().replace('\n', "; ")));
     }
 
-    /// Returns all mistakes in one error, in the order of their lines, or `value` where there is none.
+    /// Returns all mistakes in one error, in the order of their lines, or `value` if there is none.
     pub(super) fn or<T>(mut self, value: T) -> Result<T, LockError> {
         self.0.sort();
         let lines: Vec<String> = self

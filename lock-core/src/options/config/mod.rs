@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `source` | [`Source`]: where they are read from, and the one state that comes of it |
+//! | `source` | [`Source`]: the file and the environment, and the one state read from them |
 //! | `file` | from the text of a file to what is written in it, with its lines |
 //! | `environment` | the same from variables |
 //! | `written` | what is written: words and values, each with its origin |

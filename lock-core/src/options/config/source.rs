@@ -1,4 +1,4 @@
-//! Where profiles are read from, and the one state that comes of it.
+//! The sources of profiles, and the one state that is read from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::options::profile::Profile;
 use crate::options::profiles::Named;
 use crate::words::suggest::nearest;
 
-/// Where a manager reads its profiles from.
+/// The sources from which a manager reads its profiles.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
@@ -27,12 +27,12 @@ pub(crate) struct Source {
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-/// What is written of each profile.
+/// The written options of each profile.
 type Profiles = BTreeMap<String, Written>;
 
 impl Source {
-    /// Reads everything. What a variable says comes before the file, and the file before what the program wrote.
-    /// `flaws` finds what no request could use. An error has all mistakes.
+    /// Reads everything. A variable comes before the file, and the file before the program. `flaws` finds what no
+    /// request could use. An error has all mistakes.
     pub(crate) fn load(
         &self,
         coded: &Named,
@@ -61,7 +61,7 @@ impl Source {
             Profiles::new()
         };
         let named = merge(coded, &of_file, &of_environment, mistakes, flaws)?;
-        // Behind the mistakes, which say more.
+        // This comes after the mistakes, which say more.
         if let Some(error) = lost_all {
             return Err(error);
         }
@@ -85,7 +85,7 @@ impl Source {
 
 /// Reads a file that a person has written: a regular one, and no longer than [`LONGEST`].
 fn text_of(path: &Path) -> std::io::Result<String> {
-    // Before it is opened: a pipe without a writer would never be open.
+    // This is checked before the file is opened: opening a pipe without a writer would never end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
     }
@@ -127,7 +127,7 @@ pub(super) fn merge(
     mistakes.or(named)
 }
 
-/// Returns where the option of a profile is written, or else where the profile is.
+/// Returns the place of an option of a profile, or else of the profile.
 fn origin_of<'a>(
     name: &str,
     option: &str,

@@ -1,4 +1,4 @@
-//! What is written in a configuration: words and values, each with its origin.
+//! The content of a configuration: words and values, each with its place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,23 +36,23 @@ impl fmt::Display for Value {
     }
 }
 
-/// A value, and where it is written.
+/// A value, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) origin: Origin,
     pub(super) value: Value,
 }
 
-/// What is written of one profile, by the words of its options.
+/// The options of one profile, by their words.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Where the profile begins.
+    /// The place of the profile.
     pub(super) begin: Option<Origin>,
     pub(super) entries: BTreeMap<&'static str, Entry>,
 }
 
 impl Written {
-    /// Returns where `option` is written, or the profile.
+    /// Returns the place of `option`, or else of the profile.
     pub(super) fn origin_of(&self, option: &str) -> Option<&Origin> {
         let part = || self.entries.iter().find(|(word, _)| word.starts_with(option) && option == "backoff");
         let entry = self.entries.get(option).or_else(|| part().map(|(_, entry)| entry));

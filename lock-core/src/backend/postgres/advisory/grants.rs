@@ -1,7 +1,7 @@
-//! What one session holds. Without I/O.
+//! The locks that one session holds. Without I/O.
 //!
-//! The server grants an advisory lock to a session that has it already, again and again. So one session excludes others, and what
-//! excludes the owners of its own process is this table.
+//! The server grants an advisory lock to a session that has it already, again and again. So a session excludes other
+//! sessions, and this table excludes the owners of its own process.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ struct Entry {
     state: State,
 }
 
-/// What is known of an advisory lock.
+/// The state of an advisory lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The server was asked for it.
@@ -29,10 +29,10 @@ enum State {
     Leaving,
 }
 
-/// What an attempt finds.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// The server is to be asked.
+    /// The server must be asked.
     Ask,
     /// The owner holds it.
     Held,
@@ -42,16 +42,16 @@ pub(super) enum Begin {
     Wait,
 }
 
-/// What a release finds.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leave {
-    /// The server is to be asked to free it.
+    /// The server must free it.
     Free,
     /// A request of this owner is under way.
     Wait,
     /// Another owner of this process holds it.
     Taken,
-    /// Nobody of this process has it.
+    /// No owner of this process has it.
     Nothing,
 }
 

@@ -14,7 +14,7 @@ impl Server {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                // Before the step, so that a notification right behind it is not missed.
+                // This comes before the step, so that a notification right after it is not missed.
                 if let Some(listening) = &self.listening {
                     listening.heard().await;
                 }

@@ -1,7 +1,7 @@
-//! Keys whose row somebody else keeps locked.
+//! Keys whose row another session keeps locked.
 //!
-//! A call for such a key waits on the server for half a second, and all calls of its runtime wait behind it, because they
-//! share the connection. So few calls for one key are under way at once, and once one of them has waited in vain, the
+//! A call for such a key waits on the server for half a second, and all calls of its runtime wait behind it, because
+//! they share the connection. So few calls for one key are under way at once, and after one of them has timed out, the
 //! others fail here for a while. One at a time finds out whether the row is free again.
 //!
 //! That limits no crowd: the requests for a key that wait for their turn leave together, in one call; see
@@ -21,12 +21,12 @@ use crate::sync::Mutex;
 
 /// How many calls for one key may be under way over one connection. Together they wait a second.
 const AT_ONCE: usize = 2;
-/// How long calls for a key fail here after the first one that waited in vain, and twice as long after each further one.
-/// The row may be free again soon, and a waiter keeps its place only if its next heartbeat is in time.
+/// How long calls for a key fail here after the first one that timed out, and twice as long after each further one. The
+/// row may be free again soon, and a waiter keeps its place only if its next heartbeat is in time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// How long they fail at most. A fifth of the time goes to such waits then.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How many keys are remembered before those are forgotten that nobody asks for.
+/// How many keys are remembered before unused ones are removed.
 const REMEMBERED: usize = 64;
 
 /// The keys that are being asked for, and those whose row is locked.
@@ -47,10 +47,10 @@ pub(super) struct Calls {
     pub(super) line: Line,
 }
 
-/// What is known of the row of a key.
+/// The state of the row of a key.
 #[derive(Debug, Default)]
 struct Row {
-    /// When a call last waited for it in vain.
+    /// When a call for it last timed out.
     locked_at: Option<Moment>,
     /// How long calls fail here after that.
     pause: Duration,

@@ -6,14 +6,14 @@ use super::settings::SCHEMA;
 use super::{Config, Listen};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The default session timeout: that of the ZooKeeper store.
+/// The default session timeout, as that of the ZooKeeper store.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bounds of it. A shorter one would end sessions for a pause of the machine.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 impl Config {
-    /// Returns the time after which the server ends a session of advisory locks that it does not hear.
+    /// Returns the time after which the server ends a silent session of advisory locks.
     pub(crate) fn session_timeout(&self) -> Duration {
         self.session_timeout.unwrap_or(SESSION_TIMEOUT)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long a client may say nothing before the server asks its kernel whether it is there, beyond the time that a holder
 /// counts.
 const BEFORE_PROBES: Duration = Duration::from_secs(5);
-/// The pause between two such questions, and how many of them stay without an answer.
+/// The pause between two such probes, and how many of them may stay unanswered.
 const PROBE_EVERY: Duration = Duration::from_secs(3);
 const PROBES: u32 = 3;
 
@@ -62,7 +62,7 @@ mod tests {
         Timers::new(counted.map(Duration::from_millis))
     }
 
-    /// The server gives up a client that is out of reach within a quarter of a minute, where no grant depends on it.
+    /// The server gives up an unreachable client within a quarter of a minute, if no grant depends on it.
     #[test]
     fn a_session_without_a_grant_ends_soon() {
         let names =

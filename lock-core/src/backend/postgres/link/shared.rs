@@ -1,4 +1,4 @@
-//! What all connections of one store share.
+//! The state that all connections of one store share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

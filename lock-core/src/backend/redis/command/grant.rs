@@ -1,4 +1,4 @@
-//! Confirming grants: with copies where durability asks for them, and with a subscription for their holders.
+//! Confirming grants: with copies, if durability requires them, and with a subscription for their holders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::primary::{Primary, PrimaryConnection};
 
-/// Sends a command that grants a lock, and gets the grant confirmed where that costs no round trip of its own.
+/// Sends a command that grants a lock, and gets the grant confirmed if that costs no extra round trip.
 pub(super) async fn send_to_grant(
     connection: &PrimaryConnection,
     command: &Cmd,
@@ -34,7 +34,7 @@ impl Server<Primary> {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
-        // Before the copies are confirmed: the key is taken from now on, and may be released by force.
+        // This comes before the copies are confirmed: the key is locked from now on, and may be released by force.
         connection.subscribe_holders(self.shared().shared_listeners());
         if connection.session.is_none() {
             return Ok(grant);

@@ -18,7 +18,7 @@ use crate::error::LockError;
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// The number of locks in one script. It occupies the server for some 100 us, and nobody else is served meanwhile.
+/// The number of locks in one script. It occupies the server for some 100 us, and no other client is served meanwhile.
 pub(crate) const PER_SCRIPT: usize = 100;
 impl<R: Role> Server<R> {
     /// Renews a batch. The failure of one script does not affect the others.
@@ -38,8 +38,8 @@ impl<R: Role> Server<R> {
         of_claims(batch, answers, |failure| self.error(failure))
     }
 
-    /// Sends all scripts in one pipeline, and those that the server has forgotten in a second one. Returns the answers
-    /// in the order of the locks. `asking` is for locks of a slot that is being moved to this node.
+    /// Sends all scripts in one pipeline, and repeats the scripts that the server has forgotten in a second one.
+    /// Returns the answers in the order of the locks. `asking` is for locks of a slot that is being moved to this node.
     pub(crate) async fn renew_chunks(
         &self,
         chunks: &[&[Lock<'_>]],
@@ -71,8 +71,8 @@ impl<R: Role> Server<R> {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            // The renewer has a connection of its own. It lasts when the runtime of the holder ends or stands still, so
-            // that a forced release is still reported.
+            // The renewer has its own connection. It lasts when the runtime of the holder ends or stands still, so that
+            // a forced release is still reported.
             live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)
@@ -166,8 +166,8 @@ async fn run<S: SessionState>(
         }
         commands.add_command(script(live, chunks[at]));
     }
-    // Before the first byte leaves. Counted from the answer, a lease would seem to last longer than it does on the
-    // server.
+    // This comes before the first byte is sent. Counted from the answer, a lease would seem to last longer than it does
+    // on the server.
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
     // With ASKING every second answer belongs to an ASKING.
@@ -190,7 +190,7 @@ fn script<S: SessionState>(live: &Connection<S>, chunk: &[Lock<'_>]) -> Cmd {
         };
         command.arg(millis(lock.ttl));
     }
-    // Behind the pairs, and only where there is a token: without any, the script ends on its short path.
+    // The tokens follow the pairs, and only if there is one: without any, the script ends on its short path.
     for (number, lock) in chunk.iter().enumerate() {
         if lock.claim.is_fenced() {
             let own = lock.claim.own_fence().map_or(0, FencingToken::get);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The host and the port of a server.
 pub(crate) type Endpoint = (String, u16);
 
-/// The address of a store: one server, or several that know where the keys are.
+/// The address of a store: one server, or several that know the place of each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp {
@@ -16,7 +16,7 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// The primary that the sentinels name.
     Sentinel(Sentinels),
-    /// The Cluster of these nodes, at least one, and of those that they name.
+    /// The Cluster of these nodes, at least one, and of the nodes that they name.
     Cluster(Vec<Endpoint>),
 }
 

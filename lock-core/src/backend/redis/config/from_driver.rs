@@ -8,7 +8,7 @@ use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Takes over where a client of the crate `redis` connects to, and as whom.
+    /// Takes over the address and the user of a client of the crate `redis`.
     pub(crate) fn of_driver(info: &ConnectionInfo) -> Result<Self> {
         let (address, tls) = match info.addr() {
             ConnectionAddr::Tcp(host, port) => (Address::Tcp { host: host.clone(), port: *port }, None),

@@ -1,4 +1,4 @@
-//! The options of a URL, behind its `?`.
+//! The options of a URL, after its `?`.
 
 use super::form::FORM;
 use super::parse::number;

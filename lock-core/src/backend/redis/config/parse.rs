@@ -43,7 +43,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses TLS where this build has none.
+    /// Refuses TLS if this build has none.
     pub(super) fn check_tls(&self) -> Result<()> {
         if self.tls.is_some() && !cfg!(feature = "redis-tls") {
             return Err(LockError::new(

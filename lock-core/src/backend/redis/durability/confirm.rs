@@ -2,8 +2,9 @@
 //!
 //! WAIT is sent over the connection that wrote, not over a separate one. WAIT covers the last write of its own
 //! connection, so a separate connection would have to write first, and that write would have to be known to reach the
-//! same server: between two connections there may be a failover, and the next primary would then confirm what only the
-//! last one had. On one connection a single process executes both, or the connection breaks and neither counts.
+//! same server: between two connections there may be a failover, and the next primary would then confirm a write that
+//! only the last one had. On one connection a single process executes both, or the connection breaks and neither
+//! counts.
 //!
 //! The price: while the server waits for copies, it serves nothing else on that connection. So there is one WAIT at a
 //! time, which covers everything that was answered before it was sent (64 grants need about three, not 64), and it
@@ -73,7 +74,7 @@ pub(crate) fn patience(deadline: Duration) -> Duration {
     Duration::from_millis(millis(deadline / SHARE_OF_DEADLINE))
 }
 
-/// The confirmation of a grant, where it was requested in the same pipeline; otherwise `None`.
+/// The confirmation of a grant, if it was requested in the same pipeline; otherwise `None`.
 pub(crate) type Confirmed = Option<Result<(), Failure>>;
 
 impl Confirmer {

@@ -128,8 +128,8 @@ impl Durability {
             "{who}{count} of {wanted} {replicas} acknowledged it within {patience:?}, so it does not count \
              (`durability={self}`)"
         );
-        // Not in doubt by itself: only the caller knows whether a grant or a token is left in the store, and marks the
-        // failure.
+        // The failure is not marked as ambiguous here: the caller knows whether a grant or a token is left in the
+        // store, and marks it.
         Failure::new(LockErrorKind::Unavailable, text)
     }
 

@@ -6,7 +6,7 @@ use super::Failure;
 use crate::backend::redis::config::Endpoint;
 use crate::error::LockErrorKind;
 
-/// The place where a request belongs. A node that answers with a redirect has executed nothing.
+/// The node to which a request belongs. A node that answers with a redirect has executed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
     /// The slot belongs to another node. An empty host is the host of the node that answered.

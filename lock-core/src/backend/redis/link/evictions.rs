@@ -59,7 +59,7 @@ mod tests {
             ("a", "20", 0),
             ("a", "x", 0),
             ("a", "21", 1),
-            // After CONFIG RESETSTAT.
+            // The count falls after CONFIG RESETSTAT.
             ("a", "0", 0),
             ("a", "2", 2),
         ];

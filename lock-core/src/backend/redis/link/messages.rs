@@ -1,6 +1,6 @@
 //! The messages that the server pushes, and the channels that they arrive on.
 //!
-//! Every process has a channel of its own, `lock:wake:<process>`, so that a release wakes exactly the next claim in the
+//! Every process has its own channel, `lock:wake:<process>`, so that a release wakes exactly the next claim in the
 //! queue, and another, `lock:wake:held:<process>`, for its holders. Messages are hints and may be lost: a waiter also
 //! asks the store from time to time, and a holder renews.
 
@@ -21,7 +21,7 @@ impl fmt::Display for Process {
     }
 }
 
-/// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster that of a slot.
+/// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster the beginning of a slot.
 pub(crate) fn channels(listeners: &Listeners, beginning: &str) -> Vec<String> {
     listeners.processes().into_iter().map(|process| format!("{beginning}{}", Process(process))).collect()
 }

@@ -1,8 +1,8 @@
 //! The rights of the user, which are checked on every dial.
 //!
-//! A user who may acquire a lock and may not release it, renew it or wait for it would learn of that from a lock that
-//! nobody can release. So each command that a lock may need is sent once, in a form that changes nothing, in the round
-//! trip of the greeting. `ACL DRYRUN` would need a right of its own, and knows nothing of a command that was renamed.
+//! A user who may acquire a lock and may not release, renew or wait for it would notice only when a lock cannot be
+//! released. So each command that a lock may need is sent once, in a form that changes nothing, in the round trip of
+//! the greeting. `ACL DRYRUN` would need a further right, and does not know a command that was renamed.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::error::LockErrorKind;
 /// those first.
 const KEY: &str = "lock:rights";
 
-/// The commands that a lock may need, whatever its kind. The arguments of each make it change nothing where the key does
+/// The commands that a lock may need, whatever its kind. The arguments of each make it change nothing if the key does
 /// not exist: `HSET` lacks a value, and there is no script of this name.
 const CALLS: [&[&str]; 24] = [
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
@@ -80,7 +80,7 @@ pub(super) fn examine(
     for (name, answer) in greeting.into_iter().chain(checks) {
         let list = match answer {
             Some(Value::ServerError(error)) => match (error.code(), error.details().unwrap_or_default()) {
-                // Of a key or a channel it says "to access".
+                // For a key or a channel it says "to access".
                 ("NOPERM", details) if details.contains("to run the") => &mut forbidden,
                 ("ERR", details) if details.starts_with("unknown command") => &mut unknown,
                 _ => continue,

@@ -28,7 +28,7 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         Keyspace::Whole
     }
 
-    /// Admits the server behind a new connection, which has passed the general probe and loaded its scripts.
+    /// Admits the server of a new connection, which has passed the general probe and loaded its scripts.
     ///
     /// # Errors
     /// The server cannot play the role.

@@ -1,4 +1,4 @@
-//! Sentinels: where the primary is, and when another server replaces it.
+//! Sentinels: the address of the primary, and its replacement by another server.
 //!
 //! Source: [Guidelines for Redis clients with support for Redis
 //! Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
@@ -29,13 +29,13 @@ use crate::error::LockErrorKind;
 /// a dial asks all of them at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one sentinel, once another has answered. A question takes three round trips, four with TLS,
-/// and a dial asks twice: on a long link both must fit.
+/// Returns the time limit of one sentinel, once another has answered. A request takes three round trips, four with TLS,
+/// and a dial sends two: on a long link both must fit.
 fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
 
-/// How the failure begins where the sentinels do not know the name of the primary.
+/// The beginning of the failure if the sentinels do not know the name of the primary.
 pub(super) const UNKNOWN: &str = "the sentinels watch no primary";
 /// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
 /// every dial.
@@ -50,7 +50,8 @@ const LOOK: Duration = Duration::from_secs(2);
 enum Answer {
     /// The place of the primary, and the number of the failover that made it the primary.
     Primary(Endpoint, u64),
-    /// The sentinel watches no primary of this name. It watches these; `None` where its user may not ask for them.
+    /// The sentinel watches no primary of this name. The sentinel watches these; `None` if its user may not request
+    /// them.
     Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
@@ -58,9 +59,9 @@ enum Answer {
     Silent(String),
 }
 
-/// A step of the question to one sentinel of the URL.
+/// A step of the request to one sentinel of the URL.
 enum Step {
-    /// The addresses of its name, each of which is a sentinel of its own.
+    /// The addresses of its name, each of which is a separate sentinel.
     Found(String, Vec<SocketAddr>),
     Answered(Answer),
 }
@@ -74,7 +75,7 @@ pub(crate) async fn primary(
 ) -> Result<Endpoint, Failure> {
     let (mut asked, began) = (JoinSet::new(), Clock::Suspend.now());
     // All at once: one sentinel that hangs would else use up the time of the dial. The set is dropped with this
-    // function, which ends the questions that are still open.
+    // function, which ends the requests that are still under way.
     for (host, port) in sentinels.places.clone() {
         asked.spawn(async move {
             match timeout(limit, socket::addresses(&host, port)).await {
@@ -202,7 +203,7 @@ async fn ask(
 /// Asks for the primary and its epoch. If the name is unknown, asks for the names that the sentinel watches.
 async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
     let mut questions = Pipeline::with_capacity(2);
-    // The second question is the one that the guidelines for clients name (step 2). The first one is there for the
+    // The second request is the one that the guidelines for clients name (step 2). The first one is there for the
     // epoch.
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
@@ -266,7 +267,7 @@ async fn greet(
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let options = options.set_push_sender(move |push: PushInfo| {
-        // A caller that only asks a question drops the receiver.
+        // A caller that only sends a request drops the receiver.
         let _ = tell.send(push);
         Ok::<_, Infallible>(())
     });
@@ -291,15 +292,16 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
-        // A sentinel that has not learned of the last failover yet names the previous primary. Only all sentinels
-        // together show which answer is the newest.
+        // A sentinel that has not learned of the last failover yet names the previous primary. The newest answer is
+        // known only from all sentinels together.
         if listen(place, (config, tls), &sentinels.master, current).await
             && primary(config, tls, sentinels, patience(config)).await.is_ok_and(|named| named != *current)
         {
             return;
         }
         next += 1;
-        // Also after a sentinel named another primary and the others did not: it may go on doing so for a while.
+        // This also applies after a sentinel named another primary and the others did not: it may continue to do so for
+        // a while.
         sleep(PAUSE).await;
     }
 }
@@ -332,7 +334,7 @@ async fn listen(
     loop {
         // Asked before the first wait too: a failover before the subscription has no announcement.
         match timeout(patience(config), look_up(&mut sentinel, master)).await {
-            // Not final: the caller asks all sentinels, because this one may be the one that is behind.
+            // This is not final: the caller asks all sentinels, because this one may be outdated.
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => return false,

@@ -85,7 +85,7 @@ impl<R> Shared<R> {
             // Counted for each server: one of them may be configured otherwise.
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
-            // Shared: a waiter is told by whichever node has the slot of its key.
+            // This is shared, because a waiter is notified by the node that has the slot of its key.
             listeners: Arc::clone(&self.listeners),
             role,
         }

@@ -66,7 +66,7 @@ impl<S: SessionState> Connection<S> {
         Ok(())
     }
 
-    /// Subscribes to the channels of one slot, likewise. Each channel needs a command of its own: the driver takes the
+    /// Subscribes to the channels of one slot, likewise. Each channel needs a separate command: the driver takes the
     /// second confirmation of a command for the answer to the next command.
     async fn subscribe_slot(&self, listeners: &Listeners, slot: u16) -> Result<(), Failure> {
         if self.subscriptions.version_of(slot) >= listeners.version() {

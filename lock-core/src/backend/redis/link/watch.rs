@@ -26,9 +26,9 @@ use crate::backoff::Pauses;
 use crate::clock::{self, Clock};
 use crate::error::LockErrorKind;
 
-/// How often the server is asked for its time. A server that answers nothing at all for twice as long is given up, so one
-/// that hangs is noticed within 1.5 s. One that answers the requests in front of the question is not: to drop the
-/// connection would make all that are under way doubtful.
+/// How often the server is asked for its time. A server that answers nothing at all for twice as long is given up, so
+/// one that hangs is noticed within 1.5 s. A server that answers the requests before the ping is alive: dropping the
+/// connection would make all requests under way ambiguous.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// Whether a lost connection had subscriptions.

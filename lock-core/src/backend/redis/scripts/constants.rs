@@ -78,7 +78,7 @@ const SHARED: &[Constant] = &[
     Constant::argument("MARK_AT", Owner::TOKEN_LEN as u64),
     Constant::number("FENCE_LEN", FENCE_LEN),
     Constant::number("PROCESS_LEN", Owner::PROCESS_LEN as u64),
-    // Owners whose grants may be handed off to each other agree in their process and the character behind it.
+    // Owners whose grants may be handed off to each other agree in their process and the character after it.
     Constant::number("HANDOFF_LEN", Owner::PROCESS_LEN as u64 + 1),
     Constant::number("VALUE_LEN", VALUE_LEN),
     Constant::argument("VALUE_END", VALUE_LEN - 1),
@@ -133,7 +133,7 @@ fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-// Needs `redlock`: the test reads all scripts, and those of the voters use constants of that feature.
+// Needs `redlock`: the test reads all scripts, and the scripts of the voters use constants of that feature.
 #[cfg(all(test, feature = "redlock"))]
 mod tests {
     use std::collections::BTreeSet;

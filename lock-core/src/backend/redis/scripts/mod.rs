@@ -1,4 +1,4 @@
-//! The Lua scripts. Each does in one atomic step what nobody may see half done.
+//! The Lua scripts. Each is one atomic step, whose intermediate states no client may see.
 
 pub(crate) mod constants;
 mod script;

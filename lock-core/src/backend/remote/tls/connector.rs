@@ -55,7 +55,7 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Names the protocol that is to be spoken over the connections, for a server that offers several on one port.
+    /// Names the protocol of the connections, for a server that offers several on one port.
     #[cfg(feature = "etcd")]
     #[must_use]
     pub(crate) fn with_protocol(self, protocol: &[u8]) -> Self {
@@ -74,8 +74,8 @@ impl Tls {
         self.0.connect(name, stream).await.map_err(|error| {
             let text = format!("TLS failed ({error}); {}", self.advice(&error));
             let failure = Failure::new(LockErrorKind::Unavailable, text);
-            // An error of TLS itself: the peers have talked to each other. A connection that was only closed may be
-            // that of a server, or of a proxy, that is not up yet.
+            // An error of TLS itself: the peers have talked to each other. If a connection was only closed, the server,
+            // or a proxy, may not be up yet.
             if cause(&error).is_some() { failure.settled() } else { failure }
         })
     }
@@ -95,7 +95,7 @@ impl Tls {
         }
     }
 
-    /// Returns what may be wrong where the server has refused this client.
+    /// Returns the likely causes if the server has refused this client.
     pub(crate) fn advice_for_refused(&self) -> &'static str {
         match self.0.config().client_auth_cert_resolver.has_certs() {
             true => "does the server know the authority of this client's certificate (`cert`)?",
@@ -104,7 +104,7 @@ impl Tls {
     }
 }
 
-/// Returns the error of TLS behind an error of the stream.
+/// Returns the error of TLS that caused an error of the stream.
 fn cause(error: &io::Error) -> Option<&Error> {
     error.get_ref().and_then(|cause| cause.downcast_ref())
 }
@@ -126,7 +126,7 @@ fn authorities(form: &UrlForm, file: Option<&Path>) -> Result<RootCertStore> {
     Ok(store)
 }
 
-/// Returns the certificates of the authorities, also those that cannot be used.
+/// Returns the certificates of the authorities, including unusable ones.
 pub(super) fn trusted(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>> {
     file.map_or_else(|| Ok(rustls_native_certs::load_native_certs().certs), certificates)
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 /// The PEM files of a URL that asks for TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// The authorities that may have signed the server's certificate; `None` trusts those of the system.
+    /// The authorities that may have signed the server's certificate; `None` trusts the system's.
     pub(crate) authorities: Option<PathBuf>,
     /// The certificate that this client presents; `None` presents none.
     pub(crate) certificate: Option<PathBuf>,

@@ -42,8 +42,8 @@ impl Pem {
 
 /// Makes ring the crypto provider of the process, if it has none yet.
 ///
-/// A client library that names no provider asks for that of the process. Where two are linked and none is set, that
-/// panics. If the program has set one, it stays.
+/// A client library that names no provider uses the provider of the process. It panics if two are linked and none is
+/// set. If the program has set one, it stays.
 pub(crate) fn ring_by_default() {
     let _ = ring::default_provider().install_default();
 }
