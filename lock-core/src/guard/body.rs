@@ -32,8 +32,8 @@ impl LockGuard {
     /// When the lock is lost, the body is dropped at its current await point.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended. What the body has done is not
-    /// undone.
+    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended. The effects of the body are
+    /// not undone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the body. The guard still holds the lock.

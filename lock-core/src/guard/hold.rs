@@ -39,7 +39,7 @@ impl Hold {
     pub(crate) fn supersede(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
-            // This counts down as for a release, although none follows: the other lease has a count of its own.
+            // This counts down as for a release, although none follows: the other lease has its own count.
             lease.engine.lease_ended();
         }
     }

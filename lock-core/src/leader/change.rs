@@ -25,14 +25,14 @@ pub enum LeaderChange {
     Resigned,
     /// Another leads.
     Other(Leader),
-    /// Nobody leads.
+    /// There is no leader.
     Vacant,
 }
 
-/// What the reader of the changes was told last.
+/// The last state that the reader of the changes got.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    /// Nothing yet, or that this candidate leads no more. Who leads now is news in any case.
+    /// None yet, or the end of this candidate's lead. The next state is reported in any case.
     Nothing,
     Own(Term),
     Other(GrantId),
@@ -59,11 +59,11 @@ impl Told {
         Some(change)
     }
 
-    /// Returns the change where the store shows another leader, or none.
+    /// Returns the change if the store shows another leader, or none.
     pub(super) fn news_of(&mut self, leader: Option<Leader>) -> Option<LeaderChange> {
         match (&*self, leader) {
             (Self::Own(_) | Self::Vacant, None) => None,
-            // It reports its own election by itself.
+            // The candidate's own election is reported by `own_news`.
             (Self::Own(_), Some(_)) => None,
             (_, Some(leader)) if leader.is_self => None,
             (Self::Other(id), Some(leader)) if *id == leader.id => None,

@@ -119,7 +119,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets how long a released lock stays at hand for this process: see
+    /// Sets how long this process keeps a released lock for its next request: see
     /// [`LockRequest::linger`](crate::LockRequest::linger). It applies to requests that can linger, for at most a third
     /// of their ttl; the other requests do not linger. Default: not at all.
     pub fn linger(mut self, linger: Duration) -> Self {

@@ -127,7 +127,7 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
     Err(LockError::new(LockErrorKind::Unsupported, detail))
 }
 
-/// Boxes the store of a URL: each store has a type of its own.
+/// Boxes the store of a URL, because each store has its own type.
 fn open<'a, B: Backend>(
     connecting: impl Future<Output = Result<B>> + Send + 'a,
 ) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>> {

@@ -18,7 +18,7 @@ pub(crate) trait Witness: Send + Sync + fmt::Debug {
 /// How many events a subscriber may lag.
 const CAPACITY: usize = 1024;
 
-/// The events of one manager, on their way to the subscribers.
+/// The events of one manager, and their subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     listeners: Arc<AtomicUsize>,

@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Each value is found by its index, and has a name of its own.
+    /// Each value is found by its index, and has its own name.
     #[test]
     fn values_stand_in_the_order_of_their_numbers() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));

@@ -24,7 +24,7 @@ fn templates_clash_where_a_value_can_spell_what_the_other_one_fixes() {
         ("account:<from>", "account:<to>", None),
         ("a<<b", "a<<b", None),
         ("<a>:<b>", "<tenant>:<id>", None),
-        // What is encoded, and what is not.
+        // Encoded characters, and others.
         ("a:<x>", "a:b%3Ac", Some("a:b%3Ac")),
         ("a:<x>", "a:b%3ac", None),
         ("a:<x>", "a:b%41", None),
