@@ -30,13 +30,13 @@ impl PartialGrants {
         self.0.push(hold);
     }
 
-    /// Renews them whenever a third of a lease is over, for as long as this is polled: a request that nobody polls any more
-    /// must not keep what it has. Never completes.
+    /// Renews them whenever a third of a lease is over, for as long as this is polled: a request that is no longer
+    /// polled must not keep its keys. Never completes.
     pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
         let mut pause = Duration::ZERO;
         loop {
             let now = engine.clock.now();
-            // One that was lost is found when the store is asked for all.
+            // A lost grant is found by the request for all keys.
             let live = || self.0.iter().map(|hold| &**hold.lease()).filter(|lease| lease.check().is_ok());
             let Some(wait) = live().map(|lease| renewal_of(lease).remaining(now)).min() else {
                 return std::future::pending().await;

@@ -2,12 +2,12 @@
 
 use crate::clock::Moment;
 
-/// Where an acquisition waits.
+/// The place in which an acquisition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Nowhere: the next question is due at the end of the strategy's pause.
+    /// No place: the next request is due at the end of the strategy's pause.
     Nowhere,
-    /// In the local queue, behind its head. The head asks for all of them, or a holder hands off.
+    /// In the local queue, after its head. The head sends the requests for all of them, or a holder hands off.
     BehindHead,
     /// At the head of the local queue, without an entry in the store's queue.
     AtHead,
@@ -15,14 +15,14 @@ pub(super) enum Waiting {
     Queued,
 }
 
-/// The last question to the store.
+/// The last request to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastQuestion {
-    /// None was asked yet.
+    /// None was sent yet.
     None,
-    /// Nothing was waited for since.
+    /// There was no pause since.
     Fresh,
-    /// It lies before the last pause.
+    /// It was sent before the last pause.
     Stale,
 }
 
@@ -35,14 +35,14 @@ impl LastQuestion {
     }
 }
 
-/// The holder of the key, as the store last said.
+/// The holder of the key, by the last answer of the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holder {
     /// Another process, or unknown.
     Elsewhere,
     /// This process, which hands off or notifies when it releases.
     Here {
-        /// When its lease is over, where the store knows.
+        /// When its lease is over, if the store knows.
         free_at: Option<Moment>,
     },
 }

@@ -11,14 +11,14 @@ use crate::pending::PendingClaim;
 use crate::sync::Mutex;
 
 /// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
-/// waiter asks this often in any case: a third as often as it would send heartbeats.
+/// waiter sends a request this often in any case: a third as often as it would send heartbeats.
 const REMOTE_FLOOR: Duration = WAITER_LEASE;
 
 /// The same over a store in this process. No network loses its notifications, so this bounds the cost of a bug, and
 /// thousands of waiters cost the store nothing.
 const EMBEDDED_FLOOR: Duration = Duration::from_secs(60);
 
-/// The longest time between two questions of a waiter that the store notifies.
+/// The longest time between two requests of a waiter that the store notifies.
 pub(super) fn floor(placement: Placement) -> Duration {
     match placement {
         Placement::Embedded => EMBEDDED_FLOOR,
@@ -29,9 +29,9 @@ pub(super) fn floor(placement: Placement) -> Duration {
 /// The pending [`Backend::changed`] of a waiting claim.
 ///
 /// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200
-/// ms would otherwise set and remove a watch five times a second. It is made anew for another owner, for a claim that has
-/// got an entry in the store's queue since or lost it, because that waits for something else, and once it is as old as the
-/// floor: it may have missed its event.
+/// ms would otherwise set and remove a watch five times a second. It is made anew for another owner; for a claim that
+/// has got or lost an entry in the store's queue since, because it then waits for another event; and when it is as old
+/// as the floor, because it may have missed its event.
 ///
 /// [`Backend::changed`]: crate::backend::Backend::changed
 pub(super) struct Watch {
@@ -44,7 +44,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Asks nothing of the store before it is first polled.
+    /// It sends no request before it is first polled.
     pub(super) fn new(engine: &Arc<Engine>, claim: &PendingClaim) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, queued) = (claim.claim.owner, claim.is_queued());

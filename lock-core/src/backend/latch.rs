@@ -9,7 +9,7 @@ use crate::owner::Owner;
 /// then on.
 ///
 /// The latch is leased like a lock: every step but [`Look`](Self::Look) makes it live for `ttl` from then on, never
-/// shorter than before. Then the latch is as if it had never been set.
+/// shorter than before. After that time without a step, the latch is as if it had never been set.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LatchStep {

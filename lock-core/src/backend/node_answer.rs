@@ -10,8 +10,8 @@ pub struct NodeAnswer<'a> {
     pub node: &'a str,
     /// The time from the ping to the answer.
     pub round_trip: Duration,
-    /// By how many seconds the server's clock is ahead of the wall clock of this machine; negative if it is behind.
-    /// Correct to half the round trip. `None` where the server was not asked for its time.
+    /// By how many seconds the server's clock is ahead of the wall clock of this machine; negative if it is late.
+    /// Correct to half the round trip. `None` if the server was not asked for its time.
     pub clock_ahead: Option<f64>,
 }
 

@@ -39,8 +39,7 @@ pub enum Waiting {
         order: Order,
         /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
         /// with several local waiters asks from time to time whether [others wait](Backend::others_wait), to be fair to
-        /// other processes of which it does not know. Without it no grant may
-        /// [linger](crate::LockRequest::linger).
+        /// other processes. Without it no grant may [linger](crate::LockRequest::linger).
         tells_holder: bool,
     },
     /// The store queues the claim in order of arrival, for [`Queue::Barging`] too. The store grants the key to the next

@@ -15,7 +15,7 @@ pub struct Identity {
     pub(super) host: String,
     pub(super) pid: u32,
     pub(super) service: String,
-    /// The three fields as the store keeps them, written once, and not where the identity is only read.
+    /// The three fields as the store keeps them, written once, when they are first needed.
     encoded: OnceLock<String>,
 }
 

@@ -8,13 +8,13 @@ use crate::error::{LockError, LockErrorKind as Kind, Result};
 
 impl LockRequest {
     /// Returns how many permits of the semaphore are free now. It is for people and for metrics: the answer may be out
-    /// of date when it arrives, and those who wait in the queue go first. One request to the store. It takes no permit,
-    /// and no place in the queue.
+    /// of date when it arrives, and queued requests go first. This is one request to the store. It takes no permit, and
+    /// no place in the queue.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a kind that has no permits, and for a key that is in use as
-    /// another kind or with another number of permits. [`Unsupported`](LockErrorKind::Unsupported) over a store that
-    /// cannot say who holds its locks. Else as [`LockManager::inspect`](crate::LockManager::inspect).
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a kind that has no permits, and for a key that is in use
+    /// as another kind or with another number of permits. [`Unsupported`](LockErrorKind::Unsupported) over a store that
+    /// cannot list its holders. Else as [`LockManager::inspect`](crate::LockManager::inspect).
     ///
     /// # Cancel safety
     /// Cancel safe.

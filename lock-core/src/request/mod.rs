@@ -1,4 +1,4 @@
-//! What a program requests: key, kind, ttl, strategy and options, validated once.
+//! A request: key, kind, ttl, strategy and options, validated once.
 
 mod acquire;
 mod available;

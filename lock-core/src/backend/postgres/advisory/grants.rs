@@ -36,7 +36,7 @@ pub(super) enum Begin {
     Ask,
     /// The owner holds it.
     Held,
-    /// Another owner of this process has it, or may have it. That one holds it, if it is known to.
+    /// Another owner of this process has it, or may have it: the owner, if it certainly holds it.
     Busy(Option<Owner>),
     /// An earlier request of this owner is under way.
     Wait,
@@ -70,8 +70,8 @@ impl Grants {
         }
     }
 
-    /// Notes the answer to a request. Returns whether the lock must be freed: the server gave it, or may have given it,
-    /// to an owner that does not want it any more. It stays taken until [`freed`](Self::freed).
+    /// Notes the answer to a request. Returns whether the lock must be freed: the server granted it, or may have
+    /// granted it, to an owner that has given up. It stays locked until [`freed`](Self::freed).
     pub(super) fn answered(&mut self, id: i64, granted: Option<bool>) -> bool {
         let Some(entry) = self.0.get_mut(&id) else { return false };
         match (granted, entry.state) {
@@ -83,7 +83,8 @@ impl Grants {
                 self.0.remove(&id);
                 false
             }
-            // An error does not say, because an advisory lock of a session outlives the transaction that took it.
+            // After an error the state is unknown, because an advisory lock of a session outlives the transaction that
+            // acquired it.
             (Some(true) | None, _) => {
                 entry.state = State::Leaving;
                 true
@@ -117,7 +118,7 @@ impl Grants {
         self.0.get(&id).is_some_and(|entry| entry.owner == owner && entry.state == State::Held)
     }
 
-    /// Returns the owners that hold something.
+    /// Returns the owners that hold a lock.
     pub(super) fn into_held(self) -> Vec<Owner> {
         self.0.into_values().filter(|entry| entry.state == State::Held).map(|entry| entry.owner).collect()
     }

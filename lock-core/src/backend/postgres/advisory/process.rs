@@ -16,9 +16,9 @@ use crate::sync::Mutex;
 
 /// The pause before another try to begin a session.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The same, where only a change of the settings can help.
+/// The same, if only a change of the settings can help.
 const LATER: Duration = Duration::from_secs(2);
-/// How often the task looks whether its manager is gone, so that it ends with it.
+/// How often the task checks whether its manager was dropped, so that it ends too.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A manager, as the store knows it.
@@ -30,7 +30,7 @@ pub(super) struct Process {
     state: watch::Sender<State>,
 }
 
-/// What a call finds.
+/// The state that a call finds.
 #[derive(Clone, Debug)]
 enum State {
     /// No session yet; the failure of the last try, if there was one.
@@ -63,20 +63,20 @@ impl Process {
         listeners.push(listener);
     }
 
-    /// Returns whether nobody listens any more, or the store was closed.
+    /// Returns whether the listener was dropped, or the store was closed.
     pub(super) fn is_gone(&self) -> bool {
         matches!(*self.state.borrow(), State::Gone)
             || !self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
     }
 
-    /// Ends the session and all that comes after it.
+    /// Ends the session, and begins no further one.
     pub(super) fn close(&self) {
         if let State::Live(session) = self.state.send_replace(State::Gone) {
             self.end(&session);
         }
     }
 
-    /// Returns the session, or waits for it, without a deadline of its own.
+    /// Returns the session, or waits for it, without a deadline.
     pub(super) async fn ready(&self) -> Result<Arc<Session>, Failure> {
         let mut state = self.state.subscribe();
         loop {
@@ -122,7 +122,7 @@ impl Process {
     }
 
     fn tell(&self, report: impl Fn(&dyn Listener)) {
-        // Collected first: no listener is called under the lock.
+        // The grants are collected first: no listener is called under the lock.
         let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|listener| report(&**listener));
     }
@@ -146,7 +146,7 @@ fn gone() -> Failure {
         .permanent()
 }
 
-/// Keeps a session for `process` until its manager is gone.
+/// Keeps a session for `process` until its manager was dropped.
 async fn supervise(process: Arc<Process>) {
     while !process.is_gone() {
         process.tell(|listener| listener.dials());
@@ -157,7 +157,7 @@ async fn supervise(process: Arc<Process>) {
                     process.tell(|listener| listener.reconnected());
                     keep(&process, &session).await;
                 }
-                // First, so that no renewal finds neither the session nor its end.
+                // This comes first, so that a renewal finds either the session or its end.
                 process.end(&session);
                 session.close().await;
                 process.set(State::Beginning(None));
@@ -172,24 +172,24 @@ async fn supervise(process: Arc<Process>) {
     process.close();
 }
 
-/// Gives signs of life, and returns when the session is over or nobody needs it.
+/// Sends signs of life, and returns when the session is over or no longer needed.
 async fn keep(process: &Process, session: &Session) {
     let every = process.timeout / PROOFS;
     let mut looked = now();
     loop {
         tokio::select! {
-            // The server says so, or a statement that freed nothing.
+            // The server has reported the end, or a statement has freed nothing.
             () = session.lost() => return,
             () = session.ends() => return,
             () = process.closed() => return,
             proved = timeout(process.timeout / 2, session.prove()) => {
-                // A process of the server that is not the one which holds the locks.
+                // The answer comes from another process of the server than the one that holds the locks.
                 if matches!(proved, Ok(Ok(false))) {
                     return;
                 }
             }
         }
-        // The server may have ended it by now, and given the keys to others.
+        // The server may have ended it by now, and granted the keys to others.
         if session.certain(now()).is_zero() {
             return;
         }

@@ -14,7 +14,7 @@ use crate::key::Key;
 impl Server {
     /// Lists the locks whose keys begin with `prefix`.
     pub(crate) async fn list(&self, prefix: &str, limit: usize) -> Result<Listed, Failure> {
-        // One more than is wanted shows whether there are more.
+        // One row more than requested shows whether there are more.
         let most = i32::try_from(limit).unwrap_or(i32::MAX).saturating_add(1);
         Ok(Listed::new(self.locks(prefix, false, most).await?, limit))
     }

@@ -8,7 +8,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 
 /// The default session timeout, as that of the ZooKeeper store.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The bounds of it. A shorter one would end sessions for a pause of the machine.
+/// The bounds of the session timeout. A shorter one would end sessions at a pause of the machine.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
@@ -22,7 +22,7 @@ impl Config {
         self.session_timeout = Some(timeout);
     }
 
-    /// Refuses what has no meaning for advisory locks.
+    /// Refuses options without a meaning for advisory locks.
     pub(crate) fn check_advisory(&self) -> Result<()> {
         let timeout = self.session_timeout();
         if !(SHORTEST..=LONGEST).contains(&timeout) {
@@ -41,7 +41,7 @@ impl Config {
         )))
     }
 
-    /// Refuses what has no meaning for leases in tables.
+    /// Refuses options without a meaning for leases in tables.
     pub(crate) fn check_leases(&self) -> Result<()> {
         match () {
             () if self.advisory => Err(invalid(

@@ -3,8 +3,8 @@
 use super::form::FORM;
 use crate::error::Result;
 
-/// Options that are ignored, whatever their value: how another client pools and prepares, what the store does in its own
-/// way, and what Postgres has for other uses.
+/// Options that are ignored, whatever their value: how another client pools and prepares, settings that the store makes
+/// in its own way, and options of Postgres for other uses.
 const IGNORED: &[&str] = &[
     "client_encoding",
     "connection_limit",

@@ -1,4 +1,4 @@
-//! The places of the servers in a URL: in front of its `/`, and in its options `host` and `port`.
+//! The addresses of the servers in a URL: before its `/`, and in its options `host` and `port`.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use crate::error::Result;
 
 pub(super) const DEFAULT_PORT: u16 = 5432;
 
-/// A host or the directory of a socket, and the port that stands behind it.
+/// A host or the directory of a socket, and the port after it.
 type Named = (Option<String>, Option<u16>);
 
-/// What a URL says of the places of its servers.
+/// The addresses of the servers, as a URL has them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     authority: Vec<Named>,
-    /// The value of the option `host`, which takes the place of the hosts of the authority.
+    /// The value of the option `host`, which replaces the hosts of the authority.
     host: Option<String>,
-    /// The value of the option `port`, which takes the place of the ports.
+    /// The value of the option `port`, which replaces the ports.
     port: Option<String>,
 }
 
 impl Places {
-    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing where the
+    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing if the
     /// option `host` names it.
     pub(super) fn read(hosts: &str) -> Result<Self> {
         let authority = match hosts {
@@ -73,7 +73,7 @@ impl Places {
     }
 }
 
-/// Reads `host[:port],..` in an option, where no host may be missing.
+/// Reads `host[:port],..` in an option, in which no host may be missing.
 pub(super) fn address(hosts: &str) -> Result<Address> {
     Places::read(hosts)?.address()
 }

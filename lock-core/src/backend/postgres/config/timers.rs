@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-/// How long a client may say nothing before the server asks its kernel whether it is there, beyond the time that a holder
-/// counts.
+/// How long a client may be silent, beyond the time that a holder counts, before the server probes it with keep-alives.
 const BEFORE_PROBES: Duration = Duration::from_secs(5);
 /// The pause between two such probes, and how many of them may stay unanswered.
 const PROBE_EVERY: Duration = Duration::from_secs(3);
@@ -19,31 +18,31 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// The timers of a session on which a holder counts for `counted` after its last sign of life. `None`: no grant ends
-    /// with the session.
+    /// Makes the timers of a session that a holder relies on for `counted` after its last sign of life. With `None`, no
+    /// grant ends with the session.
     pub(super) const fn new(counted: Option<Duration>) -> Self {
         Self { counted }
     }
 
-    /// Returns after which silence the server ends the session, as a setting in ms. It is off for a session that holds
-    /// nothing.
+    /// Returns the silence after which the server ends the session, as a setting in ms. It is off for a session that
+    /// holds nothing.
     pub(crate) fn idle_session_timeout(self) -> String {
         self.counted.unwrap_or_default().as_millis().to_string()
     }
 
-    /// Returns when the server begins to look for a client that says nothing.
+    /// Returns when the server begins to probe a silent client.
     fn keepalives_idle(self) -> Duration {
-        // In whole seconds, as the server takes it, and rather later.
+        // It is in whole seconds, as the server needs it, rounded up.
         let counted = self.counted.unwrap_or_default();
         Duration::from_secs(counted.as_secs() + u64::from(counted.subsec_nanos() > 0)) + BEFORE_PROBES
     }
 
-    /// Returns after how long the server gives up a client that acknowledges nothing.
+    /// Returns the time after which the server gives up a client that acknowledges nothing.
     fn user_timeout(self) -> Duration {
         self.keepalives_idle() + PROBE_EVERY * (PROBES + 1) - Duration::from_secs(2)
     }
 
-    /// Returns the settings with which the server finds out that a client is out of reach, and ends what that had begun.
+    /// Returns the settings with which the server detects an unreachable client, and ends its session.
     pub(super) fn of_connection(self) -> [(&'static str, u128); 4] {
         [
             ("tcp_keepalives_idle", u128::from(self.keepalives_idle().as_secs())),
@@ -73,7 +72,7 @@ mod tests {
         assert_eq!(of(None).idle_session_timeout(), "0");
     }
 
-    /// Whatever ends a session at the server comes after the moment until which its holder counts on it.
+    /// Each timer of the server ends a session after the moment until which its holder relies on it.
     #[test]
     fn nothing_ends_a_session_before_its_holder_gives_up() {
         for counted in [1_000, 1_999, 2_000, 10_000, 15_000, 20_000, 60_000, 3_600_000] {
