@@ -20,7 +20,7 @@ pub(crate) struct Config {
     keys: Keys,
     options: Options,
     label: Option<Label>,
-    /// What counts unless the layer or its profile has a strategy.
+    /// The strategy if neither the layer nor its profile has one.
     usual: Arc<dyn Strategy>,
 }
 
@@ -48,7 +48,7 @@ impl Config {
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
-            // As many keys as a real request has, because the manager limits their number.
+            // The sample has as many keys as a real request, because the manager limits their number.
             Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
             // The template, so that the error names it. It may be too long for a key, although no real key is.
@@ -57,7 +57,7 @@ impl Config {
         self.request(sample, None).check()
     }
 
-    /// Returns how long a key stays locked at least: that of the layer, else that of its profile.
+    /// Returns how long a key stays locked at least: the layer's `min_hold`, else its profile's.
     pub(crate) fn min_hold(&self) -> Duration {
         let options = self.options();
         let of_profile = || {

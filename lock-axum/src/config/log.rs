@@ -1,4 +1,4 @@
-//! What a layer has logged already.
+//! The messages that a layer has logged already.
 
 use std::fmt;
 use std::mem;
@@ -53,7 +53,7 @@ impl Logged {
         }
     }
 
-    /// Counts a request that is served without a lock because the store does not answer, and logs it now and then.
+    /// Counts a request that is served without a lock because the store does not answer, and logs it from time to time.
     pub(super) fn unlocked(&self, template: &str, error: &dyn fmt::Display, now: Moment) {
         if let Some(count) = self.unlocked.add(now) {
             tracing::warn!(

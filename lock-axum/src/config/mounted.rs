@@ -23,7 +23,7 @@ impl Mounted {
             Err(error) => error,
         };
         options.logged.misconfigured(keys.template(), &error);
-        // Answers that contradict each other could tell the client anything.
+        // If the answer options conflict, fall back to the defaults.
         let answers =
             options.answers.check().map_or_else(|_| Answers::default(), |()| options.answers.clone());
         Self::Invalid(Arc::new(answers))

@@ -22,7 +22,7 @@ use crate::key_limit::KeyLimit;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) manager: LockManager,
-    /// What each request sets, and nothing here looks at.
+    /// The options that each request passes on unchanged.
     pub(crate) own: Profile,
     pub(crate) kind: Option<Kind>,
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) key_limit: KeyLimit,
     /// How long requests for the key of the layer use it.
     pub(crate) use_times: UseTimes,
-    /// When a client is told to come back; `None` for what requests take.
+    /// The `Retry-After` of a refused client; `None` to follow the time that requests take.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) answers: Answers,
     pub(crate) logged: Arc<Logged>,

@@ -1,6 +1,6 @@
-//! What happens to a request when something goes wrong.
+//! The treatment of a request in case of a failure.
 
-/// What happens to a handler when its client disconnects.
+/// The treatment of a handler when its client disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnDisconnect {
@@ -8,38 +8,38 @@ pub enum OnDisconnect {
     /// The default.
     #[default]
     Cancel,
-    /// The handler runs to its end in a task of its own, which holds the lock until then. A request that still waits
-    /// for its lock is dropped all the same.
+    /// The handler runs to its end in its own task, which holds the lock until then. A request that still waits for its
+    /// lock is dropped anyway.
     ///
-    /// Nothing outside the task stops the handler: neither a timeout nor the loss of a lock of an outer layer. So, of
-    /// several lock layers, give this option to the outermost. The loss of its own lock does stop it: see
+    /// Nothing outside the task stops the handler: neither a timeout nor the loss of a lock of an outer layer. If there
+    /// are several lock layers, give this option to the outermost. The loss of this layer's lock does stop it: see
     /// [`on_lost`](crate::LockLayer::on_lost). Task-local values of other crates are missing, and so is the part of the
     /// body that the client had not sent. A server that shuts down does not wait for the task;
     /// [`LockManager::shutdown`](lock_core::LockManager::shutdown) waits for it, up to its grace period.
     Finish,
 }
 
-/// What happens to a request when the lock store does not answer.
+/// The treatment of a request when the lock store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreError {
     /// The request is refused with 503. The default.
     #[default]
     Reject,
-    /// The request is served **without a lock**, whatever else runs at the same time: for work where a rare double
+    /// The request is served **without a lock**, whatever else runs at the same time: for work for which a rare double
     /// execution costs less than an outage. A metric counts such requests, and the log reports them. Each request asks
     /// the store first, and starts when that call has failed: on Redis after up to the `timeout` of the URL, 500 ms.
     RunUnlocked,
 }
 
-/// What happens to a request for which the router found no route, if the key needs one: for a path parameter or
+/// The treatment of a request for which the router found no route, if the key needs one: for a path parameter or
 /// `<route>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnNoRoute {
-    /// A request that the router passes on to a service with routes of its own, by
-    /// [`nest_service`](axum::Router::nest_service), is answered with 500, and the log reports it once: what it needs for
-    /// its key is known behind the layer only. Any other request is served as with [`Serve`](Self::Serve), so that a 404
+    /// A request that the router passes on to a service with its own routes, by
+    /// [`nest_service`](axum::Router::nest_service), is answered with 500, and the log reports it once: only the inner
+    /// service knows the values for its key. Any other request is served as with [`Serve`](Self::Serve), so that a 404
     /// remains a 404. The default.
     #[default]
     RefuseNested,

@@ -44,7 +44,7 @@ impl Config {
             _ if rejection.outcome() == Outcome::Misconfigured => {
                 self.misconfigured(&manager.redacted(error));
             }
-            // The lock itself has logged its loss, and a shutdown needs no message.
+            // The lock has logged its loss, and a shutdown needs no message.
             LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
             _ => {
                 if let Some(left_out) = manager.admit_refusal(template) {
@@ -56,8 +56,8 @@ impl Config {
         self.answer(rejection, head)
     }
 
-    /// Returns the time after which a client whose request found the key held is to come back: what the layer says, else
-    /// what requests take, but no more than is left of the lease.
+    /// Returns the time after which a client whose request found the key held may retry: the layer's, else the time
+    /// that requests take, but at most the rest of the lease.
     fn retry_after(&self, error: &LockError) -> Duration {
         let options = self.options();
         options.retry_after.unwrap_or_else(|| {

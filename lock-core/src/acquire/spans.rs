@@ -5,7 +5,7 @@ use tracing::field::Empty;
 
 use super::plan::Plan;
 
-/// From the request to the grant or the refusal.
+/// The span from the request to the grant or the refusal.
 pub(super) fn acquire_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.acquire",
@@ -25,7 +25,7 @@ pub(super) fn acquire_span(plan: &Plan) -> Span {
     )
 }
 
-/// From the grant to the release or the loss.
+/// The span from the grant to the release or the loss.
 pub(super) fn hold_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.hold",

@@ -1,4 +1,4 @@
-//! How long a released grant lingers, and which requests can have that.
+//! How long a released grant lingers, and which requests may linger.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::kind::Kind;
 /// linger.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Returns the longest linger beside a lease of `ttl`. A renewal is due after a third of the lease, so what is left of
-/// it is enough for the linger, and for a holder that comes at its end.
+/// Returns the longest linger beside a lease of `ttl`. A renewal is due after a third of the lease, so the rest of the
+/// lease is long enough for the linger, and for a holder that comes at its end.
 fn longest(ttl: Duration) -> Duration {
     LONGEST.min(ttl / 3)
 }
@@ -33,13 +33,13 @@ pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
     }
 }
 
-/// Returns what is said to a request whose linger cannot be, for the reason of [`cannot_linger`].
+/// Returns the error of a request that cannot linger, with the reason of [`cannot_linger`].
 pub(super) fn refusal(linger: Duration, kind: Kind, several: bool, why: &str) -> String {
     let what = if several { "a lock of several keys".to_owned() } else { format!("a lock of kind {kind}") };
     format!("linger is {linger:?}, and {what} cannot: {why}")
 }
 
-/// Refuses a linger that a store cannot have, or that is too long for a lease of `ttl`.
+/// Refuses a linger that the store does not support, or that is too long for a lease of `ttl`.
 pub(super) fn check(linger: Duration, ttl: Duration, store: &Capability) -> Result<()> {
     if linger.is_zero() {
         return Ok(());

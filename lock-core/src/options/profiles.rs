@@ -32,12 +32,12 @@ pub(crate) struct Profiles {
     /// The sources of further profiles.
     #[cfg(feature = "config")]
     pub(crate) source: Source,
-    /// The profiles in force. Replaced as a whole, so that a request sees all of one state or all of the next.
+    /// The profiles in use. They are replaced as a whole, so that a request sees all of one state or all of the next.
     in_force: RwLock<Arc<Named>>,
     /// How many reloads have begun. An older state must not follow a newer one.
     #[cfg(feature = "config")]
     reloads: AtomicU64,
-    /// The last reload that was put into force.
+    /// The last reload that was applied.
     #[cfg(feature = "config")]
     reloaded: Mutex<u64>,
 }
@@ -54,16 +54,16 @@ impl fmt::Debug for Profiles {
 
 impl Profiles {
     /// How many keys a request may have by default, and the largest number that can be set. One script handles all of
-    /// them, and the server does nothing else meanwhile: 100 take about a millisecond.
+    /// them, and the server serves no other client meanwhile: 100 take about a millisecond.
     pub(crate) const DEFAULT_KEYS: usize = 100;
     pub(crate) const MOST_KEYS: usize = 1_000;
 
-    /// Returns the profiles in force.
+    /// Returns the profiles in use.
     pub(crate) fn in_force(&self) -> Arc<Named> {
         Arc::clone(&self.in_force.read())
     }
 
-    /// Checks everything against the store, and puts the profiles into force. Called once, before the first request.
+    /// Checks everything against the store, and applies the profiles. Called once, before the first request.
     pub(crate) fn begin(&self, store: &Capability) -> Result<()> {
         if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
             let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
@@ -75,8 +75,7 @@ impl Profiles {
         self.load(store)
     }
 
-    /// Reads the configuration, checks all profiles against the store, and puts them into force. Changes nothing if
-    /// that fails.
+    /// Reads the configuration, checks all profiles against the store, and applies them. Changes nothing if that fails.
     fn load(&self, store: &Capability) -> Result<()> {
         #[cfg(feature = "config")]
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
@@ -89,7 +88,7 @@ impl Profiles {
         Ok(())
     }
 
-    /// Puts `named` into force. Returns the profiles before. They may have the last reference to a strategy of the
+    /// Applies `named`. Returns the previous profiles. They may have the last reference to a strategy of the
     /// application, so they must be dropped outside of locks.
     fn replaced_by(&self, named: Named) -> Arc<Named> {
         let named = Arc::new(named);
@@ -109,7 +108,7 @@ impl Profiles {
             .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
         let mut named = Some(named);
         let before = self.reloaded.with(|last| {
-            // One that began later has read a newer state.
+            // A reload that began later has read a newer state.
             let is_newest = *last < number;
             *last = number.max(*last);
             is_newest.then(|| named.take().map(|named| self.replaced_by(named)))
@@ -124,7 +123,8 @@ impl Profiles {
         for (name, profile) in named {
             let mut options = profile.options.clone();
             while let Err(flaw) = options.check(&self.defaults, store) {
-                // Without it, the next flaw shows. One that the defaults have is not the profile's to mend.
+                // The option with the flaw is unset, so that the next flaw shows. A flaw of the defaults is not the
+                // profile's.
                 let more = options.unset(flaw.option);
                 flaws.push((name.clone(), flaw));
                 if !more {
@@ -135,14 +135,14 @@ impl Profiles {
         flaws
     }
 
-    /// Checks the profiles in force for every attribute that names one.
+    /// Checks the profiles in use for every attribute that names one.
     #[cfg(feature = "config")]
     pub(crate) fn check_attributes(&self, store: &Capability) -> Result<()> {
         let named = self.in_force();
         all_of(named_by_attributes().into_iter().map(|attribute| attribute.check(self, &named, store)))
     }
 
-    /// Refuses `names` without a profile, all in one error. `whose` says after each what names it.
+    /// Refuses `names` without a profile, all in one error. `whose` adds the place that names each.
     pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
         let named = self.in_force();
         let missing: Vec<String> = names

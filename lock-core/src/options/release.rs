@@ -2,14 +2,12 @@
 
 /// What a body's caller waits for once the body has ended: the answer to the release, or nothing.
 ///
-/// [`Background`](Self::Background) saves the round trip of the release. What it gives up:
+/// [`Background`](Self::Background) saves the round trip of the release. The price:
 ///
 /// - **When the caller has its answer, the key may still be locked.** The release is under way. Another process that
 ///   tries at that moment may be refused, for as long as the release takes to arrive.
-/// - **The next acquisition of the key by this process is not refused by its own release.** A store that keeps requests
-///   in order executes it behind the release, and nothing is waited for. That holds on Redis, Sentinel and Cluster, for
-///   the runtime that released, while the connection lasts. Elsewhere (on another runtime, over `redlock://`, after the
-///   connection was lost) the acquisition first waits for the answer to the release, for at most a second.
+/// - **The next acquisition of the key by this process is not refused by its own release.** It first waits for the
+///   answer to the release, for at most a second.
 /// - **The caller does not learn of a release that fails**, as for a dropped guard: it is repeated in the background
 ///   until the lease is over, and reported by the log, the metric `lock.client.release_errors` and the event
 ///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed). The same goes for a lock that turns out to have been lost
@@ -26,10 +24,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Release {
-    /// For the answer to the release, for at most a second. A caller that has the result of the body finds the key
-    /// free. The default.
+    /// The caller waits for the answer to the release, for at most a second. A caller that has the result of the body
+    /// finds the key free. The default.
     #[default]
     Await,
-    /// For nothing. The release is under way when the caller has the result of the body.
+    /// The caller does not wait. The release is under way when the caller has the result of the body.
     Background,
 }

@@ -3,7 +3,7 @@
 use crate::backend::Grant;
 use crate::clock::Moment;
 
-/// A grant of the store, and when the answer that brought it arrived.
+/// A grant of the store, and the time at which its answer arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) grant: Grant,

@@ -18,14 +18,14 @@ const MOST: usize = 1_000_000;
 /// The bytes of a creation besides its path and its data: lengths, flags, access control.
 const OVERHEAD: usize = 128;
 
-/// What the lines of the keys say about the claim.
+/// The state of the claim in the lines of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// A key is in use in this mode, beside which the claim cannot be.
+    /// A key is in use in this mode, which excludes the claim.
     Clashes(Mode),
-    /// Somebody else is before the claim in the line at this index.
+    /// Another claim comes first in the line at this index.
     Held(usize),
-    /// Every key is free or its own, and it lacks a node.
+    /// Every key is free or held by the claim, and a node is missing.
     Free,
     /// It holds every key.
     Ours,
@@ -42,7 +42,7 @@ impl Several<'_> {
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         self.check_size()?;
         let answer = self.attempt_until_answered(ask).await;
-        // As for one key: a node stays until somebody releases the claim.
+        // As for one key, a node stays until the claim is released.
         let has_none = self.sites.iter().all(|site| matches!(site.entry(), Ok(None)));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -103,8 +103,8 @@ impl Several<'_> {
         found(surveyed.iter().map(standing))
     }
 
-    /// Answers for what was found. A claim that does not get every key leaves every line; only the keys that were granted
-    /// to its owner before stay, because the caller relies on them.
+    /// Answers for the state that was found. A claim that does not get every key leaves every line; only the keys that
+    /// were granted to its owner before stay, because the caller relies on them.
     async fn answer(
         &self,
         ask: Ask,
@@ -147,7 +147,7 @@ impl Several<'_> {
         surveyed: &[Surveyed],
         created: Option<i64>,
     ) -> Result<Attempt, Failure> {
-        // Nobody has left any of the lines since the transaction.
+        // No node was deleted from any of the lines since the transaction.
         let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
         let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
         let are_here = self
@@ -167,7 +167,7 @@ impl Several<'_> {
         Ok(Attempt::Granted(Grant::new(sent, certain).with_fence(token)))
     }
 
-    /// Deletes the nodes of the claim that hold nothing for its owner.
+    /// Deletes the nodes of the claim that hold no key for its owner.
     async fn leave(&self, surveyed: &[Surveyed]) -> Result<Result<(), Error>, Failure> {
         let mut nodes = Vec::new();
         for (site, line) in self.sites.iter().zip(surveyed) {
@@ -194,7 +194,7 @@ impl Several<'_> {
 }
 
 impl Site<'_> {
-    /// Looks at the line, and finds the node of the claim in it.
+    /// Reads the line, and finds the node of the claim in it.
     async fn survey(&self, doubt: bool) -> Result<Result<Surveyed, Error>, Failure> {
         let Some(entry) = self.entry()? else {
             return Ok(self.look_without_node().await.map(|seen| Surveyed { seen, own: None }));
@@ -243,7 +243,7 @@ mod tests {
         for (standings, expected) in [
             ([(Holds, true), (Holds, true)], Found::Ours),
             ([(Holds, false), (Holds, false)], Found::Free),
-            // One of them was granted to the owner before.
+            // One of the keys was granted to the owner before.
             ([(Holds, true), (Holds, false)], Found::Free),
             ([(Holds, true), (Behind(0), true)], Found::Held(1)),
             ([(Behind(3), false), (Behind(0), false)], Found::Held(0)),

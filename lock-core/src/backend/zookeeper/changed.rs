@@ -1,4 +1,4 @@
-//! Waiting for the one before.
+//! Waiting for the previous node.
 
 use zookeeper_client::{Error, EventType};
 
@@ -10,7 +10,7 @@ impl Site<'_> {
     /// Completes when another attempt makes sense. Watches one node, so that a release wakes one waiter; a waiter for a
     /// permit watches all of them.
     pub(super) async fn changed(&self) {
-        // However it ends, the claim asks: in another session, if this one is over.
+        // However the wait ends, the claim sends a request: in another session, if this one is over.
         tokio::select! {
             _ = self.watch() => {}
             () = self.session.ends() => {}
@@ -23,7 +23,7 @@ impl Site<'_> {
             let Ok(entry) = self.entry() else { return Ok(()) };
             let line = self.look().await?.line;
             let standing = match entry {
-                // Without its node it asks, and learns what became of it.
+                // Without its node the claim sends a request, and learns its state.
                 Some(entry) => entry.node.and_then(|node| line.at(&node)).and_then(|at| line.standing(at)),
                 None => Some(line.of_newcomer(self.claim.mode)),
             };
@@ -33,10 +33,10 @@ impl Site<'_> {
                     let path = self.path(&before.name);
                     let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
                     let (stat, watcher) = client.check_and_watch_stat(&path).await?;
-                    // Gone since it was seen: the next look finds another one, or nobody.
+                    // The node was deleted since it was read: the next read finds another one, or none.
                     if stat.is_some() {
                         let event = watcher.changed().await;
-                        // A holder writes its node for a fencing token, which changes nothing for those behind it.
+                        // A holder writes its node for a fencing token, which changes nothing for later nodes.
                         if event.event_type != EventType::NodeDataChanged {
                             return Ok(());
                         }
@@ -45,7 +45,7 @@ impl Site<'_> {
                 Some(Standing::BehindAny) => {
                     let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else { break };
                     let (children, _, watcher) = client.get_and_watch_children(&self.directory).await?;
-                    // A change between the two looks counts.
+                    // A change between the two reads counts.
                     if Line::of(children) != line {
                         return Ok(());
                     }

@@ -21,9 +21,9 @@ const FORM: UrlForm = UrlForm {
 const DEFAULT_PORT: u16 = 2181;
 /// ZooKeeper has no default for its `secureClientPort`. Its documentation uses this one.
 const DEFAULT_SECURE_PORT: u16 = 2281;
-/// The directory of the locks, where the URL names none.
+/// The directory of the locks, if the URL names none.
 const DEFAULT_BASE: &str = "/locks";
-/// As long as the default ttl, so that a lock without options is not refused.
+/// It is as long as the default ttl, so that a lock without options is not refused.
 const DEFAULT_SESSION: Duration = Duration::from_secs(10);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest deadline of a release.
@@ -47,7 +47,7 @@ pub(super) enum Auth {
     Sasl,
 }
 
-/// What a URL says.
+/// The content of a URL.
 #[derive(Clone)]
 pub(super) struct Config {
     /// Each server with its port.
@@ -58,7 +58,7 @@ pub(super) struct Config {
     pub(super) auth: Auth,
     /// The files of a URL that asks for TLS.
     pub(super) files: Option<TlsFiles>,
-    /// What was read from them.
+    /// The content of these files.
     pub(super) secure: Option<Secure>,
     pub(super) session_timeout: Duration,
     pub(super) timeout: Duration,
@@ -167,7 +167,7 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses parts of a URL that do not go together.
+    /// Refuses parts of a URL that contradict each other.
     fn check(&self) -> Result<()> {
         if let Some(files) = &self.files {
             files.check(&FORM)?;
@@ -176,7 +176,7 @@ impl Config {
             (None, Auth::Sasl) => {
                 Err(FORM.invalid("`auth=sasl` of the ZooKeeper URL needs a user and a password"))
             }
-            // The client library writes the name between quotation marks as it is.
+            // The client library writes the name unchanged between quotation marks.
             (Some((user, _)), Auth::Sasl) if user.contains(['"', '\\']) => {
                 Err(FORM.invalid("a user of SASL is a name without `\"` and `\\`"))
             }
@@ -184,8 +184,8 @@ impl Config {
         }
     }
 
-    /// Returns the options of a node: where the URL has a user, only that user may touch it. The servers put in the users
-    /// of the session, whichever way they were authenticated.
+    /// Returns the options of a node: if the URL has a user, only that user may touch it. The servers insert the users
+    /// of the session, whatever their way of authentication.
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })

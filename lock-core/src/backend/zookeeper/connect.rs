@@ -11,7 +11,7 @@ use crate::backend::BoxFuture;
 use crate::backend::remote::{join_all, socket};
 use crate::error::LockErrorKind;
 
-/// How long a server may take to say what it has against a connection.
+/// How long a server may take to report why it refuses a connection.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// How long the look-up of a name may take.
@@ -23,25 +23,26 @@ impl Config {
         self.connector().connect(&self.cluster().await).await
     }
 
-    /// Begins another session, where the servers give sessions of `session`.
+    /// Begins another session, when the servers are known to grant sessions of `session`.
     ///
-    /// A server that is silent for a fifth of that is given up. By default it would be two fifths: then a lock, which is
-    /// certain for a half, would not outlive a silent server where the next one that is tried is silent too.
+    /// A server that is silent for a fifth of that is given up. The client's default is two fifths: then a lock, which
+    /// is certain for a half, would not outlive a silent server if the next one is silent too.
     pub(super) async fn connect_again(&self, session: Duration) -> Result<Client, Error> {
         self.connector().with_connection_timeout(session / 5).connect(&self.cluster().await).await
     }
 
     /// Returns the servers as the client library takes them, each with its protocol.
     ///
-    /// Of a name with several addresses the client library would use the first that accepts connections. So each address
-    /// is a server beside the name, which may lead elsewhere later. Not with TLS: a certificate has the name.
+    /// For a name with several addresses, the client library would use the first that accepts connections. So each
+    /// address is added as a server, beside the name, which may resolve differently later. This is not done with TLS,
+    /// because a certificate has the name.
     async fn cluster(&self) -> String {
         let protocol = if self.files.is_some() { "tcp+tls" } else { "tcp" };
         let mut servers: Vec<_> =
             self.hosts.iter().map(|host| format!("{protocol}://{}", address(host))).collect();
         if self.files.is_none() {
             for (host, port) in &self.hosts {
-                // A name that is not found is left to the client library, which tells.
+                // A name that is not found is left to the client library, which reports it.
                 let found = timeout(LOOK_UP, socket::addresses(host, *port)).await;
                 let found = found.ok().and_then(Result::ok).filter(|found| found.len() > 1);
                 servers.extend(found.into_iter().flatten().map(|address| format!("tcp://{address}")));
@@ -66,20 +67,20 @@ impl Config {
         }
     }
 
-    /// Asks whether the servers know the user. A server without SASL takes every SASL user for nobody, and says so only
-    /// when a node is to belong to that user.
+    /// Checks whether the servers know the user. A server without SASL treats every SASL user as unknown, and reports
+    /// it only when a node is created for that user.
     pub(super) async fn check_user(&self, client: &Client) -> Result<(), Error> {
         if self.auth == Auth::Digest {
             return Ok(());
         }
         match client.create(&self.base, b"", &self.node(CreateMode::Persistent)).await {
             Err(error @ (Error::InvalidAcl | Error::AuthFailed)) => Err(error),
-            // It is there, and may stand where this user creates nothing.
+            // The node exists, and may be below one in which this user may not create.
             _ => Ok(()),
         }
     }
 
-    /// Returns why there is no session. Looks for it, for at most `within`.
+    /// Returns why there is no session, after a search of at most `within`.
     pub(super) async fn refusal(&self, error: &Error, within: Duration) -> Failure {
         match error {
             Error::NoHosts => self.look(within.min(ANSWER)).await,
@@ -100,8 +101,8 @@ impl Config {
         Failure::new(LockErrorKind::Unavailable, text).permanent()
     }
 
-    /// Looks why no server gives a session: the client library tells nobody. So this makes a connection of its own to each
-    /// of them.
+    /// Finds out why no server grants a session, which the client library does not report. So this makes a separate
+    /// connection to each of them.
     async fn look(&self, within: Duration) -> Failure {
         let looks = self.hosts.iter().map(|place| -> BoxFuture<'_, Result<Failure, Failure>> {
             let look = timeout(within, self.look_at(place));
@@ -117,7 +118,7 @@ impl Config {
         }
     }
 
-    /// Returns what a server has against a connection, or why it cannot be reached.
+    /// Returns why a server refuses a connection, or why it cannot be reached.
     async fn look_at(&self, (host, port): &(String, u16)) -> Result<Failure, Failure> {
         let stream = socket::connect(host, *port).await?;
         let (seen, advice) = match &self.secure {
@@ -155,7 +156,7 @@ impl Config {
     }
 }
 
-/// Authenticates with DIGEST-MD5. The realm is that of the servers.
+/// Authenticates with DIGEST-MD5. The realm is the servers'.
 #[cfg(feature = "zookeeper-sasl")]
 fn with_sasl(connector: Connector, user: &str, password: &str) -> Connector {
     connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(user.to_owned(), password.to_owned()))
@@ -171,7 +172,7 @@ fn with_sasl(connector: Connector, _user: &str, _password: &str) -> Connector {
 mod tests {
     use super::*;
 
-    /// One that is left out would get the session in plain text.
+    /// A server without its protocol would get the session in plain text.
     #[tokio::test]
     async fn tls_is_for_every_server() {
         for (url, cluster) in [

@@ -7,7 +7,7 @@ use super::error::{Failure, is_refusal};
 use super::places::{Seen, Site, TRIES, record};
 use super::several::{Several, source};
 
-/// What a transaction has created, and the lines after it.
+/// The nodes that a transaction has created, and the lines after it.
 struct Made {
     /// The name and the number of each node.
     nodes: Vec<(String, i64)>,
@@ -15,8 +15,8 @@ struct Made {
 }
 
 impl Several<'_> {
-    /// Creates the nodes that the claim lacks in one transaction, and reads all lines behind it, in one round trip.
-    /// Returns the number of the change, if the claim had none of the nodes before.
+    /// Creates the missing nodes of the claim in one transaction, and then reads all lines, in one round trip. Returns
+    /// the number of the change, if the claim had none of the nodes before.
     pub(super) async fn create_missing(
         &self,
         surveyed: &mut [Surveyed],

@@ -8,12 +8,12 @@ use super::places::{Site, record};
 use crate::backend::Mode;
 
 impl Site<'_> {
-    /// Turns the node of the claim into that of a reader with the same number, in one transaction: it keeps its place,
-    /// and at no time is the key free. Returns whether the claim has its grant.
+    /// Turns the node of the claim into a reader's node with the same number, in one transaction: it keeps its place,
+    /// and the key is free at no time. Returns whether the claim has its grant.
     pub(super) async fn downgrade(&self) -> Result<bool, Failure> {
         self.session.with(|grants| grants.deletes(&self.prefix, true))?;
         let is_reader = self.become_reader().await?;
-        // Only now: after any other end the deletion of the old node may still come.
+        // This comes only now: after any other outcome the deletion of the old node may still come.
         self.session.with(|grants| grants.deletes(&self.prefix, false))?;
         Ok(is_reader)
     }

@@ -1,4 +1,4 @@
-//! What a failure of the client means.
+//! The meaning of a failure of the client.
 
 use zookeeper_client::Error;
 
@@ -33,7 +33,7 @@ pub(super) fn failure(error: &Error) -> Failure {
             "no permission: the access control list of the nodes below the path of the URL does not admit this user",
         )
         .permanent(),
-        // It took the login, and forgot it.
+        // The server accepted the login, and forgot it.
         Error::InvalidAcl => Failure::new(
             Unavailable,
             "it does not know the user of the URL, so nobody would own the nodes; for `auth=sasl`, set up SASL on every \
@@ -55,7 +55,7 @@ pub(super) fn failure(error: &Error) -> Failure {
             Failure::new(Unavailable, "the session ended while the request was under way").in_doubt()
         }
         doubtful if is_doubtful(doubtful) => Failure::new(Unavailable, doubtful.to_string()).in_doubt(),
-        // What is not known to have done nothing may have done it.
+        // Treat unknown errors as ambiguous: the request may have taken effect.
         other => Failure::new(Unavailable, other.to_string()).in_doubt(),
     }
 }

@@ -10,9 +10,8 @@ use super::error::Failure;
 use super::places::Site;
 use crate::backend::FencingToken;
 
-/// Returns the token of a holder whose node was created by the change `created`, where `changed` is the last change of
-/// the nodes that it saw: nobody left between the two. Else a holder that was there at the creation may have had a
-/// token since.
+/// Returns the token of a holder whose node was created by the change `created`, if no node was deleted between it and
+/// `changed`, the last change that the claim has seen. Otherwise an earlier holder may have got a token since.
 pub(super) fn at_birth(created: i64, changed: i64) -> Option<FencingToken> {
     (created == changed && created > 0).then(|| FencingToken::new(created.cast_unsigned()))
 }
@@ -31,10 +30,10 @@ impl Site<'_> {
                 return Ok(None);
             };
             match self.touch(&node).await {
-                // The node was there, so the claim held the key at that change.
+                // The node existed, so the claim held the key at that change.
                 Ok(stat) => return known(Some(FencingToken::new(stat.mzxid.cast_unsigned()))),
                 Err(Error::NoNode) => {
-                    // A downgrade has given it another name, or somebody deleted it.
+                    // A downgrade has renamed the node, or it was deleted.
                     match self.look_for_own(None, false).await {
                         Ok((_, Some(node))) => {
                             self.session.with(|grants| grants.has_node(&self.prefix, &node))?
@@ -57,9 +56,9 @@ mod tests {
     fn a_node_that_saw_another_leave_is_no_token() {
         for (created, changed, token) in [
             (7, 7, Some(7)),
-            // The holder before made a token of change 8, and left with change 9.
+            // The previous holder made a token of change 8, and released with change 9.
             (7, 9, None),
-            // A server that does not tell.
+            // A server that does not report the change.
             (0, 0, None),
             (-1, -1, None),
         ] {

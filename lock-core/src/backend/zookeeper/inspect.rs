@@ -1,4 +1,4 @@
-//! Who holds which keys, and forced releases.
+//! Lists of holders, and forced releases.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::backend::{
 use crate::error::{self, LockErrorKind, LossReason};
 use crate::key::Key;
 
-/// How many keys are looked at at once.
+/// How many keys are read at once.
 const AT_ONCE: usize = 512;
 
 impl ZooKeeper {
-    /// Lists what is held, some keys at once. The names, and the answers about each batch of keys, must come within the time
-    /// of a call: a directory may be left of each key that was used a moment ago, and they may be very many.
+    /// Lists held keys, several at once. The names, and the answers about each batch of keys, must come within the time
+    /// of a call: each key that was used a moment ago may still have a directory, and there may be very many.
     pub(super) async fn list_all(&self, prefix: &str, foreign: bool, limit: usize) -> error::Result<Listed> {
         let (session, keys) = self.within(self.keys(prefix)).await?;
         let mut locks = Vec::new();
@@ -49,7 +49,7 @@ impl ZooKeeper {
         Ok((session, keys))
     }
 
-    /// Describes those of the keys that are held by somebody who is to be shown.
+    /// Describes the keys with a holder to be shown.
     async fn infos(
         &self,
         session: &Session,
@@ -61,7 +61,7 @@ impl ZooKeeper {
         for lock in join_all(looks.collect()).await {
             match lock {
                 Ok(lock) => locks.extend(lock),
-                // Somebody else closed the directory of this key.
+                // Another user has closed the directory of this key.
                 Err(Error::NoAuth) => {}
                 Err(error) => return Err(failure(&error)),
             }
@@ -69,7 +69,7 @@ impl ZooKeeper {
         Ok(locks)
     }
 
-    /// Looks at one key.
+    /// Reads one key.
     pub(super) async fn look_at(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let session = self.any_session().await?;
         self.info(&session, key.as_str(), true).await.map_err(|error| failure(&error))
@@ -97,14 +97,14 @@ impl ZooKeeper {
                     self.notify_holder(&path, LossReason::Forced);
                     return Ok(true);
                 }
-                // It left, or it is a reader now.
+                // The holder has released, or it is a reader now.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(failure(&error)),
             }
         }
     }
 
-    /// Tells the manager whose grant has the node at `path`, if it is attached to this store.
+    /// Notifies the manager whose grant has the node at `path`, if it is attached to this store.
     fn notify_holder(&self, path: &str, reason: LossReason) {
         for process in self.all() {
             if let Some(session) = process.current() {
@@ -123,12 +123,12 @@ impl ZooKeeper {
             return Err(Failure::new(LockErrorKind::Unavailable, detail).permanent());
         };
         let session = process.ready().await?;
-        // What others did before this question is in the answer.
+        // The answer contains all changes before this request.
         session.client().sync("/").await.map_err(|error| failure(&error))?;
         Ok(session)
     }
 
-    /// Describes a key, if it is held by somebody who is to be shown.
+    /// Describes a key, if it has a holder to be shown.
     async fn info(&self, session: &Session, key: &str, foreign: bool) -> Result<Option<LockInfo>, Error> {
         let directory = names::directory(&self.config.base, key);
         let look = Look { session, directory: &directory };
@@ -144,7 +144,7 @@ async fn line(session: &Session, directory: &str) -> Result<Line, Error> {
     }
 }
 
-/// A look at one key.
+/// The read of one key.
 struct Look<'a> {
     session: &'a Session,
     directory: &'a str,
@@ -162,7 +162,7 @@ impl Look<'_> {
             for info in join_all(told).await {
                 infos.extend(info?);
             }
-            // They left meanwhile, and others may have come after them.
+            // The holders have released meanwhile, and others may have come.
             if infos.is_empty() {
                 continue;
             }
@@ -181,16 +181,16 @@ impl Look<'_> {
         join_all(first).await.into_iter().collect()
     }
 
-    /// Describes a holder; `None` if it is gone.
+    /// Describes a holder; `None` if it has released.
     async fn holder(&self, place: &Place) -> Result<Option<HolderInfo>, Error> {
         let record = match self.session.client().get_data(&self.path(place)).await {
             Ok((data, _)) => read_record(&data),
-            // Whose node nobody may read is held by somebody.
+            // A node that this user may not read belongs to some holder.
             Err(Error::NoAuth) => None,
             Err(Error::NoNode) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // It lives as long as its session, and nobody can say how long that is.
+        // It lives as long as its session, for a time that is unknown.
         Ok(self.id(place).await?.map(|id| HolderInfo::new(id, record, None, false)))
     }
 
@@ -203,8 +203,8 @@ impl Look<'_> {
         Ok(WaiterInfo::new(record, place.mode))
     }
 
-    /// Returns the id of a grant; `None` if it is gone. A mark belongs to one grant, also when its node gets another
-    /// name; without one, a name may come again, but not with the same creation.
+    /// Returns the id of a grant; `None` if it was released. A mark belongs to one grant, also when its node gets
+    /// another name; without one, a name may come again, but not with the same creation.
     async fn id(&self, place: &Place) -> Result<Option<GrantId>, Error> {
         if let Some(mark) = names::mark_of(&place.name) {
             return Ok(id(mark));

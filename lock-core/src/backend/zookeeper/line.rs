@@ -1,4 +1,4 @@
-//! Who holds a key and who waits, from the names of its nodes. No I/O.
+//! The holders and the waiters of a key, from the names of its nodes. No I/O.
 
 use super::names;
 use crate::backend::Mode;
@@ -15,15 +15,15 @@ pub(super) struct Place {
     number: i32,
 }
 
-/// What a place in a line amounts to.
+/// The standing of a place in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Holds,
-    /// It waits until the node at this index is gone.
+    /// It waits until the node at this index is deleted.
     Behind(usize),
-    /// It waits until any of the nodes before it is gone.
+    /// It waits until any of the nodes before it is deleted.
     BehindAny,
-    /// The key is in use in this mode, beside which the place cannot be.
+    /// The key is in use in this mode, which excludes the place.
     Clashes(Mode),
 }
 
@@ -98,14 +98,14 @@ impl Line {
         self.behind(self.0.len(), mode)
     }
 
-    /// Returns the standing of a place behind the first `at` others.
+    /// Returns the standing of a place after the first `at` others.
     fn behind(&self, at: usize, mode: Mode) -> Standing {
         let before = &self.0[..at];
         let clashes = |place: &&Place| match mode {
             Mode::Permit { .. } => place.mode != mode,
             Mode::Exclusive | Mode::Shared => matches!(place.mode, Mode::Permit { .. }),
         };
-        // Only with a holder: one that waits and clashes itself leaves, and must make nobody else fail.
+        // This counts only for a holder: a waiter that clashes leaves, and must not make other claims fail.
         if let Some(holder) = before.first().filter(clashes) {
             return Standing::Clashes(holder.mode);
         }
@@ -184,7 +184,7 @@ mod tests {
             ("2x", "h!", 1),
             ("2r", "h!", 1),
             ("23", "h!", 1),
-            // Whoever waits and clashes leaves, and those behind it go on.
+            // A waiter that clashes leaves, and the later ones move up.
             ("3x3", "h!*", 1),
             ("3r3", "h!*", 1),
             ("x3r", "h!1", 1),
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Two that exclude each other never hold together, in any line of up to six.
+    /// Two nodes that exclude each other never hold together, in any line of up to six.
     #[test]
     fn no_two_holders_exclude_each_other() {
         let kinds = ['x', 'r', '1', '2'];

@@ -1,7 +1,7 @@
-//! The names of nodes: where the nodes of a key are, and what the name of a node says.
+//! The names of nodes: the directory of a key, and the parts of a node's name.
 //!
-//! They are those of Curator: the directory of a lock, and in it `_c_<uuid>-lock-0000000042`. The uuid is the one with
-//! which Curator finds its own node after a lost answer; here it is made from the owner.
+//! They are Curator's: the directory of a lock, and in it `_c_<uuid>-lock-0000000042`. Curator finds its own node by
+//! the uuid after a lost answer; here the uuid is made from the owner.
 
 use std::fmt::Write;
 
@@ -26,8 +26,8 @@ const DIGITS: usize = 10;
 
 /// Returns the directory of `key` below `base`.
 ///
-/// A key is one node, so that no key is part of another: what ZooKeeper does not allow in a name is percent-encoded,
-/// and so are `/`, `%` and everything outside of ASCII.
+/// A key is one node, so that no key is part of another: characters that ZooKeeper does not allow in a name are
+/// percent-encoded, and so are `/`, `%` and everything outside of ASCII.
 pub(super) fn directory(base: &str, key: &str) -> String {
     let mut path = String::with_capacity(base.len() + key.len() + 1);
     path.push_str(base);
@@ -45,7 +45,7 @@ pub(super) fn directory(base: &str, key: &str) -> String {
     path
 }
 
-/// Returns the key whose directory has this name; `None` if it is that of no key.
+/// Returns the key whose directory has this name; `None` if it is no key's directory.
 pub(super) fn key_of(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
@@ -62,7 +62,7 @@ pub(super) fn key_of(name: &str) -> Option<String> {
     Some(key).filter(|key| directory("", key).strip_prefix('/') == Some(name))
 }
 
-/// Returns what the names of the nodes of `owner` begin with. It says nothing about the token of the owner.
+/// Returns the beginning of the names of the nodes of `owner`. It does not reveal the token of the owner.
 pub(super) fn mark(owner: Owner) -> String {
     let digest = Sha256::digest(owner.token().as_str().as_bytes());
     let mut mark = String::with_capacity(MARK_LEN);
@@ -85,7 +85,7 @@ pub(super) fn mark_of(name: &str) -> Option<&str> {
     name.get(..MARK_LEN).filter(|mark| mark.starts_with("_c_") && mark.ends_with('-'))
 }
 
-/// Returns what the path of a node begins with: its directory and its mark. All nodes of one owner at one key have it.
+/// Returns the beginning of the path of a node: its directory and its mark. All nodes of one owner at one key have it.
 pub(super) fn path_prefix(path: &str) -> Option<&str> {
     let at = path.rfind('/')? + 1;
     mark_of(path.get(at..)?)?;
@@ -107,10 +107,10 @@ pub(super) fn as_reader(mark: &str, name: &str) -> Option<String> {
     split(name).map(|(_, number)| format!("{mark}{READER}{number:010}"))
 }
 
-/// Returns the mode and the sequence number that a name says; `None` for a node that is no place in a line.
+/// Returns the mode and the sequence number in a name; `None` for a node that is no place in a line.
 ///
-/// Whatever has a sequence number and is no reader excludes: a node of `InterProcessMutex`, of kazoo's `Lock`, or of
-/// another program.
+/// Every node with a sequence number that is no reader excludes: a node of `InterProcessMutex`, of kazoo's `Lock`, or
+/// of another program.
 pub(super) fn place(name: &str) -> Option<(Mode, i32)> {
     let (kind, number) = split(name)?;
     let mode = if kind.ends_with(READER) || kind.ends_with(KAZOO_READER) {
@@ -127,8 +127,9 @@ fn permits(kind: &str) -> Option<u32> {
     kind.strip_prefix(PERMIT)?.strip_suffix('-')?.parse().ok()
 }
 
-/// Splits a name into what stands before its sequence number, and the number. ZooKeeper writes ten digits; the counter
-/// goes on from 2147483647 to -2147483648, which takes eleven characters, and later to -000000001, which takes ten.
+/// Splits a name into the part before its sequence number, and the number. ZooKeeper writes ten digits; the counter
+/// continues from 2147483647 with -2147483648, which has eleven characters, and later reaches -000000001, which has
+/// ten.
 fn split(name: &str) -> Option<(&str, i32)> {
     let at = |width: usize| {
         let (kind, number) = name.split_at_checked(name.len().checked_sub(width)?)?;
@@ -136,7 +137,7 @@ fn split(name: &str) -> Option<(&str, i32)> {
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         Some((kind, number.parse().ok()?)).filter(|_| is_number)
     };
-    // A `-` before ten digits is a sign only behind the whole of a kind: `lock-` ends with one as well.
+    // A `-` before ten digits is a sign only after a complete kind, because `lock-` ends with one as well.
     let long = at(DIGITS + 1)
         .filter(|(kind, number): &(&str, i32)| *number <= -1_000_000_000 && kind.ends_with(['-', '_']));
     long.or_else(|| at(DIGITS))
@@ -215,7 +216,7 @@ mod tests {
         for (path, expected) in [
             (format!("/locks/k/{uuid}lock-0000000042"), Some(format!("/locks/k/{uuid}"))),
             (format!("/locks/{uuid}/{uuid}__READ__0000000001"), Some(format!("/locks/{uuid}/{uuid}"))),
-            // The mark is that of a key.
+            // The name is only the mark of a key.
             (format!("/locks/{uuid}/lock-0000000001"), None),
             (format!("{uuid}lock-0000000042"), None),
             ("/locks/k/é".to_owned(), None),

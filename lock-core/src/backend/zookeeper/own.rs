@@ -1,4 +1,4 @@
-//! The node of a claim in the present session, and those that an earlier session left.
+//! The node of a claim in the present session, and nodes of earlier sessions.
 
 use zookeeper_client::Error;
 
@@ -9,12 +9,12 @@ use super::places::{Seen, Site};
 use crate::backend::Queue;
 
 impl Site<'_> {
-    /// Returns what the session knows of the claim.
+    /// Returns the session's entry of the claim.
     pub(super) fn entry(&self) -> Result<Option<Entry>, Failure> {
         self.session.with(|grants| grants.get(&self.prefix).cloned())
     }
 
-    /// Looks at the line, and finds the node of the claim in it. `known` is its name, if an answer has told it.
+    /// Reads the line, and finds the node of the claim in it. `known` is its name, if an answer has named it.
     pub(super) async fn look_for_own(
         &self,
         known: Option<String>,
@@ -23,7 +23,7 @@ impl Site<'_> {
         let seen = if certain { self.look().await? } else { self.look_again().await? };
         let own = match known.filter(|node| seen.line.at(node).is_some()) {
             Some(node) => Some(node),
-            // A downgrade whose answer was lost has given it another name.
+            // A downgrade whose answer was lost has renamed it.
             None => self.own_node(&seen.line).await?,
         };
         match own {
@@ -32,10 +32,10 @@ impl Site<'_> {
         }
     }
 
-    /// Looks at the line for a claim without a node in this session.
+    /// Reads the line for a claim without a node in this session.
     pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
-        // A claim of a fair lock may get the place that it sees, so it must see all who came before it: but for those whose
-        // node the leader has committed and not yet made visible to its own clients, a moment later than other servers.
+        // A claim of a fair lock must see all earlier nodes, except those that the leader has committed and not yet
+        // shown to its own clients, which is a moment later than on other servers.
         let seen = match self.claim.queue {
             Queue::Fifo => self.look_again().await,
             Queue::Barging => self.look().await,
@@ -43,8 +43,8 @@ impl Site<'_> {
         self.without_others("", seen).await
     }
 
-    /// Deletes the nodes of the claim but `own`. They are of an earlier session, which the servers may keep for a
-    /// while: the claim would wait behind itself, or take a node that ends with another session for its own.
+    /// Deletes the nodes of the claim except `own`. They are of an earlier session, which the servers may keep for a
+    /// while: the claim would wait for itself, or take a node of another session for its own.
     pub(super) async fn without_others(&self, own: &str, seen: Result<Seen, Error>) -> Result<Seen, Error> {
         let seen = seen?;
         let mut found = false;
@@ -55,7 +55,7 @@ impl Site<'_> {
         if found { self.look_again().await } else { Ok(seen) }
     }
 
-    /// Returns the node of the claim that this session created, of which no answer has told the name.
+    /// Returns the node of the claim that this session created, and whose name no answer has returned.
     async fn own_node(&self, line: &Line) -> Result<Option<String>, Error> {
         let client = self.session.client();
         for name in line.all_of(&self.mark) {

@@ -14,7 +14,7 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
-/// How often a directory that is deleted under us is made again.
+/// How often a directory that was deleted meanwhile is made again.
 pub(super) const TRIES: usize = 8;
 
 /// One claim in one session.
@@ -24,13 +24,13 @@ pub(super) struct Site<'a> {
     pub(super) claim: &'a Claim,
     /// The directory of its key.
     pub(super) directory: String,
-    /// What the names of its nodes begin with.
+    /// The beginning of the names of its nodes.
     pub(super) mark: String,
-    /// What the paths of its nodes begin with.
+    /// The beginning of the paths of its nodes.
     pub(super) prefix: String,
 }
 
-/// The nodes of a key, as a server saw them.
+/// The nodes of a key, as a server returned them.
 pub(super) struct Seen {
     pub(super) line: Line,
     /// The number of the last change of these nodes.
@@ -60,7 +60,7 @@ impl<'a> Site<'a> {
         format!("{}/{name}", self.directory)
     }
 
-    /// Reads the nodes. A directory that is missing has none.
+    /// Reads the nodes. A missing directory has none.
     pub(super) async fn look(&self) -> Result<Seen, Error> {
         match self.session.client().get_children(&self.directory).await {
             Ok((children, stat)) => Ok(Seen { line: Line::of(children), changed: stat.pzxid }),
@@ -69,8 +69,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Reads the nodes once every earlier request of this session has taken effect or never will, also one whose answer
-    /// was lost with its connection: the leader refuses what arrives late on an old connection.
+    /// Reads the nodes when every earlier request of this session has taken effect or never will, including one whose
+    /// answer was lost with its connection: the leader refuses late requests of an old connection.
     pub(super) async fn look_again(&self) -> Result<Seen, Error> {
         let sent = now();
         // In one round trip: a session executes its requests in the order in which they are sent.
@@ -80,8 +80,8 @@ impl<'a> Site<'a> {
         seen
     }
 
-    /// Creates the node of the claim and reads the nodes behind it, in one round trip: a session executes its requests
-    /// in the order in which they are sent. After an inner error the node is there.
+    /// Creates the node of the claim and then reads the nodes, in one round trip: a session executes its requests in
+    /// the order in which they are sent. After an inner error the node exists.
     pub(super) async fn create(&self) -> Result<(Created, Result<Seen, Error>), Error> {
         let prefix = self.node_prefix();
         let path = self.path(&prefix);
@@ -122,7 +122,7 @@ impl<'a> Site<'a> {
 
     async fn make_directory_in_base(&self) -> Result<(), Error> {
         let options = self.config.node(CreateMode::Container);
-        // Before the request: it may be executed after this future is dropped.
+        // This comes before the request, which may be executed after this future is dropped.
         self.session.made.add(self.directory.clone());
         match self.session.client().create(&self.directory, MADE_HERE, &options).await {
             Ok(_) | Err(Error::NodeExists) => Ok(()),
@@ -130,7 +130,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Deletes a node. Returns whether it was there.
+    /// Deletes a node. Returns whether it existed.
     pub(super) async fn delete(&self, name: &str) -> Result<bool, Error> {
         let sent = now();
         match self.session.client().delete(&self.path(name), None).await {
@@ -143,7 +143,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes the node of the claim again. The number of that change is larger than all before.
+    /// Writes the node of the claim again. The number of that change is larger than all earlier ones.
     pub(super) async fn touch(&self, name: &str) -> Result<Stat, Error> {
         let sent = now();
         let stat =
@@ -152,7 +152,7 @@ impl<'a> Site<'a> {
         Ok(stat)
     }
 
-    /// Reads who has a node; `None` for another program.
+    /// Reads the owner record of a node; `None` for another program.
     pub(super) async fn holder(&self, name: &str) -> Result<Option<OwnerRecord>, Error> {
         let path = self.path(name);
         if let Some(own) = self.session.with(|grants| grants.record_of(&path)).ok().flatten() {
@@ -160,13 +160,13 @@ impl<'a> Site<'a> {
         }
         match self.session.client().get_data(&path).await {
             Ok((data, _)) => Ok(read_record(&data)),
-            // Whose node nobody may read is held by somebody.
+            // A node that this user may not read belongs to some holder.
             Err(Error::NoNode | Error::NoAuth) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Decides what follows a failure: waits for the connection and returns, if the request is worth repeating.
+    /// Handles a failure: waits for the connection and returns, if the request can be repeated.
     pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
         if !is_doubtful(&error) {
             return Err(failure(&error));
@@ -175,7 +175,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Makes the directory of the locks, if it is missing. It may be there below one in which nobody may create.
+/// Makes the directory of the locks, if it is missing. It may exist below one in which this user may not create.
 pub(super) async fn make_base(client: &Client, config: &Config) -> Result<(), Error> {
     if client.check_stat(&config.base).await?.is_none() {
         client.mkdir(&config.base, &config.node(CreateMode::Persistent)).await?;
@@ -183,7 +183,7 @@ pub(super) async fn make_base(client: &Client, config: &Config) -> Result<(), Er
     Ok(())
 }
 
-/// The failure of a node that somebody else deleted.
+/// The failure of a node that another process has deleted.
 pub(super) fn deleted() -> Failure {
     Failure::new(
         LockErrorKind::Unavailable,
@@ -191,7 +191,7 @@ pub(super) fn deleted() -> Failure {
     )
 }
 
-/// Returns what a node says about its owner, for people: without the token, because everybody may read it.
+/// Returns the owner record of a node, without the token, because every user may read it.
 pub(super) fn record(claim: &Claim) -> String {
     let value = claim.record.to_value(&claim.owner.token());
     value.get(Owner::TOKEN_LEN + 1..).unwrap_or_default().to_owned()

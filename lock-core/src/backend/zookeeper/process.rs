@@ -17,9 +17,9 @@ use crate::sync::Mutex;
 
 /// The pause before another try to begin a session.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The same, where the servers are not what they were. Each try costs them two writes.
+/// The same, if the servers have changed. Each try costs them two writes.
 const LATER: Duration = Duration::from_secs(2);
-/// How often the task looks whether its manager is gone, so that it ends with it.
+/// How often the task checks whether its manager was dropped, so that it ends too.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A manager, as the store knows it.
@@ -33,7 +33,7 @@ pub(super) struct Process {
     state: watch::Sender<State>,
 }
 
-/// What a call finds.
+/// The state that a call finds.
 #[derive(Clone, Debug)]
 enum State {
     /// No session yet; the failure of the last try, if there was one.
@@ -90,13 +90,13 @@ impl Process {
         listeners.push(listener);
     }
 
-    /// Returns whether nobody listens any more, or the store was closed.
+    /// Returns whether the listener was dropped, or the store was closed.
     pub(super) fn is_gone(&self) -> bool {
         matches!(*self.state.borrow(), State::Gone(_))
             || !self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
     }
 
-    /// Ends the session and all that comes after it.
+    /// Ends the session, and begins no further one.
     pub(super) fn close(&self) -> Option<Arc<Session>> {
         match self.state.send_replace(State::Gone(Gone::Closed)) {
             State::Live(session) => Some(session),
@@ -104,7 +104,7 @@ impl Process {
         }
     }
 
-    /// Returns the session, or waits for it, without a deadline of its own.
+    /// Returns the session, or waits for it, without a deadline.
     async fn session(&self) -> Result<Arc<Session>, Failure> {
         let mut state = self.state.subscribe();
         loop {
@@ -119,7 +119,7 @@ impl Process {
         }
     }
 
-    /// Returns the session once it is connected, without a deadline of its own.
+    /// Returns the session when it is connected, without a deadline.
     pub(super) async fn ready(&self) -> Result<Arc<Session>, Failure> {
         loop {
             let session = self.session().await?;
@@ -162,7 +162,7 @@ impl Process {
     }
 
     fn tell(&self, report: impl Fn(&dyn Listener)) {
-        // Collected first: no listener is called under the lock.
+        // The grants are collected first: no listener is called under the lock.
         let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|listener| report(&**listener));
     }
@@ -196,8 +196,8 @@ impl Process {
         Ok(session)
     }
 
-    /// Watches the node of a holder from now on, if it is not watched yet. If somebody else deletes it, the holder is
-    /// told.
+    /// Watches the node of a holder, if it is not watched yet. If another process deletes the node, the holder is
+    /// notified.
     pub(super) fn watch(self: &Arc<Self>, session: &Arc<Session>, prefix: &str, directory: &str) {
         let Some(background) = &self.background else { return };
         let Ok(Some(node)) = session.with(|grants| grants.watch(prefix)) else { return };
@@ -226,12 +226,12 @@ impl Process {
         if !owners.is_empty() {
             self.tell(|listener| listener.session_ended(&owners));
         }
-        // The places of the waiters are gone too: they ask again.
+        // The places of the waiters are lost too: they send another request.
         self.tell(|listener| listener.reconnected());
     }
 }
 
-/// Keeps a session for `process` until its manager is gone.
+/// Keeps a session for `process` until its manager was dropped.
 async fn supervise(process: Arc<Process>) {
     while !process.is_gone() {
         process.tell(|listener| listener.dials());
@@ -244,7 +244,7 @@ async fn supervise(process: Arc<Process>) {
                         () = session.tidies() => {}
                     }
                 }
-                // First, so that no renewal finds neither the session nor its end.
+                // This comes first, so that a renewal finds either the session or its end.
                 process.end(&session);
                 process.set(State::Beginning(None));
             }
@@ -260,10 +260,10 @@ async fn supervise(process: Arc<Process>) {
     }
 }
 
-/// Keeps the session alive, and returns when it is over or nobody needs it.
+/// Keeps the session alive, and returns when it is over or no longer needed.
 async fn keep(process: &Process, session: &Session) {
     let every = session.timeout() / PROOFS;
-    // The client does not say which server answers for the ensemble.
+    // The client does not report which server answers for the ensemble.
     let node = process.config.hosts();
     let mut states = session.client().state_watcher();
     let mut lost = false;
@@ -271,8 +271,8 @@ async fn keep(process: &Process, session: &Session) {
     loop {
         match states.state() {
             SessionState::SyncConnected => {
-                // An answer counts from before the request, so a late one is worth something too. Without any, the next
-                // try comes once the last proof is worth nothing.
+                // An answer counts from before the request, so a late one is useful too. Without any, the next try
+                // comes when the last proof has expired.
                 let asked = now();
                 let contact = timeout(session.timeout() / 2, session.contact(&process.config.base));
                 let contact = tokio::select! {
@@ -290,7 +290,7 @@ async fn keep(process: &Process, session: &Session) {
                 }
             }
             SessionState::Disconnected | SessionState::ConnectedReadOnly => {
-                // The client dials by itself.
+                // The client redials on its own.
                 process.tell(|listener| listener.dials());
                 lost = true;
             }

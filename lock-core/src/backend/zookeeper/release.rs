@@ -7,7 +7,7 @@ use super::places::Site;
 use crate::backend::Released;
 
 impl Site<'_> {
-    /// Frees the grant or leaves the line. Repeats what a lost connection left open, without a deadline of its own.
+    /// Frees the grant or leaves the line. Repeats requests that a lost connection left open, without a deadline.
     pub(super) async fn release(&self) -> Result<Released, Failure> {
         let mut doubt = false;
         loop {
@@ -36,7 +36,8 @@ impl Site<'_> {
         Ok(self.release_all(granted).await)
     }
 
-    /// Deletes every node of the owner, also one whose creation was never answered or that is of an earlier session.
+    /// Deletes every node of the owner, including one whose creation was never answered or that is of an earlier
+    /// session.
     async fn release_all(&self, granted: bool) -> Result<Released, Error> {
         let seen = self.look_again().await?;
         let mut held = false;

@@ -10,15 +10,15 @@ use super::error::Failure;
 use crate::backend::remote::{Pem, Tls, TlsFiles, UrlForm, ring_by_default};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A question that every server answers without a session, if only by saying that it is not allowed.
+/// A request that every server answers without a session, at least by a refusal.
 const QUESTION: &[u8] = b"srvr";
 
 /// Encrypts the connections to the servers of one URL.
 #[derive(Clone)]
 pub(super) struct Secure {
-    /// For the connections of the client library.
+    /// The configuration for the connections of the client library.
     options: TlsOptions,
-    /// For those of the store, with the same files.
+    /// The connector for the store's own connections, with the same files.
     tls: Tls,
 }
 
@@ -37,19 +37,19 @@ impl Secure {
         Ok(Self { options: options(files)?, tls })
     }
 
-    /// Gives the files to the client library. It verifies chain and name of every server, as [`Tls`] does.
+    /// Passes the files to the client library. It verifies chain and name of every server, as [`Tls`] does.
     pub(super) fn apply(&self, connector: Connector) -> Connector {
         connector.with_tls(self.options.clone())
     }
 
-    /// Returns what TLS has against a server, or the server against TLS with this client; `None` if nothing.
+    /// Returns why TLS refuses the server, or the server refuses this client; `None` if neither does.
     pub(super) async fn look(&self, stream: TcpStream, host: &str) -> Option<Failure> {
         let mut stream = match self.tls.wrap(stream, host).await {
             Ok(stream) => stream,
             Err(failure) => return Some(failure),
         };
-        // With TLS 1.3 a server that refuses the certificate of the client says so only here. It may have closed the
-        // connection, so whether it takes the question says nothing.
+        // With TLS 1.3 a server that refuses the certificate of the client says so only here. The server may have
+        // closed the connection, so a successful write proves nothing.
         let _ = stream.write_all(QUESTION).await;
         let error = stream.read(&mut [0]).await.err()?;
         let text = format!("TLS failed ({error}); {}", self.tls.advice_for_refused());

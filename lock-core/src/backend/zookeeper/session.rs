@@ -1,4 +1,4 @@
-//! One session, and until when it is certain.
+//! One session, and the time until which it is certain.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,9 @@ use crate::sync::Mutex;
 
 /// The share of the session timeout for which a session is certain after a proof of contact.
 ///
-/// The server that ends a session is the leader. A follower tells it of its clients with each ping, every half tick,
-/// and a timeout has at least two ticks. So the leader may count from a quarter of the timeout before the proof, and
-/// from one pause between two proofs before that.
+/// The server that ends a session is the leader. A follower reports its clients to the leader with each ping, every
+/// half tick, and a timeout has at least two ticks. So the leader may count from a quarter of the timeout before the
+/// proof, and from one pause between two proofs before that.
 const CERTAIN: u32 = 2;
 /// The version that every node has.
 const ANY_VERSION: i32 = -1;
@@ -28,12 +28,12 @@ const THROTTLED: Duration = Duration::from_millis(100);
 /// How often the client proves contact within the session timeout.
 pub(super) const PROOFS: u32 = 8;
 
-/// A session that was begun. Its client is driven by a task on the library's own thread.
+/// A session. A task on the library's own thread drives its client.
 pub(super) struct Session {
     client: Client,
     timeout: Duration,
     proof: Mutex<Proof>,
-    /// Locked by the claim that asks the majority for a sign of life.
+    /// Locked by the claim that requests a sign of life of the majority.
     asking: tokio::sync::Mutex<()>,
     /// `None` once the session is over.
     grants: Mutex<Option<Grants>>,
@@ -47,16 +47,16 @@ pub(super) struct Session {
 /// When the last request was sent that was answered by way of the leader.
 #[derive(Clone, Copy, Debug)]
 struct Proof {
-    /// Of those that a majority had to accept.
+    /// The same for requests that a majority had to accept.
     majority: Moment,
     /// Of all.
     any: Moment,
 }
 
-/// A watch that a session may have.
+/// The reservation of a watch.
 ///
-/// After each reconnect the client asks for its watches again. Beyond 128 KiB of paths it does so in several requests,
-/// whose answers it cannot tell apart, and no reconnect succeeds any more.
+/// After each reconnect the client requests its watches again. Beyond 128 KiB of paths it sends several requests, whose
+/// answers it cannot distinguish, and no reconnect succeeds any more.
 pub(super) struct Watch<'a> {
     session: &'a Session,
     length: usize,
@@ -65,7 +65,7 @@ pub(super) struct Watch<'a> {
 impl Watch<'_> {
     /// The most bytes of paths with which a holder is still watched.
     const OF_HOLDERS: usize = 64 * 1024;
-    /// The most bytes of paths with which a waiter still watches. Any other one asks from time to time.
+    /// The most bytes of paths with which a waiter still watches. Further waiters send a request from time to time.
     pub(super) const OF_WAITERS: usize = 112 * 1024;
 }
 
@@ -87,7 +87,7 @@ pub(super) fn now() -> Moment {
 }
 
 impl Session {
-    /// A session that was asked for at `sent`.
+    /// Makes the value of a session that was requested at `sent`.
     pub(super) fn new(client: Client, sent: Moment) -> Self {
         let timeout = client.session_timeout();
         let proof = Mutex::new(Proof { majority: sent, any: sent });
@@ -120,9 +120,9 @@ impl Session {
         proof.any = later(proof.any, sent);
     }
 
-    /// Notes that the leader answered a `sync` that was sent at `sent`. It answers that alone. One that is cut off from
-    /// the majority does so until it notices, which may take longer than a session (ZOOKEEPER-2136). So this shows that
-    /// somebody answers, and no grant relies on it.
+    /// Notes that the leader answered a `sync` that was sent at `sent`. It answers that alone. A leader that is cut off
+    /// from the majority does so until it notices, which may take longer than a session (ZOOKEEPER-2136). So this only
+    /// shows that a server answers, and no grant relies on it.
     pub(super) fn heard_from_leader(&self, sent: Moment) {
         let mut proof = self.proof.lock();
         proof.any = later(proof.any, sent);
@@ -133,12 +133,12 @@ impl Session {
         self.proof.lock().majority.plus(self.timeout / CERTAIN).remaining(at)
     }
 
-    /// Returns whether proofs are missing that should have come.
+    /// Returns whether due proofs are missing.
     pub(super) fn is_silent(&self, at: Moment) -> bool {
         at.since(self.proof.lock().any) > self.timeout * 3 / PROOFS
     }
 
-    /// Asks for a sign of life: while there are grants, of the majority.
+    /// Requests a sign of life: while there are grants, of the majority.
     pub(super) async fn contact(&self, base: &str) -> Result<(), Error> {
         if self.with(|grants| grants.has_holder()).unwrap_or(false) {
             return self.check(base).await;
@@ -149,8 +149,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the majority for a sign of life, unless it gave one as recently as every holder has one. For a grant that
-    /// was found by reading: a waiter writes nothing for as long as it waits.
+    /// Requests a sign of life of the majority, unless there was one as recently as every holder has one. This is for a
+    /// grant that was found by a read: a waiter writes nothing while it waits.
     pub(super) async fn prove_recently(&self, base: &str) -> Result<(), Error> {
         let is_old = || {
             let majority = self.proof.lock().majority;
@@ -159,7 +159,7 @@ impl Session {
         if !is_old() {
             return Ok(());
         }
-        // Many readers may find their turn at once, behind a writer. One asks for all.
+        // Many readers may find their turn at once, after a writer. One request serves all.
         let _asking = self.asking.lock().await;
         if is_old() { self.check(base).await } else { Ok(()) }
     }
@@ -180,12 +180,12 @@ impl Session {
         added.ok().map(|_| Watch { session: self, length })
     }
 
-    /// Waits until a request whose answer failed with `error`, which is doubtful, is worth repeating.
+    /// Waits until a request whose answer failed with the ambiguous `error` can be repeated.
     pub(super) async fn recovers(&self, error: &Error) -> Result<(), Failure> {
         if *error == Error::Throttled {
             tokio::time::sleep(THROTTLED).await;
         }
-        // The client notices a lost connection before it notices that it must say so.
+        // The client notices a lost connection before it changes its state.
         tokio::task::yield_now().await;
         self.connected().await
     }
@@ -206,8 +206,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the node at `path` is deleted. Returns whether it was: a session that is over never tells, and one
-    /// with too many watches does not watch it.
+    /// Waits until the node at `path` is deleted. Returns whether it was deleted: a session that is over sends no
+    /// notification, and one with too many watches does not watch it.
     pub(super) async fn removed(&self, path: &str) -> bool {
         let Some(_watch) = self.watch(path, Watch::OF_HOLDERS) else { return false };
         loop {
@@ -224,7 +224,7 @@ impl Session {
             };
             match event {
                 Ok(EventType::NodeDeleted) => return true,
-                // Its holder writes it for a fencing token.
+                // The holder of a node writes it for a fencing token.
                 Ok(EventType::NodeDataChanged) => {}
                 Ok(_) => return false,
                 Err(error) if is_doubtful(&error) => {
@@ -237,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Runs `change` on what the session knows of its nodes.
+    /// Runs `change` on the session's entries.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut Grants) -> T) -> Result<T, Failure> {
         self.grants.lock().as_mut().map(change).ok_or_else(ended)
     }
@@ -252,7 +252,7 @@ impl Session {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// Ends the session here. Returns the owners of its grants; from now on it grants nothing.
+    /// Ends the session here. Returns the owners of its grants; then it grants nothing more.
     pub(super) fn end(&self) -> Vec<Owner> {
         let grants = self.grants.lock().take();
         self.over.send_replace(true);
@@ -276,8 +276,8 @@ fn later(one: Moment, other: Moment) -> Moment {
     if one.is_past(other) { other } else { one }
 }
 
-/// The failure of a request in a session that is over. It is in doubt: its node may live until the server ends the
-/// session too.
+/// The failure of a request in a session that is over. The error is ambiguous: its node may live until the server ends
+/// the session too.
 pub(super) fn ended() -> Failure {
     Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
 }

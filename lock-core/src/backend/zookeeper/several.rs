@@ -1,30 +1,30 @@
 //! A claim of several keys: all of them or none.
 //!
-//! **Why this is exclusive.** Each key has its own line, and the claim has a node in every one of them. Whoever is first
-//! in a line stays first until its node is deleted: later nodes have larger numbers. So the lines need not be read at
-//! the same moment. Once each of them was seen with the claim's node at its head, the claim holds all of them together,
-//! until a node of it is deleted or its session ends. Nothing else has to be compared, and the claims for one key, those
-//! of Curator and those of kazoo included, see an ordinary holder.
+//! **Why this is exclusive.** Each key has its own line, and the claim has a node in every one of them. The first node
+//! in a line stays first until it is deleted: later nodes have larger numbers. So the lines need not be read at the
+//! same moment. Once each of them was seen with the claim's node at its head, the claim holds all of them together,
+//! until a node of it is deleted or its session ends. Nothing else has to be compared, and claims for one key, of
+//! Curator and kazoo too, see an ordinary holder.
 //!
 //! **Why all nodes are created in one transaction.** Two claims that took the keys one by one, each in its own order,
 //! could both find the other one first at some key, both give up, and do so again for ever. Transactions are executed in
 //! one order. So of two claims, one is before the other in *every* line that they share, and it is not refused because
 //! of the other. A lost answer leaves all nodes or none.
 //!
-//! **Why the lines are read before that.** ZooKeeper has no condition on the children of a node, so a transaction cannot
-//! create a node only where there is no other. A node that is created behind others is in the way of those who come
-//! after it until it is deleted, also at keys that are free. So nothing is created while a key is seen held. Only a claim
-//! that meets another one between the look and the transaction has to delete its nodes again; in that moment, somebody
-//! who only tries for one of the keys may be refused although it is free. Nobody is granted anything by mistake.
-//! (A transaction that deletes each directory and makes it anew would fail where there is a node. It would also take
-//! away directories that others own, and the watches on them.)
+//! **Why the lines are read before that.** ZooKeeper has no condition on the children of a node, so a transaction
+//! cannot create a node only if there is no other. A node that is created after others blocks later claims until it is
+//! deleted, even at keys that are free. So nothing is created while a key is held. Only a claim that meets another one
+//! between the read and the transaction has to delete its nodes again; in that moment, a claim that only tries one of
+//! the keys may be refused although it is free. No claim is granted by mistake. (A transaction that deletes each
+//! directory and makes it anew would fail if there is a node. It would also remove directories of others, and the
+//! watches on them.)
 //!
-//! **Why nobody waits for each other.** The claim is not queued: it holds all keys or leaves every line before it answers.
-//! Who waits for several keys is the library, not the store: it waits for one key after the other, with a place in its
-//! line, and asks for all of them when it has the last one. It goes in the order of the keys' bytes, as everybody who uses
-//! the library, so no circle is possible among them; and who waits for one key only holds none while it waits. A stranger
-//! that takes several keys one by one in another order (Curator's `InterProcessMultiLock` goes as its caller lists them)
-//! may wait for us while we wait for it, until one of the two gives up.
+//! **Why there is no deadlock.** The claim is not queued: it holds all keys or leaves every line before it answers. The
+//! library, not the store, waits for several keys: for one key after the other, with a place in its line, and then it
+//! requests all of them. Every process takes the keys in the order of their bytes, so there is no circle among them;
+//! and a claim that waits for one key only holds none while it waits. A stranger that takes several keys one by one in
+//! another order (Curator's `InterProcessMultiLock` goes as its caller lists them) may wait for us while we wait for
+//! it, until one of the two gives up.
 
 use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
 
@@ -50,7 +50,8 @@ impl<'a> Several<'a> {
         Self { session, claim, sites }
     }
 
-    /// Runs a call for each key at once. The requests of a session are executed in the order in which they are sent.
+    /// Runs a call for each key concurrently. The requests of a session are executed in the order in which they are
+    /// sent.
     pub(super) async fn each<'s, T>(&'s self, call: impl Fn(&'s Site<'a>) -> BoxFuture<'s, T>) -> Vec<T> {
         join_all(self.sites.iter().map(call).collect()).await
     }
@@ -62,8 +63,8 @@ impl<'a> Several<'a> {
         Ok(of_all(&answers))
     }
 
-    /// Returns the one token for all keys; `None` if the claim is not granted. It is the number of a change at which the
-    /// claim held all of them, so it is larger than the tokens of every holder before, of any of the keys.
+    /// Returns the one token for all keys; `None` if the claim is not granted. It is the number of a change at which
+    /// the claim held all of them, so it is larger than the tokens of every earlier holder of any of the keys.
     pub(super) async fn fence(&self) -> Result<Option<FencingToken>, Failure> {
         loop {
             if let Some(token) = self.known_fence(None)? {
@@ -72,7 +73,7 @@ impl<'a> Several<'a> {
             let Some(paths) = self.granted()? else { return Ok(None) };
             match self.touch(&paths).await {
                 Ok(token) => return self.known_fence(token),
-                // Somebody deleted one of the nodes.
+                // One of the nodes was deleted.
                 Err(Error::NoNode) => return Ok(None),
                 Err(error) => self.recover(error).await?,
             }
@@ -118,7 +119,7 @@ impl<'a> Several<'a> {
             let line = match site.look().await {
                 Ok(seen) => seen.line,
                 Err(error) => {
-                    // However it ends, the claim asks.
+                    // However the wait ends, the claim sends a request.
                     let _ = site.recover(error).await;
                     return;
                 }
@@ -131,7 +132,7 @@ impl<'a> Several<'a> {
         }
     }
 
-    /// As that of each of the keys.
+    /// This is the same as for each of the keys.
     pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
         match self.sites.first() {
             Some(site) => site.recover(error).await,
@@ -140,7 +141,7 @@ impl<'a> Several<'a> {
     }
 }
 
-/// Returns what to answer to a release of all keys.
+/// Returns the answer to a release of all keys.
 fn of_all(released: &[Released]) -> Released {
     if released.contains(&Released::Taken) {
         Released::Taken

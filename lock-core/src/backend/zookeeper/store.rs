@@ -49,9 +49,9 @@ impl ZooKeeper {
     /// Connects to the servers at `url`: `zookeeper[s]://[user:password@]host[:port][,host..][/path]`.
     ///
     /// The directories of the locks are below the path, `/locks` by default, which is made if it is missing. The
-    /// options `?session_timeout=10s&timeout=5s&connect_timeout=10s` (the defaults) are the time after which the servers
-    /// free the locks of a dead process, the limit of one call, and that of connecting. The [module](super) lists
-    /// all options.
+    /// options `?session_timeout=10s&timeout=5s&connect_timeout=10s` (the defaults) are the time after which the
+    /// servers free the locks of a dead process, the limit of one call, and the limit of connecting. The
+    /// [module](super) lists all options.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl ZooKeeper {
     pub async fn connect(url: &str) -> Result<Self> {
         current_runtime()?;
         let config = Config::parse(url)?.secured()?;
-        // A session that is for this question only: those of the managers belong to other threads.
+        // This session is for the probe only: the sessions of the managers belong to other threads.
         let ask = async |left| match timeout(left, first(&config)).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => Err(config.refusal(&error, left).await.before_any_request()),
@@ -141,11 +141,11 @@ impl ZooKeeper {
     }
 }
 
-/// Makes the directory of the locks. Returns the session timeout that the servers give.
+/// Makes the directory of the locks. Returns the session timeout that the servers grant.
 async fn first(config: &Config) -> Result<Duration, Error> {
     let client = config.connect().await?;
     make_base(&client, config).await?;
-    // Without the permission for it, every lock would be lost for want of a sign of life.
+    // Without the permission for it, every lock would be lost because there is no sign of life.
     check(&client, &config.base).await?;
     config.check_user(&client).await?;
     Ok(client.session_timeout())
@@ -153,7 +153,7 @@ async fn first(config: &Config) -> Result<Duration, Error> {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        // Collected first: no listener is called under the lock.
+        // The grants are collected first: no listener is called under the lock.
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {
             if let Some(session) = process.close() {

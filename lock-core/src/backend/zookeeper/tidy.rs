@@ -1,7 +1,7 @@
 //! The directories that this session has made: each is deleted some time after its last use.
 //!
-//! The servers delete an empty container by themselves, but look for them once a minute, and delete some 10,000 then. So
-//! keys that are used once would pile up. Here they go as fast as they come.
+//! The servers delete an empty container by themselves, but look for them once a minute, and delete some 10,000 then.
+//! So keys that are used once would pile up. Here they are deleted as fast as they are made.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::backend::remote::join_all;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// How long a directory is left alone after it was made, or was seen in use. A key that is used more often costs one more
+/// How long a directory is kept after it was made, or was seen in use. A key that is used more often costs one more
 /// creation in this time.
 const STAYS: Duration = Duration::from_secs(10);
 
-/// The pause between two looks for those that are due.
+/// The pause between two checks for due directories.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How many are deleted at once.
 const AT_ONCE: usize = 512;
 
-/// What a directory has that is made here. A server does not tell a container from a node of another program, which no
+/// The data of a directory that is made here. It distinguishes the directory from a node of another program, which no
 /// server deletes.
 pub(super) const MADE_HERE: &[u8] = b"lock";
 
-/// Directories, with the moment at which each is due. That is their order.
+/// Directories, with the moment at which each is due, in this order.
 #[derive(Debug, Default)]
 pub(super) struct Made(Mutex<VecDeque<(Moment, String)>>);
 
@@ -40,7 +40,7 @@ impl Made {
         self.0.lock().push_back((now().plus(STAYS), directory));
     }
 
-    /// Takes some of those that are due.
+    /// Takes some of the due directories.
     fn due(&self) -> Vec<String> {
         let (mut all, now) = (self.0.lock(), now());
         let due = all.iter().take(AT_ONCE).take_while(|(due, _)| due.is_past(now)).count();
@@ -52,7 +52,7 @@ impl Made {
 }
 
 impl Session {
-    /// Deletes the directories that it has made and nobody uses any more, for ever.
+    /// Deletes the unused directories of this session, in an endless loop.
     pub(super) async fn tidies(&self) {
         loop {
             sleep(LOOK).await;
@@ -74,7 +74,7 @@ impl Session {
     async fn delete_unused(&self, directory: String) {
         let is_used = match self.with(|grants| grants.uses(&directory)) {
             Ok(true) => true,
-            // A look costs the servers less than a deletion that they refuse.
+            // A read costs the servers less than a deletion that they refuse.
             Ok(false) => match self.client().check_stat(&directory).await {
                 Ok(Some(stat)) if usize::try_from(stat.data_length) != Ok(MADE_HERE.len()) => false,
                 Ok(Some(stat)) if stat.num_children == 0 => {

@@ -1,4 +1,4 @@
-//! From variables to what is written in them.
+//! Reads the content of variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -10,8 +10,8 @@ use crate::words::suggest::{list, nearest};
 /// The prefix of the variables. The name of a profile follows, and after an underscore, an option.
 const PREFIX: &str = "LOCK_PROFILE_";
 
-/// Reads the profiles of `variables`. `known` are the profiles that there are without them. An empty variable counts as
-/// one that is not set. A variable that is wrong becomes a mistake, and the others are read.
+/// Reads the profiles of `variables`. `known` are the profiles that exist without them. An empty variable counts as one
+/// that is not set. A variable that is wrong becomes a mistake, and the others are read.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     known: &BTreeSet<&str>,
@@ -66,7 +66,7 @@ fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str),
     longest.into_iter().find_map(of_new).ok_or_else(|| no_option(rest, known))
 }
 
-/// Returns what is wrong with a variable that ends with no option.
+/// Returns the mistake of a variable that ends with no option.
 fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
     let words: Vec<String> = parts().map(upper).collect();
     let all = || words.iter().map(String::as_str);
@@ -91,7 +91,8 @@ fn parts() -> impl Iterator<Item = &'static str> {
     words().filter(|word| *word != "backoff").chain([BACKOFF_BASE, BACKOFF_MAX])
 }
 
-/// Returns a name as variables write it: in upper case, with underscores for what is neither a letter nor a digit.
+/// Returns a name as variables write it: in upper case, with underscores for all characters that are no letters or
+/// digits.
 pub(super) fn upper(name: &str) -> String {
     let each = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
     name.chars().map(each).collect()

@@ -1,4 +1,4 @@
-//! From the text of a file to what is written in it.
+//! Reads the content of a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

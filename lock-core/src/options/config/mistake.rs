@@ -28,7 +28,7 @@ impl fmt::Display for Origin {
 pub(super) struct Mistakes(Vec<(Option<Origin>, String)>);
 
 impl Mistakes {
-    /// Adds a mistake. A line has one: what is wrong with it besides may be a consequence.
+    /// Adds a mistake. Each line has at most one: a further mistake may be a consequence of the first.
     pub(super) fn add(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
         if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
             return;

@@ -3,9 +3,9 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `source` | [`Source`]: the file and the environment, and the one state read from them |
-//! | `file` | from the text of a file to what is written in it, with its lines |
+//! | `file` | the content of a file, with its lines |
 //! | `environment` | the same from variables |
-//! | `written` | what is written: words and values, each with its origin |
+//! | `written` | the content: words and values, each with its place |
 //! | `read` | from the words and values to options, by the parsers of [`words`](crate::words) |
 //! | `mistake` | what is wrong, and where |
 

@@ -31,8 +31,8 @@ const LONGEST: u64 = 1024 * 1024;
 type Profiles = BTreeMap<String, Written>;
 
 impl Source {
-    /// Reads everything. A variable comes before the file, and the file before the program. `flaws` finds what no
-    /// request could use. An error has all mistakes.
+    /// Reads everything. A variable comes before the file, and the file before the program. `flaws` finds options that
+    /// no request could use. An error has all mistakes.
     pub(crate) fn load(
         &self,
         coded: &Named,
@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// Reads a file that a person has written: a regular one, and no longer than [`LONGEST`].
+/// Reads a file that a person may have written: a regular one, and no longer than [`LONGEST`].
 fn text_of(path: &Path) -> std::io::Result<String> {
     // This is checked before the file is opened: opening a pipe without a writer would never end.
     if !std::fs::metadata(path)?.is_file() {
@@ -97,7 +97,7 @@ fn text_of(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Makes one state of what is written.
+/// Makes one state of the written options.
 pub(super) fn merge(
     coded: &Named,
     of_file: &Profiles,
@@ -140,7 +140,7 @@ fn origin_of<'a>(
         .or_else(|| both().find_map(|written| written.begin.as_ref()))
 }
 
-/// Says aloud that a variable made a profile with nearly the name of another. It may be meant, so it is no mistake.
+/// Logs that a variable made a profile with nearly the name of another one. This may be intended, so it is no mistake.
 fn warn_of_new(of_environment: &Profiles, known: &BTreeSet<&str>) {
     for (name, written) in of_environment.iter().filter(|(name, _)| !known.contains(name.as_str())) {
         if let (Some(near), Some(origin)) = (nearest(name, known.iter().copied()), &written.begin) {

@@ -8,7 +8,7 @@ use crate::words::option::{OF_ONE_CALL, OF_PROFILES_ONLY, OPTIONS};
 use crate::words::suggest::{list, nearest};
 use crate::words::synonyms;
 
-/// The parts of the option `backoff`, which are words of their own in what was read.
+/// The parts of the option `backoff`, which are separate words here.
 pub(super) const BACKOFF_BASE: &str = "backoff_base";
 pub(super) const BACKOFF_MAX: &str = "backoff_max";
 
@@ -21,7 +21,7 @@ pub(super) enum Value {
     Flag(bool),
     /// The text of a variable, which has no type.
     Variable(String),
-    /// Something that no option takes, as an error shows it.
+    /// A value that no option takes, as an error shows it.
     Other(&'static str),
 }
 
@@ -76,7 +76,7 @@ pub(super) fn form(word: &str) -> String {
     }
 }
 
-/// Returns what is wrong with `word`, which is no option of a profile.
+/// Returns the mistake of `word`, which is no option of a profile.
 pub(super) fn unknown(word: &str) -> String {
     let all = list(words());
     if OF_ONE_CALL.contains(&word) {
