@@ -26,8 +26,8 @@ async fn report() -> Option<&'static str> {
     Some("the report is written")
 }
 
-/// The name is the same after a restart: what an earlier run of this worker, now dead, left locked is free at once.
-#[distributed_lock(key = "import:<shard>", ttl = "3s", owner = "import-<shard>", handle = lock)]
+/// The label shows operators which worker has the lock.
+#[distributed_lock(key = "import:<shard>", ttl = "3s", label = "import-<shard>", handle = lock)]
 async fn import(shard: u64) -> Result<Duration, LockError> {
     // Now it knows that the file is large: fewer renewals, and more time for a store that does not answer.
     lock.extend(Duration::from_secs(60)).await?;

@@ -13,7 +13,7 @@ use crate::common::random;
 use crate::common::store;
 use crate::options::Options;
 use crate::table::{Event, Table};
-use crate::worker::{self, GRACE, Worker};
+use crate::worker::{GRACE, Worker};
 
 /// Returns the locks of a process, in the store that `LOCK_URL` names.
 pub(crate) async fn locks(options: &Options) -> Result<LockManager> {
@@ -36,12 +36,8 @@ fn name_of(number: i64) -> String {
 
 async fn work(options: &Options, number: i64, place: &str, locks: LockManager) -> Result<()> {
     let (name, table) = (name_of(number), Table::open(place).await?);
-    let watch = worker::watch(locks.events(), name.clone(), Table::open(place).await?);
-    let watch = tokio::spawn(watch);
     let worked = Worker { name, number, options: options.clone(), locks: locks.clone(), table }.work().await;
     locks.shutdown(GRACE).await;
-    // The end of the manager is the end of its events.
-    let _ = watch.await;
     worked
 }
 

@@ -14,7 +14,6 @@
 //! | `--ttl` | the lease of the locks, in seconds | 10 |
 //! | `--crashes`, `--crash-every` | kills a worker with `kill -9` so often, with such a pause on average | 0, 0.3 |
 //! | `--stall-every` | lets a worker stop itself for longer than the ttl, once in so many lines | never |
-//! | `--anonymous` | gives the workers no names: what a dead one had is locked until its ttl is over | |
 //! | `--without fence`, `--without lock` | leaves something away, to see what it is for | |
 //!
 //! With `LOCK_URL`, the workers are processes, which this one starts, kills and starts again. Without, they are tasks
@@ -26,9 +25,10 @@
 //! (`table.rs`). Every write compares the fencing token of the lock, so that a worker which was stopped for too long
 //! writes nothing more. And a worker that takes a task first writes its token, and then reads the checkpoint.
 //!
-//! A worker that is started again has its old name (`.owner("import-3")`), remembers its group, and frees the lock that
-//! it held when it died: others need not wait for the end of a lease (`worker.rs`). That needs a store that says who
-//! holds a lock; `redlock://` does not, and runs with `--anonymous`.
+//! After a crash, the group stands still until the lease of the dead worker is over: for `--ttl` at most. Then the
+//! first worker that waits resumes at the checkpoint. If other workers died while they waited, each of their places in
+//! the queue can cost up to two seconds more. The worker that is started again finds its group by its name in the table
+//! (`worker.rs`), and waits for the lock like the others.
 //!
 //! It exits with status 1 if a task was not done, or a line was imported twice.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]

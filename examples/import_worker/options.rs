@@ -24,8 +24,6 @@ pub(crate) struct Options {
     /// How long a line takes.
     pub(crate) line: Duration,
     pub(crate) ttl: Duration,
-    /// Whether the workers have no names for their locks.
-    pub(crate) anonymous: bool,
     pub(crate) care: Care,
     pub(crate) crashes: u64,
     pub(crate) crash_every: Duration,
@@ -38,7 +36,7 @@ pub(crate) struct Options {
 }
 
 const KNOWN: &str = "`--workers`, `--groups`, `--tasks`, `--lines`, `--line`, `--ttl`, `--crashes`, `--crash-every`, \
-                     `--stall-every`, `--anonymous` or `--without fence|lock`";
+                     `--stall-every` or `--without fence|lock`";
 
 impl Options {
     pub(crate) fn from_args(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -49,7 +47,6 @@ impl Options {
             lines: 100,
             line: Duration::from_millis(5),
             ttl: Duration::from_secs(10),
-            anonymous: false,
             care: Care::Full,
             crashes: 0,
             crash_every: Duration::from_millis(300),
@@ -59,10 +56,6 @@ impl Options {
         };
         let mut arguments = options.arguments.clone().into_iter();
         while let Some(name) = arguments.next() {
-            if name == "--anonymous" {
-                options.anonymous = true;
-                continue;
-            }
             let value = arguments.next().ok_or_else(|| format!("`{name}` needs a value"))?;
             options.set(&name, &value)?;
         }

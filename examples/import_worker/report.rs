@@ -81,10 +81,8 @@ impl fmt::Display for Report {
         for (name, event) in [
             ("tasks taken", "taken"),
             ("workers killed", "killed"),
-            ("locks freed by name", "taken over"),
             ("locks lost", "lost"),
             ("late writes refused", "late"),
-            ("names in use twice", "same name"),
         ] {
             writeln!(f, "{name:<24}  {:>7}", self.count(event))?;
         }

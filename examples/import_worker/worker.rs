@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::observe::LockEvents;
-use lock_core::{LockEvent, LockHandle, LockManager, LockRequest, strategy};
+use lock_core::{LockHandle, LockManager, LockRequest, strategy};
 
 use crate::common::children;
 use crate::common::clock;
@@ -13,7 +12,7 @@ use crate::options::{Care, Options};
 use crate::table::{Event, Holder, Table};
 
 pub(crate) struct Worker {
-    /// The name that it has again after a restart.
+    /// The name that it has again after a restart, by which it finds its group.
     pub(crate) name: String,
     pub(crate) number: i64,
     pub(crate) options: Options,
@@ -43,17 +42,8 @@ impl Worker {
 
     /// The lock of a group. It is waited for without polling: the store says when it is free.
     fn request(&self, group: i64) -> LockRequest {
-        let request = self
-            .locks
-            .lock(format!("import:{group}"))
-            .ttl(self.options.ttl)
-            .strategy(strategy::wait())
-            .fencing(true);
-        if self.options.anonymous {
-            return request;
-        }
-        // What an earlier run of this worker has left locked is freed at once, and not when its ttl is over.
-        request.owner(self.name.as_str())
+        let request = self.locks.lock(format!("import:{group}")).ttl(self.options.ttl);
+        request.strategy(strategy::wait()).fencing(true).label(self.name.clone())
     }
 
     /// Returns the group to work at: the one that this worker was at before, else one of the others, each worker from
@@ -99,25 +89,8 @@ impl Worker {
     }
 
     async fn note(&self, event: &str, group: i64, token: i64) -> Result<()> {
-        note(&self.table, &self.name, event, group, token).await
-    }
-}
-
-pub(crate) async fn note(table: &Table, worker: &str, event: &str, group: i64, token: i64) -> Result<()> {
-    let (worker, event) = (worker.to_owned(), event.to_owned());
-    table.note(&Event { happened: clock::now(), worker, event, group, token }).await
-}
-
-/// Notes what the owner name of a worker did, until its manager has shut down.
-pub(crate) async fn watch(mut events: LockEvents, name: String, table: Table) {
-    while let Some(event) = events.next().await {
-        let event = match event {
-            LockEvent::TakenOver { .. } => "taken over",
-            // Two processes were given one name. The second one waits.
-            LockEvent::SameOwner { .. } => "same name",
-            _ => continue,
-        };
-        let _ = note(&table, &name, event, -1, 0).await;
+        let (worker, event) = (self.name.clone(), event.to_owned());
+        self.table.note(&Event { happened: clock::now(), worker, event, group, token }).await
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::Arc;
 pub use std::time::Duration;
 
 #[cfg(any(feature = "config", feature = "metrics"))]
@@ -99,7 +98,6 @@ impl Request {
         linger(linger: Duration);
         take(permits: u32);
         label(label: impl Into<Cow<'static, str>>);
-        owner(name: impl Into<Arc<str>>);
         profile(name: &'static str);
         on_lost(on_lost: OnLost);
         of_kind(kind: Kind);

@@ -7,7 +7,7 @@ use syn::ext::IdentExt as _;
 use crate::bindings::Parameter;
 use crate::kind::Kind;
 use crate::shape::Body;
-use crate::spec::{LockSpec, Owner};
+use crate::spec::LockSpec;
 use crate::strategy::Strategy;
 use crate::template::Segment;
 
@@ -42,9 +42,8 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     });
     let permits = if let Some(Kind::Semaphore(permits)) = &spec.kind { Some(permits) } else { None };
     let strategy = if let Some(Strategy::Value(strategy)) = &spec.strategy { Some(strategy) } else { None };
-    let owner = if let Some(Owner::Value(owner)) = &spec.owner { Some(owner) } else { None };
     let (take, waiters, manager) = (&spec.take, &spec.max_waiters, &spec.manager);
-    quote!(#(#values)* #permits #take #strategy #waiters #owner #manager)
+    quote!(#(#values)* #permits #take #strategy #waiters #manager)
 }
 
 /// Returns whether `name` occurs anywhere in `tokens`, also in a text, where `{name}` may be an argument. If it is

@@ -9,7 +9,7 @@ use syn::spanned::Spanned as _;
 use crate::backoff::Backoff;
 use crate::keys::Keys;
 use crate::kind::Kind;
-use crate::spec::{LockSpec, Owner};
+use crate::spec::LockSpec;
 use crate::strategy::Strategy;
 use crate::template::{Segment, Template};
 use crate::tokens::private;
@@ -130,18 +130,8 @@ fn options(spec: &LockSpec) -> TokenStream {
         ReleaseWord::Background => quote!(.release(#private::Release::Background)),
     });
     let label = spec.label.as_ref().map(text).map(|label| quote!(.label(#label)));
-    let owner = spec.owner.as_ref().map(|owner| match owner {
-        Owner::Template(template) => {
-            let name = text(template);
-            quote!(.owner(#name))
-        }
-        Owner::Value(value) => {
-            let at = Span::call_site().located_at(value.span());
-            quote_spanned!(at=> .owner(#value))
-        }
-    });
     quote! {
-        #profile #take #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #linger #on_lost #release #label #owner
+        #profile #take #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #linger #on_lost #release #label
     }
 }
 

@@ -37,7 +37,6 @@ pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     renew_every_without_renewal(args, read, errors);
     linger_of_another_kind(args, read, errors);
     linger_of_several_keys(args, errors);
-    owner_of_several(args, read, errors);
     linger_beyond_its_bound(args, read, errors);
 }
 
@@ -202,24 +201,6 @@ fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
                    would be in its own way; remove `linger`, or lock one `key`";
     errors.at(linger.later_of(keys).name.span(), message);
-}
-
-/// A lock that others share, or one of several keys, cannot be taken over as a whole.
-fn owner_of_several(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let Some(owner) = &args.owner else { return };
-    let why = "an owner name is for exclusive locks of one key";
-    if let Some(keys) = &args.keys {
-        let message =
-            format!("`owner` cannot be combined with `keys`: {why}; remove `owner`, or lock one `key`");
-        errors.at(owner.later_of(keys).name.span(), message);
-    }
-    if let (Some(arg), Some(kind @ (Kind::Read | Kind::Semaphore(_)))) = (&args.kind, read.kind) {
-        let message = format!(
-            "`owner` cannot be combined with `kind = \"{}\"`: {why}; remove one of them",
-            kind.name()
-        );
-        errors.at(owner.later_of(arg).name.span(), message);
-    }
 }
 
 /// A waiter in another process may have to wait for the end of the linger, and the rest of the lease must be long

@@ -45,7 +45,6 @@ pub(crate) struct LockSpec {
     pub(crate) release: Option<ReleaseWord>,
     pub(crate) handle: Option<Ident>,
     pub(crate) label: Option<Template>,
-    pub(crate) owner: Option<Owner>,
     pub(crate) profile: Option<LitStr>,
     pub(crate) manager: Option<Expr>,
     pub(crate) krate: Path,
@@ -73,7 +72,6 @@ impl LockSpec {
         let release = check(args.release.as_ref(), errors, release);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
         let label = check(args.label.as_ref(), errors, |arg| label(arg, &params));
-        let owner = check(args.owner.as_ref(), errors, |arg| Owner::of(arg, &params));
         let profile = check(args.profile.as_ref(), errors, |arg| text(arg, "\"checkout\""));
         let readings = Readings {
             kind: given(&kind),
@@ -106,7 +104,6 @@ impl LockSpec {
             release: release?,
             handle: handle?,
             label: label?,
-            owner: owner?,
             profile: profile?,
             manager: args.manager.as_ref().map(|arg| arg.value.clone()),
             krate: krate?,
@@ -115,43 +112,13 @@ impl LockSpec {
 
     /// Returns every template of the attribute.
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
-        let owner = self.owner.as_ref().and_then(Owner::template);
-        self.keys.templates().iter().chain(&self.label).chain(owner)
+        self.keys.templates().iter().chain(&self.label)
     }
 
     /// Returns whether the strategy is known to skip calls. A strategy that is an expression skips only at run time,
     /// with an error whose `is_skipped()` is true.
     pub(crate) fn skips(&self) -> bool {
         matches!(&self.strategy, Some(Strategy::Named(named)) if named.skips())
-    }
-}
-
-/// The option `owner`: the name of the worker that requests the lock.
-pub(crate) enum Owner {
-    Template(Template),
-    /// An expression that is evaluated once per call.
-    Value(Expr),
-}
-
-impl Owner {
-    fn of(arg: &Arg, params: &Params) -> syn::Result<Self> {
-        match literal(&arg.value) {
-            Some(Lit::Str(_)) => {
-                let literal = text(arg, "\"import-3\"")?;
-                Template::parse(literal, "owner", params).map(Self::Template)
-            }
-            Some(_) => {
-                Err(expected(arg, "a string such as `\"import-<shard>\"`, or an expression that is a text"))
-            }
-            None => Ok(Self::Value(arg.value.clone())),
-        }
-    }
-
-    fn template(&self) -> Option<&Template> {
-        match self {
-            Self::Template(template) => Some(template),
-            Self::Value(_) => None,
-        }
     }
 }
 

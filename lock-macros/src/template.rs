@@ -44,7 +44,7 @@ impl Segment {
 }
 
 impl Template {
-    /// Parses the template of the option `option`: `key`, `label` or `owner`.
+    /// Parses the template of the option `option`: `key` or `label`.
     pub(crate) fn parse(literal: LitStr, option: &str, params: &Params) -> syn::Result<Self> {
         let segments = parse(&literal, option, params)?;
         Ok(Self { literal, segments })

@@ -80,22 +80,6 @@ impl Tables {
         Ok(())
     }
 
-    /// Checks that every group went on within `limit` after a line, or after the last of its workers that was killed
-    /// since.
-    pub(crate) fn check_goes_on(&self, limit: Duration) -> Result<(), String> {
-        for Pause { group, begin, end } in self.pauses() {
-            let kills = self.kills.iter().filter(|kill| kill.0 == group && (begin..end).contains(&kill.1));
-            let last = kills.map(|kill| kill.1).max().unwrap_or(begin);
-            if between(last, end) >= limit {
-                let (pause, after) = (between(begin, end), between(last, end));
-                return Err(format!(
-                    "group {group} stood still for {pause:?}, and for {after:?} after a crash"
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that no group stood still for longer than `each` for each of its workers that was killed in that time, or
     /// that had still a place in the queue then; and nowhere for longer than that where none was.
     pub(crate) fn check_standstills(&self, each: Duration) {
@@ -129,28 +113,4 @@ struct Pause {
 
 fn between(begin: i64, end: i64) -> Duration {
     Duration::from_micros(u64::try_from(end - begin).expect("in the order of time"))
-}
-
-#[test]
-fn a_group_that_does_not_go_on_after_a_crash_is_found() {
-    let line = |group, ms: i64| Line { group, task: 0, line: 1, token: 1, happened: ms * 1_000 };
-    // The lines and the crashes of two groups, in ms, and whether the first goes on within 1 s.
-    for (lines, kills, goes_on) in [
-        (vec![0, 999], vec![], true),
-        (vec![0, 1_000], vec![], false),
-        (vec![0, 1_400], vec![(1, 500)], true),
-        (vec![0, 1_500], vec![(1, 500)], false),
-        (vec![0, 1_900], vec![(1, 500), (1, 950)], true),
-        // Of another group, and before the last line.
-        (vec![0, 1_400], vec![(2, 500)], false),
-        (vec![0, 1_000], vec![(1, -1)], false),
-    ] {
-        let mut all: Vec<Line> = lines.iter().map(|ms| line(1, *ms)).collect();
-        all.extend([0, 700, 1_400, 2_000].map(|ms| line(2, ms)));
-        all.sort_by_key(|line| line.happened);
-        let kills: Vec<_> = kills.into_iter().map(|(group, ms): (i64, i64)| (group, ms * 1_000)).collect();
-        let tables = Tables { lines: all, kills: kills.clone(), unfinished: 0, total: 0 };
-        let checked = tables.check_goes_on(Duration::from_secs(1));
-        assert_eq!(checked.is_ok(), goes_on, "{lines:?} {kills:?}: {checked:?}");
-    }
 }

@@ -1,10 +1,9 @@
-//! Leader election, and workers that are started again.
+//! Leader election.
 
 use std::time::Duration;
 
 use lock_tests::Etcd;
 
-use crate::leaders::named::take_over;
 use crate::leaders::survive;
 use crate::support::SHORTEST;
 
@@ -14,10 +13,4 @@ async fn a_leader_that_is_killed_is_followed_after_its_ttl() {
     let took = survive(&etcd.url(), SHORTEST, 5, 3).await;
     // etcd ends leases by the second: a lease may live one longer. The least, because a busy machine adds to most of them.
     assert!(took.iter().any(|took| *took < SHORTEST + Duration::from_secs(3)), "{took:?}");
-}
-
-#[tokio::test]
-async fn a_worker_of_the_same_name_is_waited_for_until_it_is_dead() {
-    let server = Etcd::start();
-    take_over(&server.url()).await;
 }

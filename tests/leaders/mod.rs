@@ -2,8 +2,6 @@
 //! include this module.
 #![allow(dead_code, reason = "each store uses its part")]
 
-pub(crate) mod named;
-
 use std::time::Duration;
 
 use lock_core::backend::{FencingToken, Mode};

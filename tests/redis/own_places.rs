@@ -42,18 +42,6 @@ async fn with_a_limit_of_waiters_each_has_a_place() {
     }
 }
 
-/// An earlier run finds what it has left by the name in the record, and the record is that of one.
-#[tokio::test]
-async fn a_named_owner_has_a_place_of_its_own() {
-    let server = RedisServer::start();
-    let (one, two) = (manager(&server).await, manager(&server).await);
-    let held = two.fair("k").ttl(LONG).acquire().await.expect("it is free");
-    let request = || one.fair("k").ttl(LONG).owner("import").fencing(true).strategy(strategy::wait());
-    let tasks = three_places(&server, request).await;
-    held.release().await.expect("an answer");
-    within(PATIENCE, "all turns", tasks.join_all()).await;
-}
-
 /// The store shows who leads, and a lead that is forced to end is that of one candidate.
 #[tokio::test]
 async fn candidates_of_one_process_have_a_grant_each() {

@@ -20,24 +20,9 @@ async fn import(arguments: &[&str]) -> (bool, Tables) {
     (status.success(), Tables::read(&table))
 }
 
-/// With their names, their locks are free when they are started again, and not when the minute is over. So are those that
-/// are granted to the dead: a place in the queue outlives its worker.
 #[tokio::test]
-async fn named_workers_that_are_killed_stop_nobody_for_long() {
+async fn workers_that_are_killed_stop_nobody_for_longer_than_a_ttl() {
     let crashes = ["--crashes", "50", "--crash-every", "0.25"];
-    let (content, tables) = import(
-        &[&crashes[..], &["--tasks", "8", "--lines", "120", "--line", "0.02", "--ttl", "60"]].concat(),
-    )
-    .await;
-    assert_eq!(tables.crashes(), 50);
-    tables.check_once().unwrap_or_else(|wrong| panic!("{wrong}"));
-    tables.check_goes_on(Duration::from_secs(30)).unwrap_or_else(|stood| panic!("{stood}"));
-    assert!(content);
-}
-
-#[tokio::test]
-async fn workers_without_a_name_stop_nobody_for_longer_than_a_ttl() {
-    let crashes = ["--crashes", "50", "--crash-every", "0.25", "--anonymous"];
     let (content, tables) =
         import(&[&crashes[..], &["--tasks", "8", "--lines", "120", "--line", "0.02", "--ttl", "1"]].concat())
             .await;

@@ -1,10 +1,9 @@
-//! One leader at a time, whatever happens to the processes; and workers that are started again.
+//! One leader at a time, whatever happens to the processes.
 
 use std::time::Duration;
 
 use lock_tests::RedisServer;
 
-use crate::leaders::named::{take_over, take_over_a_place};
 use crate::leaders::{Party, survive};
 
 const TTL: Duration = Duration::from_millis(900);
@@ -43,16 +42,4 @@ async fn several_leaders_at_once_are_found_out() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let found = party.end().await.check().expect_err("two lead");
     assert!(found.contains("held one key at once") || found.contains("refused"), "{found}");
-}
-
-#[tokio::test]
-async fn a_worker_of_the_same_name_is_waited_for_until_it_is_dead() {
-    let server = RedisServer::start();
-    take_over(&server.url()).await;
-}
-
-#[tokio::test]
-async fn a_place_in_the_queue_outlives_its_worker_and_costs_little() {
-    let server = RedisServer::start();
-    take_over_a_place(&server.url()).await;
 }

@@ -114,8 +114,6 @@ impl LockLayer {
     /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
     /// - a [`ttl`](Self::ttl) that the store does not support, a [`min_hold`](Self::min_hold) above
     ///   [`max_hold`](Self::max_hold), or [`renew_every`](Self::renew_every) without renewal;
-    /// - an [`owner`](Self::owner) for a kind that several requests share, for several `keys`, or with
-    ///   [`fencing(false)`](Self::fencing);
     /// - a [`linger`](Self::linger) that is too long, or that the kind or the number of keys does not allow;
     /// - an empty list of [`methods`](Self::methods), [`max_keys`](Self::max_keys) below the number of keys of a
     ///   request, [`after_body`](Self::after_body) of 0, or [`retry_after`](Self::retry_after) above 30 s;

@@ -174,31 +174,6 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Names the worker that requests the locks, such as `import-3`: a name that this process has again after a restart.
-    /// If the key is held by an earlier run of it that is dead, that lock is freed at once. See
-    /// [`LockRequest::owner`](lock_core::LockRequest::owner). It is one name for all requests: a client has no say in it.
-    /// Sets [`fencing`](Self::fencing) too. Default: that of the profile, else none.
-    ///
-    /// [`check`](LockLayer::check) refuses it with several [`keys`](Self::keys), and with a [`kind`](Self::kind) that
-    /// several requests share.
-    ///
-    /// # Examples
-    /// ```
-    /// # use std::time::Duration;
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let import = lock_axum::LockLayer::new(locks)
-    ///     .key("import:<group>")
-    ///     .ttl(Duration::from_secs(120))
-    ///     .owner("import-3")
-    ///     .check()?;
-    /// # Ok::<(), lock_core::LockError>(())
-    /// ```
-    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
-        // As that of a request does.
-        self.options.own = self.options.own.owner(name).fencing(true);
-        self
-    }
-
     /// Sets whether the lease is renewed while the request runs. If not, a request that takes longer than its
     /// [`ttl`](Self::ttl) loses the lock. Default: yes.
     ///

@@ -1,4 +1,4 @@
-//! The label and the owner name of the locks that a layer takes, on a server.
+//! The label of the locks that a layer takes, on a server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use axum::routing::post;
 use http::{Request, StatusCode};
 use lock_axum::LockLayer;
 use lock_core::owner::OwnerRecord;
-use lock_core::{Kind, LockErrorKind, LockManager};
+use lock_core::{LockErrorKind, LockManager};
 
 use crate::support::{send, text};
 
@@ -85,7 +85,7 @@ async fn whoever_waits_learns_for_which_request_the_key_is_held() {
 }
 
 #[test]
-fn an_invalid_label_or_owner_is_found_at_the_start() {
+fn an_invalid_label_is_found_at_the_start() {
     let layer = || LockLayer::new(LockManager::in_memory());
     for (label, says) in [
         ("<header.a b>", "not the name of a header"),
@@ -96,24 +96,4 @@ fn an_invalid_label_or_owner_is_found_at_the_start() {
         assert_eq!(error.kind(), LockErrorKind::InvalidKey);
         assert!(error.to_string().contains(says), "{error}");
     }
-    let one_key = "exclusive locks of one key";
-    for (layer, says) in [
-        (layer().keys(["a", "b"]).owner("w"), one_key),
-        (layer().key("a").kind(Kind::Read).owner("w"), one_key),
-        (layer().key("a").owner(""), "1 to 128 bytes"),
-    ] {
-        let error = layer.check().unwrap_err();
-        assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
-        assert!(error.to_string().contains(says), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn an_owner_names_the_process_in_each_record() {
-    let locks = LockManager::in_memory();
-    let layer = LockLayer::new(locks.clone()).key("order:<id>").owner("import-3").check().unwrap();
-    let show = async |State(locks): State<LockManager>| record(&locks).await.to_string();
-    let app = Router::new().route("/orders/{id}/pay", post(show).route_layer(layer)).with_state(locks);
-    let shown = text(send(&app, pay().body(Body::empty()).unwrap()).await).await;
-    assert!(shown.contains(" as import-3"), "{shown}");
 }

@@ -54,7 +54,6 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
         (layer().min_hold(2 * SECOND).max_hold(SECOND), "min_hold is 2s, longer than max_hold 1s"),
         (layer().kind(Kind::Fair).linger(SECOND / 200), "linger is 5ms, and a lock of kind fair cannot"),
         (new().keys(["a", "b"]).linger(SECOND / 200), "linger is 5ms, and a lock of several keys cannot"),
-        (layer().owner("import-3").fencing(false), "an owner name needs the fencing token"),
         (layer().renew(false).renew_every(SECOND), "renew_every is 1s, but the lease is not renewed"),
         (layer().methods([]), "`methods` is empty"),
         (layer().max_keys(0), "max_keys is 0"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::event::Answer;
-use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held, Placement, WAITER_LEASE};
+use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held, Placement};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -13,11 +13,6 @@ use crate::pending::{Granted, PendingClaim, QueueEntry};
 
 /// The shortest time between two heartbeats, whatever the store says of its holder.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
-
-/// The time between two heartbeats of a waiter with an owner name, while an entry of an earlier run of it may be in the
-/// queue. The store may serve that entry to a dead process, and only this waiter knows that it is dead: nothing but an
-/// answer tells it who holds.
-const NAMESAKE_HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// The shortest time between two heartbeats of the first waiter behind a client of another library, and by how much it
 /// varies. That client notifies nobody when it releases, so the waiter tries as often as such clients do: one that asks
@@ -111,18 +106,10 @@ impl PendingClaim {
         };
         let waiter_lease = engine.capability.waiter_lease(&self.claim);
         let (waiting, now) = (engine.capability.waiting, engine.clock.now());
-        let is_named = self.claim.record.owner_name().is_some();
         self.queued(|before| {
             let since = before.as_ref().map_or(sent, |entry| entry.since);
-            // An entry of an earlier run lives for at most the store's waiter lease: it had a ttl of its own.
-            let seeks = is_named && sent.since(since) <= waiting.waiter_lease().unwrap_or(WAITER_LEASE);
-            let often = match () {
-                () if held.foreign && held.position == Some(0) => {
-                    Some(FOREIGN_HEARTBEAT.mul_f64(1.0 + fastrand::f64()))
-                }
-                () if seeks => Some(NAMESAKE_HEARTBEAT),
-                () => None,
-            };
+            let often = (held.foreign && held.position == Some(0))
+                .then(|| FOREIGN_HEARTBEAT.mul_f64(1.0 + fastrand::f64()));
             let heartbeat =
                 waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, often, now));
             // An earlier waiter of this entry, or a heartbeat without an answer, may have asked for less. Nobody knows
@@ -213,12 +200,12 @@ mod tests {
         // The waiter's lease, what the holder has left, how often it asks, and when the next one is due after the last.
         for (lease, left, often, expected) in [
             (ms(2_000), None, None, Duration::from_secs(2) / 3),
-            (ms(2_000), Some(ms(60_000)), Some(NAMESAKE_HEARTBEAT), ms(100)),
-            (ms(2_000), None, Some(NAMESAKE_HEARTBEAT), ms(100)),
-            (ms(150), None, Some(NAMESAKE_HEARTBEAT), ms(50)),
+            (ms(2_000), Some(ms(60_000)), Some(ms(100)), ms(100)),
+            (ms(2_000), None, Some(ms(100)), ms(100)),
+            (ms(150), None, Some(ms(100)), ms(50)),
             (ms(2_000), Some(ms(40)), None, ms(60)),
-            (ms(2_000), Some(ms(40)), Some(NAMESAKE_HEARTBEAT), ms(60)),
-            (ms(2_000), Some(ms(0)), Some(NAMESAKE_HEARTBEAT), ms(21)),
+            (ms(2_000), Some(ms(40)), Some(ms(100)), ms(60)),
+            (ms(2_000), Some(ms(0)), Some(ms(100)), ms(21)),
         ] {
             let held = Held { remaining: left, ..Held::default() };
             // The answer took 20 ms.

@@ -28,7 +28,7 @@ pub(super) enum Answer {
 pub(super) enum Asked {
     Granted(Granted),
     Held,
-    /// The loop goes on with this: the store failed, or the holder was an orphan that is gone now.
+    /// The loop goes on with this: the store failed.
     Go(Wake),
 }
 

@@ -19,7 +19,6 @@
 //! | `recorder` | what an operator sees of a request: metrics, events, log |
 //! | `spans` | its span, and that of the grant |
 //! | `multi`, `partial_grants` | several keys: all or none |
-//! | `orphan` | the grant that an earlier run of the same named owner has left behind |
 //! | `event` | what happens in the loop, as values |
 //!
 //! [`PendingClaim`](crate::pending::PendingClaim) rolls back what a dropped loop may have taken.
@@ -69,7 +68,6 @@ mod group;
 mod lazy_claim;
 mod linger;
 mod multi;
-mod orphan;
 mod outcome;
 mod partial_grants;
 mod plan;

@@ -54,7 +54,6 @@ impl Plan {
                 on_lost: self.on_lost,
                 label: self.label.clone(),
                 // Refused for several keys.
-                owner: None,
                 take: 1,
             })),
             alone: self.alone,

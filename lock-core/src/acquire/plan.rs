@@ -69,14 +69,12 @@ impl Plan {
     /// arrival does, where the store can say who stands directly behind whom.
     ///
     /// A limit of waiters counts each of them, so it needs a place for each. A grant that stays taken after its release
-    /// can be handed on to nobody. The store shows the record of one that shares a place to all who stand behind it, and
-    /// a named owner must find its own.
+    /// can be handed on to nobody.
     pub(super) fn is_grouped(&self) -> bool {
         self.options.kind == Kind::Fair
             && self.engine().capability.shares_places
             && !self.is_part
             && !self.alone
-            && self.owner.is_none()
             && self.max_waiters.is_none()
             && !self.strategy.uses_waiters()
             && self.options.min_hold.is_none()
@@ -104,10 +102,6 @@ impl Plan {
         // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = self.engine().record(self.label.clone(), started, now);
-        let record = match &self.owner {
-            Some(name) => record.with_owner_name(name),
-            None => record,
-        };
         Claim {
             more: self.more.clone(),
             mode: self.options.kind.mode(),

@@ -9,7 +9,6 @@ use crate::clock::Moment;
 use crate::error::{LockError, Result};
 use crate::guard::Hold;
 use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
-use crate::owner::OwnerRecord;
 
 /// The record of a request under way. A record that is dropped before it is [finished](Self::finish) was cancelled.
 #[derive(Debug)]
@@ -164,19 +163,6 @@ pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let (key, error) = (observer.redact_key(&plan.key, template), observer.redact_error(error));
     tracing::warn!(lock.template = template, lock.key = %key, %error, left_out,
         "the store fails, the wait for the lock goes on");
-}
-
-/// Records that another process of the same owner name holds the key. `alive` says that it is certainly there.
-pub(super) fn shares_owner(plan: &Plan, holder: &OwnerRecord, alive: bool) {
-    let observer = &plan.engine().observer;
-    let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
-    observer.events.emit(|| LockEvent::SameOwner { lock: name(plan), holder: holder.clone(), alive });
-    let Some(left_out) = observer.admit(Observer::group(template, label), Warning::SameOwner) else {
-        return;
-    };
-    let key = observer.redact_key(&plan.key, template);
-    tracing::warn!(lock.template = template, lock.key = %key, %holder, alive, left_out,
-        "the lock is held under the same owner name by a process that is not known to be dead: it is waited for");
 }
 
 /// Records that a request waits behind a value of another library without an expiry. Nobody knows whether its client still

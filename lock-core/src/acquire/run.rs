@@ -85,8 +85,6 @@ pub(super) struct Acquire<'a> {
     pub(super) last_answer: Option<LastAnswer>,
     /// When the log last said that the store fails.
     warned: Option<Moment>,
-    /// Whether the log has said that the holder has the same owner name.
-    pub(super) told_of_namesake: bool,
     pub(super) waiter: Option<Waiter<'a>>,
     /// Its grant may linger.
     pub(super) expected: Option<Expected<'a>>,
@@ -122,7 +120,6 @@ impl<'a> Acquire<'a> {
             rate: OnceLock::new(),
             last_answer: None,
             warned: None,
-            told_of_namesake: false,
             waiter: None,
             expected: None,
             span,
@@ -214,7 +211,7 @@ impl<'a> Acquire<'a> {
                 Ok(Answer::Granted(granted)) => Ok(Asked::Granted(granted)),
                 Ok(Answer::Held(news)) => {
                     self.held = news;
-                    Ok(self.frees_orphan().await.map_or(Asked::Held, Asked::Go))
+                    Ok(Asked::Held)
                 }
                 Err(error) => {
                     self.store_failed(error).await?;

@@ -107,13 +107,6 @@ impl LeaderElection {
         self
     }
 
-    /// Names the worker, so that it leads again at once when it is started again on the same machine after its death:
-    /// see [`LockRequest::owner`]. Default: none.
-    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.request = self.request.owner(name);
-        self
-    }
-
     /// Sets what [`run`](Self::run) does with its body when the lead is lost. With [`OnLost::Finish`] the body learns
     /// of the loss by its handle, and the candidate campaigns again when the body has ended. Default:
     /// [`OnLost::Cancel`].

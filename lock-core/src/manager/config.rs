@@ -126,8 +126,8 @@ impl LockManager {
     /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names, in
     /// every crate, and whether or not the function is called. Call it at start-up.
     ///
-    /// An attribute with `keys` needs a profile without an owner name and, unless it has a `kind` itself, one whose kind has
-    /// one holder for each key: none, `reentrant` or `write`. One with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.
+    /// Unless it has a `kind` itself, an attribute with `keys` needs a profile whose kind has one holder for each key: none,
+    /// `reentrant` or `write`. One with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.
     ///
     /// It counts attributes with `manager = ..` too. A program with several managers whose profiles differ checks each
     /// with [`validate`](Self::validate).

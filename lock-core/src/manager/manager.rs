@@ -121,8 +121,7 @@ impl LockManager {
     ///   left, and [`force_release`](Self::force_release) of its id takes the lock from whoever holds it now.
     /// - What [`extend`](crate::LockGuard::extend) has made of the lease is handed on.
     ///
-    /// A request shares no place with `max_waiters`, [`min_hold`](LockRequest::min_hold) or
-    /// [`owner`](LockRequest::owner), or if its strategy [counts waiters](crate::strategy::Strategy::uses_waiters), and
+    /// A request shares no place with `max_waiters` or [`min_hold`](LockRequest::min_hold), or if its strategy [counts waiters](crate::strategy::Strategy::uses_waiters), and
     /// neither does a [leader](Self::leader).
     ///
     /// [`lock`](Self::lock) is faster on a key that several processes want many times. A waiter that dies delays those

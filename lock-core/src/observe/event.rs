@@ -129,26 +129,6 @@ pub enum LockEvent {
         /// The error of the store, or of the connection to it.
         error: String,
     },
-    /// A request with an [owner name](crate::LockRequest::owner) waits for a process of the same name, which is not
-    /// known to be dead. Emitted once for each request. Where both are meant to run, give them different names.
-    #[non_exhaustive]
-    SameOwner {
-        /// Which lock.
-        lock: LockName,
-        /// The other process.
-        holder: OwnerRecord,
-        /// Whether it is certainly there. If not, it may be on another machine, or dead.
-        alive: bool,
-    },
-    /// A request with an [owner name](crate::LockRequest::owner) freed the lock of an earlier run of the same name,
-    /// which is dead.
-    #[non_exhaustive]
-    TakenOver {
-        /// Which lock.
-        lock: LockName,
-        /// The dead process.
-        from: OwnerRecord,
-    },
     /// A piece of work ran without its lock, as configured for a failure of the store.
     #[non_exhaustive]
     Bypassed {

@@ -24,8 +24,6 @@ pub(crate) enum Warning {
     HeldLong,
     /// A layer above refused a request because it has no lock.
     Refused,
-    /// The holder has the owner name of the request.
-    SameOwner,
     /// The holder is a client of another library, and its lock never expires.
     NoExpiry,
     /// The library woke up late.
@@ -33,7 +31,7 @@ pub(crate) enum Warning {
 }
 
 impl Warning {
-    const COUNT: usize = 10;
+    const COUNT: usize = 9;
 }
 
 /// The warnings of one kind about one template.

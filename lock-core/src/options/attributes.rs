@@ -57,9 +57,6 @@ impl NamedProfile {
 
     fn check_options(&self, options: &Options, store: &Capability) -> Result<()> {
         let kind = options.kind();
-        if self.several {
-            options.check_owner_of_several()?;
-        }
         match self.has_kind {
             true => Ok(()),
             false if self.several => check_several(kind),

@@ -29,10 +29,8 @@ impl Options {
         check_take(self.take(), kind, store)?;
         if self.fencing() && !store.fencing.gives_tokens() {
             let detail = format!("the {} store gives no fencing tokens", store.store);
-            let option = if self.fencing == Some(true) { "fencing" } else { "owner" };
-            return Err(Flaw::unsupported(option, detail));
+            return Err(Flaw::unsupported("fencing", detail));
         }
-        self.check_owner(kind, store).map_err(|error| Flaw { option: "owner", error })?;
         store.check_ttl(self.ttl()).map_err(|error| Flaw { option: "ttl", error })?;
         let strategy = self.strategy()?;
         self.check_renewal()?;

@@ -14,7 +14,6 @@ mod linger;
 mod on_lost;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod options;
-mod owner_name;
 mod profile;
 mod profiles;
 mod release;

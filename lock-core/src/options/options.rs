@@ -32,8 +32,6 @@ pub(crate) struct Options {
     /// How long the grant stays at hand after its release; zero for not at all.
     pub(crate) linger: Option<Duration>,
     pub(crate) label: Option<Cow<'static, str>>,
-    /// The name of the worker that requests the lock.
-    pub(crate) owner: Option<Arc<str>>,
 }
 
 impl Options {
@@ -74,9 +72,6 @@ impl Options {
         if self.label.is_none() && defaults.label.is_some() {
             self.label.clone_from(&defaults.label);
         }
-        if self.owner.is_none() && defaults.owner.is_some() {
-            self.owner.clone_from(&defaults.owner);
-        }
     }
 
     /// As [`fill`](Self::fill), for a chain.
@@ -103,7 +98,6 @@ impl Options {
             "max_hold" => self.max_hold.take().is_some(),
             "min_hold" => self.min_hold.take().is_some(),
             "linger" => self.linger.take().is_some(),
-            "owner" => self.owner.take().is_some(),
             _ => false,
         }
     }
@@ -129,9 +123,9 @@ impl Options {
         self.release.unwrap_or_default()
     }
 
-    /// Returns whether the fencing token comes with the grant. An owner name needs it.
+    /// Returns whether the fencing token comes with the grant.
     pub(crate) fn fencing(&self) -> bool {
-        self.fencing.unwrap_or(self.owner.is_some())
+        self.fencing.unwrap_or_default()
     }
 
     pub(crate) fn on_lost(&self) -> OnLost {
@@ -209,7 +203,6 @@ mod tests {
             release: Some(if first { Release::Background } else { Release::Await }),
             linger: Some(time),
             label: Some(if first { "first".into() } else { "second".into() }),
-            owner: Some(if first { "first".into() } else { "second".into() }),
         }
     }
 

@@ -160,23 +160,6 @@ impl Profile {
         self
     }
 
-    /// Names the worker that requests the locks: see [`LockRequest::owner`](crate::LockRequest::owner). Each process
-    /// needs a name of its own, so this is for programs that read it from their environment, such as
-    /// `LOCK_PROFILE_IMPORT_OWNER=import-3`. A request that cannot have an owner name, such as one for several keys, is
-    /// refused. Default: none.
-    ///
-    /// # Examples
-    /// ```
-    /// use lock_core::Profile;
-    ///
-    /// let worker = std::env::var("WORKER").unwrap_or_else(|_| "import-1".to_owned());
-    /// let import = Profile::new().owner(worker);
-    /// ```
-    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.options.owner = Some(name.into());
-        self
-    }
-
     /// Returns the [`min_hold`](Self::min_hold) that it sets.
     #[must_use]
     pub fn shortest_hold(&self) -> Option<Duration> {

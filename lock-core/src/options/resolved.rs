@@ -41,8 +41,6 @@ pub(crate) struct Resolved {
     /// What happens to a body when the lock is lost.
     pub(crate) on_lost: OnLost,
     pub(crate) label: Option<Cow<'static, str>>,
-    /// The name of the worker that requests the lock.
-    pub(crate) owner: Option<Arc<str>>,
     /// How many permits of a semaphore it takes.
     pub(crate) take: u32,
 }
@@ -59,7 +57,7 @@ impl Resolved {
         let strategy = options.resolve(store).map_err(|flaw| flaw.error)?;
         let mut kind = options.kind();
         if several {
-            check_several(kind).and_then(|()| options.check_owner_of_several())?;
+            check_several(kind)?;
             // Several keys have one holder each, of whatever kind.
             kind = Kind::Reentrant;
         }
@@ -83,7 +81,6 @@ impl Resolved {
             on_lost: options.on_lost(),
             take: options.take(),
             label: options.label.take().map(label::fit),
-            owner: options.owner.take(),
         })
     }
 

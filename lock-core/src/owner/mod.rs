@@ -4,18 +4,16 @@
 //! | --- | --- |
 //! | `owner`, `source` | [`Owner`], the identity of one grant, and where the owners of a manager come from |
 //! | `record`, `field` | [`OwnerRecord`], who holds it, and how it is written in the store |
-//! | `identity`, `incarnation` | the process that requests the lock, and whether that run of it lives |
+//! | `identity` | the process that requests the lock |
 
 mod field;
 mod identity;
-mod incarnation;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod owner;
 mod record;
 mod source;
 
 pub use identity::Identity;
-pub(crate) use incarnation::Liveness;
 pub use owner::{Owner, OwnerToken};
 pub use record::OwnerRecord;
 pub(crate) use source::OwnerSource;

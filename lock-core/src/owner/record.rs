@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::field::{Field, unescape};
 use super::identity::Identity;
-use super::incarnation::{Incarnation, Liveness};
 use super::owner::{Owner, OwnerToken};
 #[cfg(any(test, feature = "testkit"))]
 use crate::clock;
@@ -24,7 +23,6 @@ pub struct OwnerRecord {
     identity: Whose,
     label: Option<Cow<'static, str>>,
     since: Duration,
-    named: Option<Arc<Named>>,
 }
 
 /// The identity of a record: of this process, or read from the store.
@@ -53,14 +51,6 @@ impl PartialEq for Whose {
 
 impl Eq for Whose {}
 
-/// The owner name of a request, and the run of the process that made it.
-#[derive(Debug, PartialEq, Eq)]
-struct Named {
-    name: String,
-    /// `None` where the system does not tell.
-    incarnation: Option<Incarnation>,
-}
-
 /// The fields of a stored record, still escaped. They are read in one pass, because everybody who waits is told the
 /// holder.
 #[derive(Debug, Default)]
@@ -69,8 +59,6 @@ struct Fields<'a> {
     pid: Option<&'a str>,
     service: Option<&'a str>,
     label: Option<&'a str>,
-    owner: Option<&'a str>,
-    run: Option<&'a str>,
     since: Option<&'a str>,
 }
 
@@ -84,8 +72,6 @@ impl<'a> Fields<'a> {
                 "pid" => &mut fields.pid,
                 "service" => &mut fields.service,
                 "label" => &mut fields.label,
-                "owner" => &mut fields.owner,
-                "run" => &mut fields.run,
                 "since" => &mut fields.since,
                 _ => continue,
             };
@@ -114,26 +100,7 @@ impl OwnerRecord {
     fn at(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
         // In whole milliseconds, as the store keeps it.
         let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
-        Self { identity, label, since, named: None }
-    }
-
-    /// Adds the owner name of a request of this process.
-    pub(crate) fn with_owner_name(mut self, name: &str) -> Self {
-        let incarnation = Incarnation::of_this_process();
-        self.named = Some(Arc::new(Named { name: name.to_owned(), incarnation }));
-        self
-    }
-
-    /// Returns the [owner name](crate::LockRequest::owner) of the request.
-    #[must_use]
-    pub fn owner_name(&self) -> Option<&str> {
-        self.named.as_ref().map(|named| named.name.as_str())
-    }
-
-    /// Returns what the kernel of this process knows about the process of this record.
-    pub(crate) fn liveness(&self) -> Liveness {
-        let incarnation = self.named.as_ref().and_then(|named| named.incarnation.as_ref());
-        incarnation.map_or(Liveness::Unknown, |incarnation| incarnation.liveness(self.identity.pid))
+        Self { identity, label, since }
     }
 
     /// Returns the process that requested the lock.
@@ -167,12 +134,6 @@ impl OwnerRecord {
         if let Some(label) = &self.label {
             let _ = write!(value, " label={}", Field(label));
         }
-        if let Some(Named { name, incarnation }) = self.named.as_deref() {
-            let _ = write!(value, " owner={}", Field(name));
-            if let Some(incarnation) = incarnation {
-                let _ = write!(value, " run={incarnation}");
-            }
-        }
         value.push_str(" since=");
         let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
         let _ = write!(value, "{since}");
@@ -189,27 +150,19 @@ impl OwnerRecord {
         let fields = Fields::of(record);
         let (host, pid, service) = (fields.host?, fields.pid?.parse().ok()?, fields.service?);
         let since = Duration::from_millis(fields.since?.parse().ok()?);
-        let named = fields.owner.map(|name| {
-            let incarnation = fields.run.and_then(|run| Incarnation::parse(&unescape(run)));
-            Arc::new(Named { name: unescape(name), incarnation })
-        });
         Some(Self {
             identity: Whose::Read(Arc::new(Identity::new(unescape(host), pid, unescape(service)))),
             label: fields.label.map(|label| Cow::Owned(unescape(label))),
             since,
-            named,
         })
     }
 }
 
 impl fmt::Display for OwnerRecord {
-    /// `web-3 pid 811 (shop, pay)`, or `web-3 pid 811 as import-3 (shop, pay)` with an owner name.
+    /// `web-3 pid 811 (shop, pay)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Anybody with access to the store can write this, so it is escaped: it must not break a line of the log.
         write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
-        if let Some(name) = self.owner_name() {
-            write!(f, " as {}", name.escape_debug())?;
-        }
         let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
         match (self.identity.service.as_str(), label) {
             ("", None) => Ok(()),
@@ -231,32 +184,17 @@ mod tests {
             identity: Whose::Read(Arc::new(identity)),
             label: label.map(|label| Cow::Owned(label.to_owned())),
             since: Duration::from_millis(1_763_672_000_123),
-            named: None,
         }
     }
 
     #[test]
     fn a_record_survives_the_store() {
         let token = OwnerSource::new().unwrap().mint().token();
-        let named = record("shop", Some("pay")).with_owner_name("import 3%");
-        for record in
-            [record("shop", Some("pay it % now")), record("", None), record("läden", Some("")), named]
-        {
+        for record in [record("shop", Some("pay it % now")), record("", None), record("läden", Some(""))] {
             let value = record.to_value(&token);
             assert!(value.starts_with(token.as_str()));
             assert_eq!(OwnerRecord::from_value(&value), Some(record), "{value}");
         }
-    }
-
-    #[test]
-    fn a_named_owner_shows_its_name_and_knows_its_own_run() {
-        let named = record("shop", Some("pay")).with_owner_name("import-3");
-        assert_eq!(named.to_string(), "web 3% pid 811 as import-3 (shop, pay)");
-        assert_eq!(record("shop", None).liveness(), Liveness::Unknown, "without a name nothing is known");
-        let value = named.to_value(&OwnerSource::new().unwrap().mint().token());
-        let without = value.split(" run=").next().unwrap().to_owned() + " since=1";
-        let read = OwnerRecord::from_value(&without).unwrap();
-        assert_eq!((read.owner_name(), read.liveness()), (Some("import-3"), Liveness::Unknown));
     }
 
     #[test]

@@ -175,54 +175,6 @@ impl LockRequest {
         self
     }
 
-    /// Names the worker that requests the lock, such as `import-3`: a name that it has again after a restart. If the key
-    /// is held by an earlier run of the same worker that is dead, that lock is freed at once, and not when its ttl is
-    /// over. Sets [`fencing`](Self::fencing) too. Default: none.
-    ///
-    /// A place in the queue outlives its process for up to two seconds, and the key may be granted to it. So the
-    /// request asks the store every 100 ms in its first two seconds, where waiters send heartbeats, and frees that
-    /// grant too.
-    ///
-    /// The key goes to whoever is next in line, which is this request where nobody else waits, with a larger fencing
-    /// token. Writes that the dead process had sent may still arrive: compare the tokens.
-    ///
-    /// **Only a process that is certainly dead is robbed**: one that the kernel of this machine knows, by its boot, its
-    /// namespaces, its process id and its start, and that is gone. So this is for a worker that is started again on the
-    /// same machine, outside of a container or in the same one. A process that was stopped, or that still ends, is not
-    /// dead. About a process on another machine, in another container, or before a reboot, nothing is known, and it is
-    /// waited for as without a name; so it is on systems other than Linux.
-    ///
-    /// **Two processes with one name** exclude each other like any others. The one that waits says so in the log and by
-    /// [`LockEvent::SameOwner`](crate::LockEvent::SameOwner), and the error that it may get names the other.
-    ///
-    /// What it cannot know: a machine that was copied while it ran (a snapshot that is resumed twice), and a process
-    /// that is restored from a checkpoint after its death. A process that replaced its program (`exec`) counts as
-    /// alive. Of the requests that wait for a key in one process, only the first one asks the store: give all the name.
-    ///
-    /// For exclusive locks of one key, over stores that can say who holds them
-    /// ([`Capability::lists`](crate::backend::Capability::lists)) and that give fencing tokens. Anything else is
-    /// refused, and so is a name that is empty or longer than 128 bytes.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lock_core::LockError> {
-    /// use std::time::Duration;
-    ///
-    /// let locks = lock_core::LockManager::in_memory();
-    /// let import = locks.lock("import:3").ttl(Duration::from_secs(300)).owner("import-3").acquire().await?;
-    /// let token = import.fencing_token().await?; // came with the grant
-    /// # drop(token);
-    /// import.release().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn owner(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.own().owner = Some(name.into());
-        self.own().fencing = Some(true);
-        self
-    }
-
     /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the lock takes: all of them at once, or
     /// none. So two requests that need several never wait for each other while each has a part. Requests are served in
     /// the order of their arrival: one for many permits waits until enough are free, and those behind it wait with it,

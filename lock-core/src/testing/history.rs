@@ -93,8 +93,6 @@ fn read(event: &LockEvent) -> Option<(&LockName, Happened, Option<FencingToken>)
         }
         LockEvent::Endangered { .. }
         | LockEvent::HeldLong { .. }
-        | LockEvent::SameOwner { .. }
-        | LockEvent::TakenOver { .. }
         | LockEvent::ReleaseFailed { .. }
         | LockEvent::StoreFailed { .. }
         | LockEvent::Bypassed { .. }

@@ -25,7 +25,6 @@ pub(crate) const OPTIONS: &[Form] = &[
     ("release", "release = \"background\""),
     ("handle", "handle = lock"),
     ("label", "label = \"pay\""),
-    ("owner", "owner = \"import-3\""),
     ("profile", "profile = \"checkout\""),
     ("manager", "manager = self.locks"),
     ("crate", "crate = ::lock_core"),

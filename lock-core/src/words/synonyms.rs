@@ -165,8 +165,8 @@ const OPTIONS: &[Row] = &[
     (&["config", "defaults", "preset"], "; did you mean `profile`, where the defaults come from?"),
     (&["description", "purpose", "reason"], "; did you mean `label`, what the lock is for?"),
     (
-        &["client_id", "holder", "instance", "node", "owner_name", "worker"],
-        "; did you mean `owner`, the name of the worker that holds the lock?",
+        &["client_id", "holder", "instance", "node", "owner", "worker"],
+        ": the store shows the host and the process of each holder, and its `label`",
     ),
     (
         &["condition", "if", "unless", "when"],

@@ -100,11 +100,6 @@ fn several_keys_need_a_profile_with_one_holder() {
 fn what_a_call_would_refuse_is_found_before() {
     let cases = [
         ("[profile.both]\n", "[profile.both]\nkind = \"read\"\n", "kind is read, but several keys"),
-        (
-            "[profile.both]\n",
-            "[profile.both]\nowner = \"import-3\"\n",
-            "an owner name is for exclusive locks of one key",
-        ),
         ("permits = 3", "permits = 2", "take is 3, and the semaphore has 2 permits"),
     ];
     for (good, bad, says) in cases {

@@ -22,7 +22,6 @@ mod leader;
 mod lingering;
 mod loss;
 mod manager;
-mod named;
 mod no_stall;
 mod offline;
 #[cfg(feature = "testkit")]

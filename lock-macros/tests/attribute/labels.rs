@@ -70,30 +70,3 @@ async fn show(locks: &LockManager, it: Broken) -> Result<String, LockError> {
 async fn a_value_that_cannot_be_shown_does_not_refuse_the_call() {
     assert_eq!(show(&LockManager::in_memory(), Broken).await.unwrap(), "half!");
 }
-
-struct Worker {
-    name: String,
-    locks: LockManager,
-}
-
-impl Worker {
-    #[distributed_lock(key = "import:<group>", owner = "<self.name>-<shard>", manager = self.locks, handle = lock)]
-    async fn by_template(&self, group: &str, shard: u8) -> Result<(OwnerRecord, u64), LockError> {
-        let token = lock.fencing_token().await?.get();
-        Ok((record(&self.locks, &format!("import:{group}")).await, token))
-    }
-
-    #[distributed_lock(key = "import:<group>", owner = self.name.as_str(), kind = "write", manager = self.locks)]
-    async fn by_expression(&self, group: &str) -> Result<OwnerRecord, LockError> {
-        Ok(record(&self.locks, &format!("import:{group}")).await)
-    }
-}
-
-#[tokio::test]
-async fn an_owner_is_a_template_or_an_expression() {
-    let worker = Worker { name: "import".to_owned(), locks: LockManager::in_memory() };
-    let (record, token) = worker.by_template("a", 3).await.unwrap();
-    assert_eq!(record.owner_name(), Some("import-3"));
-    assert!(token > 0);
-    assert_eq!(worker.by_expression("a").await.unwrap().owner_name(), Some("import"));
-}

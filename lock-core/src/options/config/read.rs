@@ -46,7 +46,6 @@ pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mista
             ReleaseWord::Background => Ok(Release::Background),
         }),
         label: get.one("label", |value| words("label", value).map(|label| Cow::Owned(label.to_owned()))),
-        owner: get.one("owner", |value| words("owner", value).map(Into::into)),
         kind: None,
         take: None,
         backoff: get.backoff(beneath),

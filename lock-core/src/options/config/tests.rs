@@ -73,10 +73,6 @@ fn a_profile_has_every_option() {
     assert_eq!((options.min_hold, options.linger), (Some(MS(1_000)), Some(MS(0))));
     assert_eq!((options.on_lost, options.release), (Some(OnLost::Finish), Some(Release::Background)));
     assert_eq!(options.label.as_deref(), Some("pay"));
-    // An owner name is not for a semaphore.
-    let named = one("[profile.checkout]\nowner = \"import-3\"", &[]);
-    assert_eq!((named.owner.as_deref(), named.fencing()), (Some("import-3"), true));
-    let options = Options { owner: named.owner, ..options };
     assert!(!format!("{options:?}").contains("None"), "{options:?}");
 }
 
@@ -149,7 +145,7 @@ fn what_a_profile_takes_belongs_to_the_kind_beside_it() {
 }
 
 /// A bad line, alone in its profile, and parts of the answer to it.
-const BAD: [(&str, &[&str]); 38] = [
+const BAD: [(&str, &[&str]); 36] = [
     (
         "tll = \"1s\"",
         &[
@@ -204,9 +200,7 @@ const BAD: [(&str, &[&str]); 38] = [
     ("banana = 1", &["unknown option `banana`; options: `kind`"]),
     ("label = \" \"", &["`label` is empty"]),
     ("label = [1]", &["`label` takes a string, not a list"]),
-    ("owner = \"\"", &["`owner` is empty: write a text, or remove it"]),
-    ("owner = 3", &["`owner` takes a string, not"]),
-    ("worker = \"import-3\"", &["did you mean `owner`"]),
+    ("worker = \"import-3\"", &["the store shows the host and the process of each holder"]),
     ("max_hold = \"0s\"", &["`max_hold`: `0s` is zero"]),
     ("min_hold = 1979-05-27", &["`min_hold` takes a string with a unit, not a date"]),
     ("wait", &["`wait`: "]),
@@ -256,8 +250,6 @@ fn options_that_contradict_each_other_are_answered_at_the_line_of_one() {
         ("kind = \"fair\"\nlinger = \"5ms\"", 3, "a lock of kind fair cannot"),
         ("ttl = \"30ms\"\nlinger = \"15ms\"", 3, "a third of the ttl"),
         ("renew = false\nrenew_every = \"1s\"", 3, "the lease is not renewed"),
-        ("kind = \"read\"\nowner = \"import-3\"", 3, "an owner name is for exclusive locks of one key"),
-        ("owner = \"import-3\"\nfencing = false", 2, "an owner name needs the fencing token"),
         ("ttl = \"1s\"\nttl = \"2s\"", 3, "`ttl = \"2s\"`: duplicate key"),
     ] {
         let error = load(&Named::new(), &format!("[profile.p]\n{lines}"), &[]).expect_err(lines);

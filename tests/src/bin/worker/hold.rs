@@ -30,7 +30,6 @@ pub(crate) async fn hold(options: &Options) {
     let fair = options.has("--kind") && options.text("--kind") == "fair";
     let request = if fair { locks.fair(key) } else { locks.lock(key) };
     let request = if options.has("--wait") { request.strategy(strategy::wait()) } else { request };
-    let request = if options.has("--owner") { request.owner(options.text("--owner")) } else { request };
     let error = request.ttl(ttl).run(body).await;
     let error: lock_core::LockError = error.map(|(): ()| ()).expect_err("the body never ends");
     assert_eq!(error.kind(), LockErrorKind::Lost);

@@ -4,8 +4,8 @@
 //!   U. Instead of the URL, `--installed` installs a manager from the environment, as a service does, and `--unlocked`
 //!   takes no lock.
 //! - `hold --url U --key K --ttl MS --effect F`: acquires K (with `--kind fair` in order of arrival, with `--wait`
-//!   without a time limit, with `--owner N` under that name), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and
-//!   ends when the lock is lost.
+//!   without a time limit), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and ends
+//!   when the lock is lost.
 //! - `linger --url U --key K --ttl MS`: acquires and releases K over and over, and lets it linger for as long as it
 //!   may. Prints `HELD` after the first time.
 //! - `end --url U --key K --how H`: acquires K for a minute, prints `HELD`, waits for a line, ends the lock in the way
