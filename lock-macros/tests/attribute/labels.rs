@@ -1,4 +1,4 @@
-//! The options `label` and `owner`, with placeholders.
+//! The option `label`, with placeholders.
 
 use std::fmt;
 
