@@ -1,4 +1,4 @@
-//! What an operator sees of a request: metrics, events, spans and the log.
+//! The metrics, events, spans and log of a request.
 
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ pub(super) fn name(plan: &Plan) -> LockName {
     }
 }
 
-/// Records that the store failed a request that goes on.
+/// Records that the store failed a request that keeps waiting.
 pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let observer = &plan.engine().observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
@@ -165,11 +165,11 @@ pub(super) fn store_fails(plan: &Plan, error: &LockError) {
         "the store fails, the wait for the lock goes on");
 }
 
-/// Records that a request waits behind a value of another library without an expiry. Nobody knows whether its client still
-/// lives.
+/// Records that a request waits for a key that another library has locked without an expiry. It is unknown whether its
+/// client is still alive.
 pub(super) fn never_expires(plan: &Plan, waited: Duration) {
     let observer = &plan.engine().observer;
-    // By key, and not by template: somebody has to look at this key.
+    // The log has the key, not the template: an operator has to check this key.
     let Some(left_out) = observer.admit(plan.key.as_str(), Warning::NoExpiry) else { return };
     let template = plan.template.as_deref();
     let key = observer.redact_key(&plan.key, template);

@@ -1,29 +1,28 @@
-//! The numbers that a process gives between two fencing tokens of the store.
+//! The numbers that a process assigns between two fencing tokens of the store.
 
 use crate::backend::FencingToken;
 use crate::clock::Moment;
 
 /// The sequence of fencing tokens of the holders that share one grant by hand-off.
 ///
-/// Where a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own
-/// holders. Each gets the next number, below a time that the store certainly showed while the grant was this process's.
-/// Whoever gets the key after that gets a token that is at least the time of its own grant, and so a larger one, even
-/// if the store has forgotten the grant. The clock of this process alone proves nothing: it runs on after the grant is
-/// gone.
+/// If a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own holders.
+/// Each gets the next number, below a time that the store's clock certainly showed while this process had the grant. A
+/// later owner's token is at least the time of its own grant, and so larger, even if the store has forgotten the grant.
+/// The clock of this process alone is no bound: it continues after the grant is lost.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FenceSequence {
-    /// The last token that the store has made for the grant: its time then.
+    /// The last token that the store has made for the grant, which was its time then.
     first: FencingToken,
     /// When that token arrived, which is later than when the store made it.
     arrived: Moment,
-    /// The last number that was given.
+    /// The last number that was assigned.
     last: FencingToken,
 }
 
 impl FenceSequence {
-    /// A sequence that begins with a token of the store, which arrived at `arrived`.
+    /// Makes a sequence that begins with a token of the store, which arrived at `arrived`.
     pub(crate) fn new(first: FencingToken, arrived: Moment) -> Self {
         Self { first, arrived, last: first }
     }
@@ -33,20 +32,20 @@ impl FenceSequence {
         self.last
     }
 
-    /// Returns the next number, if the store's clock had certainly passed it at `confirmed`. That is when the last
-    /// request was sent that the store has answered with yes, and so has carried out later than that.
+    /// Returns the next number, if the store's clock had certainly passed it at `confirmed`. `confirmed` is when the
+    /// last request was sent that the store has answered with yes: the store has executed it later.
     pub(crate) fn next(self, confirmed: Moment) -> Option<Self> {
         let between = confirmed.remaining(self.arrived);
-        // 1 % for clocks that run at different speeds, as it is taken off a lease.
+        // One percent is taken off for clocks that run at different speeds, as for a lease.
         let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
-        // A store of somebody else may have given the largest number.
+        // A third-party store may have returned the largest number.
         let last = self.last.get().checked_add(1)?;
         (last < self.first.get().saturating_add(passed))
             .then_some(Self { last: FencingToken::new(last), ..self })
     }
 
-    /// Returns the number after `earlier` below a token that the store has just made, which then counts for the store's
-    /// time alone.
+    /// Returns the number after `earlier`, below a token that the store has just made. That token then counts as the
+    /// store's time only.
     pub(crate) fn next_after(self, earlier: Self) -> Option<Self> {
         Self { last: earlier.last, ..self }.next(self.arrived)
     }

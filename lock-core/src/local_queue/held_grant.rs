@@ -1,4 +1,4 @@
-//! What the successive holders of one grant share.
+//! The state that the successive holders of one grant share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,12 +20,11 @@ pub(crate) struct HeldGrant {
     confirmed: AtomicMoment,
     /// How often it was handed off.
     handoffs: AtomicU64,
-    /// The fencing tokens of the holders before the present one.
+    /// The fencing tokens of the earlier holders.
     earlier: Mutex<Option<FenceSequence>>,
 }
 
-/// A grant that was handed off: as a rule the same value for each of its holders from then on, so that a hand-off copies
-/// nothing.
+/// A grant that was handed off. All later holders usually share this value, so that a hand-off copies nothing.
 #[derive(Debug)]
 pub(crate) struct SharedGrant {
     pub(super) cleanup: Arc<Cleanup>,
@@ -46,13 +45,13 @@ impl Deref for SharedGrant {
     }
 }
 
-/// Until when a grant is held, and how that is known.
+/// Until when a grant is held, and since when that is certain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Until when it is certainly held, unless a renewal gets through.
+    /// Until when it is certainly held, without a further renewal.
     pub(crate) deadline: Moment,
-    /// Until when the store may have it, whatever it answered. Counted from when a request was sent, so it is later than
-    /// the deadline.
+    /// Until when the store may have it, whatever it answered. It includes requests without an answer, so it is later
+    /// than the deadline.
     pub(crate) store_until: Moment,
     /// When the last request was sent that the store has answered with yes.
     pub(crate) confirmed: Moment,
@@ -71,8 +70,8 @@ impl HeldGrant {
         }
     }
 
-    /// Returns a copy for the next holder and those after it, with the `bounds` of its lease. `renews` is whether that is
-    /// [renewed](Claim::renews).
+    /// Returns a copy for the next and later holders, with the `bounds` of its lease. `renews` says whether the lease
+    /// is [renewed](Claim::renews).
     pub(crate) fn copy(&self, renews: bool, bounds: Bounds) -> Self {
         let claim = Claim { renews, handoffs: self.handoffs(), ..self.claim.clone() };
         let copy = Self::new(claim, bounds);
@@ -113,12 +112,12 @@ impl HeldGrant {
     }
 
     /// Counts a hand-off. The store makes one token for each number of hand-offs: with the old number, the next holder
-    /// would get the token of the one before it.
+    /// would get the token of the previous one.
     pub(crate) fn count_handoff(&self) {
         self.handoffs.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the fencing tokens of the holders before the present one, with which its own goes on.
+    /// Returns the fencing tokens of the earlier holders, which the present holder's tokens continue.
     pub(crate) fn earlier(&self) -> Option<FenceSequence> {
         *self.earlier.lock()
     }

@@ -1,16 +1,16 @@
-//! What the store has said last about a key, for all who wait for it in this process.
+//! The last answer of the store about a key, for all its waiters in this process.
 
 use crate::clock::Moment;
 use crate::error::LockError;
 
 /// The last answer of the store to a request of this process, or its failure.
 ///
-/// Few of those who wait ask the store: the others learn from this why their wait ended. A failure has no source here, so
-/// that no code of others runs when the queue of a key drops it under its lock.
+/// Few waiters ask the store: the others learn from this why their wait ended. A failure has no source here, so that no
+/// code of the application runs when the queue of a key drops it under its lock.
 #[derive(Debug)]
 pub(crate) struct LastAnswer {
     pub(crate) at: Moment,
-    /// Why the store failed; `None` where it has answered.
+    /// Why the store failed; `None` if it has answered.
     pub(crate) failure: Option<LockError>,
 }
 

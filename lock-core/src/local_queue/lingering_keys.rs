@@ -13,19 +13,19 @@ use crate::sync::{Mutex, Notify};
 #[derive(Debug)]
 pub(super) struct Lingering {
     pub(super) handoff: Handoff,
-    /// Its end: that of the linger, or of the lease if that is earlier.
+    /// Its end: the end of the linger, or of the lease if that is earlier.
     pub(super) until: Moment,
 }
 
 /// Which keys may have a grant that lingers, and when the first of them ends.
 #[derive(Debug)]
 pub(super) struct LingeringKeys {
-    /// How many grants linger. While none does, nothing need be looked up.
+    /// How many grants linger. While it is zero, no look-up is needed.
     pub(super) count: AtomicUsize,
-    /// When to look at which key. Only the entry counts whose time the queue of the key has as `listed`. It is locked
+    /// When to check which key. An entry is valid if its time is the `listed` time of the key's queue. This is locked
     /// before the queues, never while one is locked.
     pub(super) keys: Mutex<BTreeSet<(i64, Key)>>,
-    /// When the renewers look next, by the clock that orders their schedules. Never later than the first end.
+    /// When the renewers check next, by the clock that orders their schedules. Never later than the first end.
     pub(super) due: AtomicI64,
     pub(super) earlier: Notify,
 }
@@ -55,7 +55,7 @@ impl LingeringKeys {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Adds the entry of `key` for `until`, and wakes the renewers where they would look too late. Call it without a
+    /// Adds the entry of `key` for `until`, and wakes the renewers if they would check too late. Call it without a
     /// lock.
     pub(super) fn list(&self, key: &Key, until: i64) {
         self.keys.lock().insert((until, key.clone()));
@@ -65,7 +65,7 @@ impl LingeringKeys {
     }
 }
 
-/// By the clock that counts suspend, as the schedules of the renewers.
+/// The times are by the clock that includes suspend, as in the schedules of the renewers.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }

@@ -1,4 +1,4 @@
-//! How long a process may keep a grant that others want.
+//! How long a process may keep a grant while others wait elsewhere.
 
 use std::time::Duration;
 
@@ -8,39 +8,39 @@ use crate::clock::Moment;
 const HANDOFFS: u32 = 64;
 const QUANTUM: Duration = Duration::from_millis(10);
 
-/// What is left of a process's hand-offs on one grant. Without waiters elsewhere there is no limit.
+/// The remaining hand-offs of a process on one grant. Without waiters elsewhere there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Quantum {
     others: Option<Others>,
 }
 
-/// How long the store has to answer whether others wait. Hand-offs go on for as long without an answer.
+/// How long the store has to answer whether others wait. Without an answer, hand-offs continue for this long.
 pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Waiters elsewhere, known or possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Others {
-    /// Until when hand-offs are made.
+    /// The time after which there are no more hand-offs.
     until: Moment,
     /// How many hand-offs are left.
     left: u32,
-    /// Whether the store has answered that they wait.
+    /// Whether the store has answered that others wait.
     answered: bool,
 }
 
 impl Quantum {
-    /// Notes that others wait elsewhere, or may. The quantum begins with that news, not with the grant.
+    /// Notes that others wait elsewhere, or may. The quantum begins with this note, not with the grant.
     pub(super) fn contend(&mut self, now: Moment) {
         self.others.get_or_insert(Others { until: now.plus(QUANTUM), left: HANDOFFS, answered: false });
     }
 
-    /// Notes that the store is asked at `now` whether others wait. Hand-offs go on until it answers.
+    /// Notes that the store is asked at `now` whether others wait. Hand-offs continue until it answers.
     pub(super) fn asked(&mut self, now: Moment) {
         self.goes_on_until(now.plus(QUESTION_TIMEOUT));
     }
 
-    /// Notes the answer, at `now`, that nobody waited elsewhere. As that may have changed since, another quantum begins,
-    /// at least as long as the question took.
+    /// Notes the answer, at `now`, that there were no waiters elsewhere. As that may have changed since, another
+    /// quantum begins, at least as long as the request took.
     pub(super) fn nobody_waited(&mut self, took: Duration, now: Moment) {
         self.goes_on_until(now.plus(took.max(QUANTUM)));
     }
@@ -55,7 +55,7 @@ impl Quantum {
         self.others = Some(Others { until: now, left: 0, answered: true });
     }
 
-    /// Returns whether the quantum is over at `now`, and it is not known whether others wait.
+    /// Returns whether the quantum is over at `now`, and it is unknown whether others wait.
     pub(super) fn is_open_question(self, now: Moment) -> bool {
         self.is_over(now) && self.others.is_some_and(|others| !others.answered)
     }
@@ -75,13 +75,13 @@ impl Quantum {
     }
 }
 
-/// At the end of which quanta the store is asked whether others wait, where it tells no holder of them.
+/// Decides at the end of which quanta the store is asked whether others wait, if it does not notify holders.
 ///
-/// While the store is asked, the process keeps the key. So after the answer that others wait, or no answer, some quanta end
-/// without a question: 1, 3, 7, and then 15 each time.
+/// While the store is asked, the process keeps the key. So after the answer that others wait, or no answer, some quanta
+/// end without a request: 1, 3, 7, and then 15 each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Questions {
-    /// How many quanta end without one after the last answer.
+    /// How many quanta end without a request after the last answer.
     pause: u8,
     /// How many of them are left.
     left: u8,
@@ -90,20 +90,20 @@ pub(super) struct Questions {
 impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether the store is to be asked at the end of this quantum. If not, the quantum counts as one of the pause.
+    /// Returns whether to ask the store at the end of this quantum. If not, the quantum counts as one of the pause.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// Notes that the store is asked. Until it answers that nobody waits, others count as waiting.
+    /// Notes that the store is asked. Until it answers that there are no waiters, others count as waiting.
     pub(super) fn asked(&mut self) {
         self.pause = (2 * self.pause + 1).min(Self::LONGEST);
         self.left = self.pause;
     }
 
-    /// Notes the answer that nobody waited.
+    /// Notes the answer that there were no waiters.
     pub(super) fn nobody_waited(&mut self) {
         *self = Self::default();
     }

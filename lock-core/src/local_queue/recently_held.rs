@@ -6,7 +6,7 @@ const SLOTS: usize = 64;
 
 /// A memory of keys by hash, one for each slot. It is a hint, which a collision may overwrite.
 ///
-/// A key that was held at the last try is asked for with a queue entry at once; the plain try before it would most
+/// A request for a key that was held at the last try asks for a queue entry at once: the plain try before it would most
 /// likely fail.
 #[derive(Debug)]
 pub(super) struct RecentlyHeld([AtomicU64; SLOTS]);
@@ -33,7 +33,7 @@ impl RecentlyHeld {
         if held {
             slot.store(hash, Ordering::Relaxed);
         } else {
-            // Only if it is this key's: the slot may be another key's by now.
+            // The slot is cleared only if it has this key: it may have another one by now.
             let _ = slot.compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

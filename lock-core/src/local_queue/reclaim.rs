@@ -1,4 +1,4 @@
-//! Whether a waiter may have been given something that it does not take.
+//! Whether a waiter may have a hand-off that it does not take.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::sync::futures::Notified;
 
 use crate::sync::Notify;
 
-/// How long a waiter has to take what it was given. After that it is for the next: the waiter's future is not polled.
+/// How long a waiter may leave a hand-off untaken. Then it goes to the next one: the waiter's future is not polled.
 pub(crate) const RECLAIM_AFTER: Duration = Duration::from_millis(250);
 
 /// Wakes the renewers when there is something to reclaim. While it is raised, raising it again costs one load.
@@ -20,20 +20,19 @@ pub(super) struct ReclaimSignal {
 }
 
 impl ReclaimSignal {
-    /// Notes that a waiter was given something. Call it after the waiter was given it, so that the pass which lowers
-    /// the signal finds it.
+    /// Notes a hand-off to a waiter. Call it after the hand-off, so that the pass that lowers the signal finds it.
     pub(super) fn raise(&self) {
         if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
     }
 
-    /// A pass begins. Whatever is given to a waiter from now on raises the signal again.
+    /// Begins a pass. A later hand-off raises the signal again.
     pub(super) fn lower(&self) {
         self.raised.store(false, Ordering::SeqCst);
     }
 
-    /// The pass has found a waiter that still has time.
+    /// Notes that the pass has found a waiter that still has time.
     pub(super) fn keep(&self) {
         self.raised.store(true, Ordering::SeqCst);
     }

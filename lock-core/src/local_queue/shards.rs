@@ -1,3 +1,3 @@
-//! How the keys are spread.
+//! The distribution of the keys over the shards.
 
 pub(super) const SHARDS: usize = 32;

@@ -95,8 +95,9 @@ impl LockManager {
     /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
     ///
     /// # Errors
-    /// As those of [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile of an
-    /// attribute that was right and that [`validate_attributes`](Self::validate_attributes) would refuse in the new state.
+    /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile of an
+    /// attribute that was right and that [`validate_attributes`](Self::validate_attributes) would refuse in the new
+    /// state.
     ///
     /// # Examples
     /// ```

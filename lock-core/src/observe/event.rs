@@ -135,13 +135,13 @@ pub enum LockEvent {
         /// The template of the key.
         template: Arc<str>,
     },
-    /// The store has evicted keys for lack of memory, and locks may be among them. A holder whose lock is gone loses it
-    /// at its next renewal.
+    /// The store has evicted keys because its memory was full, and locks may be among them. A holder whose lock is gone
+    /// loses it at its next renewal.
     #[non_exhaustive]
     StoreEvicted {
         /// The number of keys since the last check. Locks need not be among them.
         keys: u64,
     },
-    /// The number of events before this one that were dropped, because the subscriber was too far behind.
+    /// The number of events before this one that were dropped, because the subscriber lagged too far.
     Missed(u64),
 }

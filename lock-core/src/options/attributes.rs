@@ -2,8 +2,8 @@
 //!
 //! The code of an attribute is inside its function, which may never be called before a check at start-up. So each
 //! attribute that names a profile leaves a constant, and a constructor that runs before `main` links it to the others:
-//! the library `inventory`. It is the only way that finds a function that nobody has called, in whichever crate it is,
-//! without a step of the build. It needs no unsafe code here, and a program asks for it with the feature `config`.
+//! the library `inventory`. Nothing else finds a function that was never called, in any crate, without a step of the
+//! build. It needs no unsafe code here, and a program asks for it with the feature `config`.
 
 use super::check::check_several;
 use super::options::Options;
@@ -22,16 +22,16 @@ pub struct NamedProfile {
     line: u32,
     /// Whether the function locks several keys.
     several: bool,
-    /// Whether the attribute says which kind, so that that of the profile does not count.
+    /// Whether the attribute has a kind, which overrides the profile's.
     has_kind: bool,
-    /// How many permits of the profile's semaphore it takes; 1 where the attribute says nothing, or only an expression.
+    /// How many permits of the profile's semaphore it takes; 1 if the attribute has none, or only an expression.
     take: u32,
 }
 
 inventory::collect!(NamedProfile);
 
 impl NamedProfile {
-    /// What the generated code leaves.
+    /// The entry that the generated code registers.
     #[must_use]
     pub const fn new(
         profile: &'static str,
@@ -45,7 +45,7 @@ impl NamedProfile {
         Self { profile, function, file, line, several, has_kind, take }
     }
 
-    /// Refuses a profile that the attribute cannot have, with the reason and the place.
+    /// Refuses a profile that does not fit the attribute, with the reason and the place.
     pub(crate) fn check(&self, profiles: &Profiles, named: &Named, store: &Capability) -> Result<()> {
         let outcome = find(named, self.profile).and_then(|profile| {
             let options = profile.options.clone().or(&profiles.defaults);
@@ -64,7 +64,7 @@ impl NamedProfile {
         }
     }
 
-    /// Returns where it is named, for an error.
+    /// Returns the place at which it is named, for an error.
     fn place(&self) -> String {
         let Self { function, file, line, .. } = self;
         format!(" (named by `{function}`, {file}:{line})")
@@ -82,7 +82,7 @@ fn invalid(detail: String) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// What an attribute with a profile expands to. Without the feature `config` it is nothing.
+/// The expansion of an attribute with a profile. Without the feature `config` it is nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

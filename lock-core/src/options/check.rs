@@ -1,4 +1,4 @@
-//! What options cannot be served: by the store, or because they contradict each other.
+//! Refuses options that the store cannot serve, or that contradict each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ const SHORTEST_HOLD: Duration = Duration::from_millis(1);
 type Checked<T = ()> = Result<T, Flaw>;
 
 impl Options {
-    /// Checks options that were filled in: no request with them could be granted where this fails. Returns the
-    /// strategy, which it takes out, with its pauses.
+    /// Checks options that were filled in: if this fails, no request with them could be granted. Returns the strategy,
+    /// which it takes out, with its pauses.
     pub(crate) fn resolve(&mut self, store: &Capability) -> Checked<Arc<dyn Strategy>> {
         let kind = self.kind();
         kind.check(store).map_err(|error| Flaw { option: "kind", error })?;
@@ -102,7 +102,7 @@ impl Options {
         Ok(())
     }
 
-    /// Refuses a set of defaults that no request could use: by itself, or with `defaults` for what it does not set.
+    /// Refuses a set of defaults that no request could use: alone, or with `defaults` for options that it does not set.
     pub(crate) fn check(&self, defaults: &Self, store: &Capability) -> Checked {
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
             let detail = format!("{}; set another with `.ttl(..)`", error.detail());
@@ -127,7 +127,7 @@ impl Options {
         }
     }
 
-    /// Refuses a limit on waiters that nobody can reach: of 0, or beside a strategy that does not wait.
+    /// Refuses a limit on waiters without effect: of 0, or with a strategy that does not wait.
     fn check_own_max_waiters(&self, strategy: &dyn Strategy) -> Checked {
         let Some(max) = self.max_waiters else { return Ok(()) };
         if max == 0 {
@@ -146,7 +146,7 @@ impl Options {
     }
 }
 
-/// Refuses a kind for several keys, which have one holder each. `Write` says just that: no reader beside it either.
+/// Refuses a kind for several keys, which have one holder each. `Write` means the same: no reader beside it either.
 pub(crate) fn check_several(kind: Kind) -> crate::error::Result<()> {
     if matches!(kind, Kind::Reentrant | Kind::Write) {
         return Ok(());

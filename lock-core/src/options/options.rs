@@ -9,8 +9,7 @@ use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
 
-/// The options that may be left unset: the request's come first, then those of its profile, of the manager, and of this
-/// crate.
+/// The options that may be left unset: the request's come first, then its profile's, the manager's, and this crate's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) kind: Option<Kind>,
@@ -29,13 +28,13 @@ pub(crate) struct Options {
     pub(crate) min_hold: Option<Duration>,
     pub(crate) on_lost: Option<OnLost>,
     pub(crate) release: Option<Release>,
-    /// How long the grant stays at hand after its release; zero for not at all.
+    /// How long the process keeps the grant after its release; zero for not at all.
     pub(crate) linger: Option<Duration>,
     pub(crate) label: Option<Cow<'static, str>>,
 }
 
 impl Options {
-    /// The default lease: a holder that crashed keeps others out for at most this long.
+    /// The default lease: after a crash of its holder, the key stays locked for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
     /// The options of this crate that do not follow from their type.
@@ -43,13 +42,13 @@ impl Options {
         Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }
 
-    /// Fills in what is not set from `defaults`. This is the precedence.
+    /// Fills in unset options from `defaults`. This is the precedence.
     ///
-    /// An option that refines another belongs to the one beside it. Where a strategy is set here, the limit and the
-    /// pauses of `defaults` do not apply, where the renewal is switched off here, nor does how often they renew, and
-    /// where a kind is named here, nor does how many permits they take: they must not clash with what takes none.
+    /// An option that refines another one comes from the same source. If a strategy is set here, the limit and the
+    /// pauses of `defaults` do not apply; if renewal is switched off here, neither does their `renew_every`; and if a
+    /// kind is named here, neither does their `take`.
     ///
-    /// In place, because every request does this, and moving them costs as much.
+    /// This is done in place, because every request does it, and moving the options costs as much.
     pub(crate) fn fill(&mut self, defaults: &Self) {
         macro_rules! fill {
             ($($option:ident)*) => {$(
@@ -83,7 +82,7 @@ impl Options {
     /// Unsets the option of this name. Returns whether it was set.
     pub(crate) fn unset(&mut self, option: &str) -> bool {
         match option {
-            // Permits are those of the kind.
+            // Permits belong to the kind.
             "kind" => {
                 self.take = None;
                 self.kind.take().is_some()
@@ -160,7 +159,7 @@ mod tests {
     fn the_request_counts_then_its_profile_then_the_manager() {
         let manager = options(Some(3), Some("retry"), Some(30), Some(true)).or(&Options::of_this_crate());
         let profile = options(Some(2), None, Some(20), Some(false));
-        // The options of the request, and what comes of them: ttl, strategy, limit, renewal.
+        // The options of the request, and the result: ttl, strategy, limit, renewal.
         let table = [
             (options(None, None, None, None), (2, "retry", Some(20), false)),
             (options(Some(1), None, None, Some(true)), (1, "retry", Some(20), true)),

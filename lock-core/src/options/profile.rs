@@ -10,10 +10,10 @@ use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{Backoff, Strategy};
 
-/// A named set of defaults. What a request does not set comes from its profile, then from the manager.
+/// A named set of defaults. Options that a request does not set come from its profile, then from the manager.
 ///
-/// It has every option of a request but the key. With the feature `config`, profiles are also read from a file and from
-/// the environment: see [`ManagerBuilder::config`](crate::ManagerBuilder#method.config).
+/// A profile has every option of a request but the key. With the feature `config`, profiles are also read from a file
+/// and from the environment: see [`ManagerBuilder::config`](crate::ManagerBuilder#method.config).
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A profile without any default.
+    /// Makes a profile without any default.
     pub fn new() -> Self {
         Self::default()
     }
@@ -64,10 +64,9 @@ impl Profile {
         self
     }
 
-    /// Sets how long a released lock stays at hand for this process: see
-    /// [`LockRequest::linger`](crate::LockRequest::linger). It counts for those requests of the profile that can have
-    /// it, at most for a third of their ttl. Zero switches off what the manager says. Default: the manager's, not at
-    /// all.
+    /// Sets how long this process keeps a released lock for its next request: see
+    /// [`LockRequest::linger`](crate::LockRequest::linger). It applies to requests that can linger, for at most a third
+    /// of their ttl. Zero switches off the manager's. Default: the manager's, not at all.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.options.linger = Some(linger);
         self
@@ -83,8 +82,8 @@ impl Profile {
     }
 
     /// Sets how many permits of a semaphore each lock takes: see [`LockRequest::take`](crate::LockRequest::take). It
-    /// belongs to the [`kind`](Self::kind) of the profile, which is a semaphore: a request that names its kind takes what
-    /// it says itself. Default: 1.
+    /// belongs to the [`kind`](Self::kind) of the profile, which is a semaphore: a request that names its kind also
+    /// names its `take`. Default: 1.
     ///
     /// # Examples
     /// ```
@@ -147,27 +146,26 @@ impl Profile {
         self
     }
 
-    /// Sets what happens to a body when its lock is lost. Default: [`OnLost::Cancel`].
+    /// Sets whether a body is dropped when its lock is lost. Default: [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.options.on_lost = Some(on_lost);
         self
     }
 
-    /// Sets what the locks are for, in owner records. It is the same text for all of them: only a label of the
+    /// Sets the purpose of the locks, in owner records. It is the same text for all of them: only a label of the
     /// attribute or of the layer has placeholders. Default: none; with the attribute the path of the function.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.options.label = Some(label.into());
         self
     }
 
-    /// Returns the [`min_hold`](Self::min_hold) that it sets.
+    /// Returns the [`min_hold`](Self::min_hold) of the profile.
     #[must_use]
     pub fn shortest_hold(&self) -> Option<Duration> {
         self.options.min_hold
     }
 
-    /// Returns whether it sets what to do when the key is held: a strategy, how long to wait, or the pauses between
-    /// tries.
+    /// Returns whether the profile sets a strategy, a limit of the wait, or the pauses between tries.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
         self.options.strategy.is_some() || self.options.wait.is_some() || self.options.backoff.is_some()

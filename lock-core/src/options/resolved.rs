@@ -1,4 +1,4 @@
-//! Options with a value each.
+//! The options of a request, each with a value.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::kind::Kind;
 use crate::label;
 use crate::strategy::Strategy;
 
-/// How a lease is kept.
+/// The options of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseOptions {
     pub(crate) kind: Kind,
@@ -24,7 +24,7 @@ pub(crate) struct LeaseOptions {
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
-    /// How long the grant stays at hand after its release.
+    /// How long the process keeps the grant after its release.
     pub(crate) linger: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Resolved {
     pub(crate) fencing: bool,
     pub(crate) reentrant: bool,
     pub(crate) max_waiters: Option<usize>,
-    /// What happens to a body when the lock is lost.
+    /// Whether a body is dropped when the lock is lost.
     pub(crate) on_lost: OnLost,
     pub(crate) label: Option<Cow<'static, str>>,
     /// How many permits of a semaphore it takes.
@@ -46,8 +46,8 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Checks options that were filled in, and takes them out. `own_linger` is what the request itself says, and `several` whether it is
-    /// for several keys.
+    /// Checks options that were filled in, and takes them out. `own_linger` is the request's option, and `several` says
+    /// whether it is for several keys.
     pub(crate) fn of(
         options: &mut Options,
         own_linger: Option<Duration>,
@@ -58,7 +58,7 @@ impl Resolved {
         let mut kind = options.kind();
         if several {
             check_several(kind)?;
-            // Several keys have one holder each, of whatever kind.
+            // Several keys have one holder each, whatever their kind.
             kind = Kind::Reentrant;
         }
         let lingers = Lingers { kind, several, ttl: options.ttl() };
@@ -84,7 +84,7 @@ impl Resolved {
         })
     }
 
-    /// The options of a request for one holder that says nothing by itself.
+    /// Returns the options of a request for one holder that sets none.
     pub(crate) fn of_defaults(defaults: &Options, store: &Capability) -> Result<Self> {
         let mut options = Options { kind: Some(Kind::Reentrant), ..Options::default() }.or(defaults);
         Self::of(&mut options, None, false, store)

@@ -1,9 +1,9 @@
-//! Who holds a lock: the secret token of one grant, and a record for humans.
+//! The holder of a lock: the secret token of one grant, and a record for humans.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `owner`, `source` | [`Owner`], the identity of one grant, and where the owners of a manager come from |
-//! | `record`, `field` | [`OwnerRecord`], who holds it, and how it is written in the store |
+//! | `owner`, `source` | [`Owner`], the identity of one grant, and the source of a manager's owners |
+//! | `record`, `field` | [`OwnerRecord`], the holder for humans, and its form in the store |
 //! | `identity` | the process that requests the lock |
 
 mod field;

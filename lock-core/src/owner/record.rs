@@ -1,4 +1,4 @@
-//! Who holds a lock, for humans.
+//! The holder of a lock, for humans.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,9 @@ use super::owner::{Owner, OwnerToken};
 #[cfg(any(test, feature = "testkit"))]
 use crate::clock;
 
-/// Who holds a lock and since when, for humans: it is shown in errors, in logs and in the store's own shell.
+/// The holder of a lock and its time, for humans: errors, logs and the store's own shell show it.
 ///
-/// A grant that is handed off inside a process keeps its record: the label and the time are those of the first of its
-/// holders, and in a [fair](crate::LockManager::fair) lock those of the first who asked for a shared place.
+/// A grant that is handed off inside a process keeps its record: the label and the time are of its first holder.
 ///
 /// The store keeps it after the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +50,7 @@ impl PartialEq for Whose {
 
 impl Eq for Whose {}
 
-/// The fields of a stored record, still escaped. They are read in one pass, because everybody who waits is told the
-/// holder.
+/// The fields of a stored record, still escaped. They are read in one pass, because every waiter reads the holder.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a str>,
@@ -161,7 +159,7 @@ impl OwnerRecord {
 impl fmt::Display for OwnerRecord {
     /// `web-3 pid 811 (shop, pay)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Anybody with access to the store can write this, so it is escaped: it must not break a line of the log.
+        // Every client with access to the store can write this, so it is escaped: it must not break a line of the log.
         write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
         let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
         match (self.identity.service.as_str(), label) {

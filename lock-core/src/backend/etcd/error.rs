@@ -1,11 +1,11 @@
-//! Failures of the store: what the texts and codes of etcd mean here.
+//! Failures of the store: the meaning of the texts and codes of etcd.
 
 use tonic::{Code, Status};
 
 use crate::backend::remote;
 use crate::error::LockErrorKind;
 
-/// What a call does about a failure, beyond reporting it.
+/// The reaction of a call to a failure, beyond reporting it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reaction {
     #[default]
@@ -23,7 +23,7 @@ pub(crate) enum Reaction {
 /// A failure of the store.
 pub(crate) type Failure = remote::Failure<Reaction>;
 
-/// What a status means. The texts are etcd's, from `rpctypes/error.go`; versions differ in their codes.
+/// The meaning of a status. The texts are etcd's, from `rpctypes/error.go`; versions differ in their codes.
 pub(crate) fn of_status(status: &Status) -> Failure {
     let text = status.message();
     let says = |part: &str| text.contains(part);
@@ -67,7 +67,7 @@ pub(crate) fn of_status(status: &Status) -> Failure {
         () if status.code() == Code::Unimplemented => {
             remote::Failure::new(LockErrorKind::Unsupported, "it does not know the API v3 of etcd; is it etcd?")
         }
-        // What was sent may have been executed: the connection broke, the leader changed, time ran out.
+        // The request may have been executed: the connection broke, the leader changed, or time ran out.
         () => unavailable(format!("it failed ({:?}: {text})", status.code())).in_doubt(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The shortest ttl where ttls are rounded up. A request to etcd takes some milliseconds, and gets half of the ttl.
+/// The shortest ttl if ttls are rounded up. A request to etcd takes some milliseconds, and gets half of the ttl.
 pub(super) const SHORTEST_ROUNDED: Duration = Duration::from_millis(100);
 
 /// The unit of a lease.
@@ -17,7 +17,7 @@ pub(super) fn seconds(ttl: Duration) -> i64 {
     i64::try_from(whole).unwrap_or(i64::MAX)
 }
 
-/// Returns the length that etcd gives to a lease of `ttl`.
+/// Returns the length that etcd grants to a lease of `ttl`.
 pub(super) fn rounded_up(ttl: Duration) -> Duration {
     lease(seconds(ttl))
 }

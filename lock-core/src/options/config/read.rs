@@ -16,10 +16,11 @@ use crate::words::duration;
 use crate::words::kind::KindWord;
 use crate::words::strategy::StrategyWord;
 
-/// What one value means, or what is wrong with it.
+/// The meaning of one value, or its mistake.
 type Read<T> = Result<T, String>;
 
-/// Reads the options of a profile but its [kind](kind()) and what it [takes](take()) of that. A part of `backoff` may be written `beneath`.
+/// Reads the options of a profile except its [kind](kind()) and the permits that it [takes](take()). A part of
+/// `backoff` may be written `beneath`.
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
     let mut get = Reader { written, mistakes };
     Options {
@@ -52,7 +53,8 @@ pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mista
     }
 }
 
-/// Reads `kind` and `permits`, which make one option, wherever each is written. A kind belongs to the permits beside it.
+/// Reads `kind` and `permits`, which make one option, whatever the source of each. A kind belongs to the permits beside
+/// it.
 pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Option<Kind> {
     let [own_kind, own_permits] = ["kind", "permits"].map(|word| written.entries.get(word));
     let [their_kind, their_permits] = ["kind", "permits"].map(|word| beneath.entries.get(word));
@@ -98,7 +100,7 @@ pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes
     None
 }
 
-/// Reads `take`, wherever it is written. Like permits, it belongs to the kind beside it. `kind` is what [`kind`] read.
+/// Reads `take`, whatever its source. Like permits, it belongs to the kind beside it. `kind` is the result of [`kind`].
 pub(super) fn take(
     written: &Written,
     beneath: &Written,
@@ -107,7 +109,7 @@ pub(super) fn take(
 ) -> Option<u32> {
     let is_written = |word| written.entries.contains_key(word) || beneath.entries.contains_key(word);
     if kind.is_none() && (is_written("kind") || is_written("permits")) {
-        // They are wrong, which is a mistake already.
+        // They are wrong, which is reported already.
         return None;
     }
     let is_semaphore = matches!(kind, Some(Kind::Semaphore { .. }));
@@ -124,7 +126,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the value of `word`. One that is wrong becomes a mistake.
+    /// Reads the value of `word`. A wrong value becomes a mistake.
     fn one<T>(&mut self, word: &str, read: impl FnOnce(&Value) -> Read<T>) -> Option<T> {
         let entry = self.written.entries.get(word)?;
         self.take(entry, read(&entry.value))

@@ -1,4 +1,4 @@
-//! What comes of a configuration, and what is answered to one that is wrong.
+//! The result of a configuration, and the errors of a wrong one.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -120,7 +120,7 @@ fn what_a_profile_takes_belongs_to_the_kind_beside_it() {
     let semaphore = Profile::new().kind(Kind::Semaphore { permits: 8 }).take(2);
     let file = "[profile.checkout]\nkind = \"semaphore\"\npermits = 4\n";
     let taking = "[profile.checkout]\nkind = \"semaphore\"\npermits = 4\ntake = 3\n";
-    // What the program, the file and a variable say, and the kind and the number that come of it.
+    // The options of the program, the file and a variable, and the resulting kind and number.
     for (coded, text, variable, (permits, take)) in [
         (Profile::new(), taking, ("TTL", "1s"), (Some(4), Some(3))),
         (Profile::new(), taking, ("TAKE", "4"), (Some(4), Some(4))),

@@ -29,13 +29,13 @@ pub(crate) struct Connection {
     watching: Http2,
     origin: Uri,
     user: Option<(String, String)>,
-    /// The token of the login. It runs out: at most calls it is then replaced.
+    /// The token of the login. It expires, and is then replaced.
     token: RwLock<Option<Token>>,
-    /// Held while one call logs in again for all. Not across runtimes: each has a connection of its own.
+    /// Held while one call logs in again for all. This is not across runtimes: each has its own connection.
     logging_in: tokio::sync::Mutex<()>,
-    /// All that the member has answered.
+    /// All answers of the member.
     pub(super) answers: Answers,
-    /// Those that a majority had to confirm.
+    /// The answers that a majority had to confirm.
     pub(super) confirmed: Answers,
 }
 
@@ -71,7 +71,7 @@ impl Connection {
         self.http2.is_open() && self.watching.is_open()
     }
 
-    /// Calls `path`. Logs in again, once, where the login has run out. Has no deadline of its own.
+    /// Calls `path`. Logs in again, once, if the login has expired. This has no deadline.
     pub(crate) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
     where
         Q: Message + Clone + 'static,
@@ -110,8 +110,8 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests`. It ends when the answers are dropped, and not behind the last request: a proxy
-    /// (`etcd grpc-proxy`) takes that for the end of everything, and answers nothing any more.
+    /// Opens a stream that sends `requests`. It ends when the answers are dropped, not after the last request: a proxy
+    /// (`etcd grpc-proxy`) takes that for the end of the stream, and stops answering.
     pub(crate) async fn exchange<Q, A>(
         &self,
         path: &'static str,
@@ -176,7 +176,7 @@ impl Connection {
     pub(super) async fn log_in(&self) -> Result<(), Failure> {
         let Some((name, password)) = self.user.clone() else { return Ok(()) };
         let request = AuthenticateRequest { name, password };
-        // Without the old token: the server would refuse the login because of it.
+        // The old token is left out: the server would refuse the login because of it.
         let answer: AuthenticateResponse =
             self.call_once("/etcdserverpb.Auth/Authenticate", request, None).await?;
         let token = MetadataValue::try_from(answer.token);

@@ -1,7 +1,8 @@
-//! What the supervisor needs to know of etcd: how to dial, and how to see that a connection is lost.
+//! The functions that the supervisor needs for etcd: how to dial, and how to detect a lost connection.
 //!
-//! A member that is late is not dead. So one that answers anything is not left for a late heartbeat, and one that is left
-//! may still answer the calls that are under way: they were sent, and to cut them off would make each of them doubtful.
+//! A member that is late is not dead. So a member that answers any call is not replaced because of a late heartbeat,
+//! and a replaced one may still answer the calls that are under way: cutting them off would make each of them
+//! ambiguous.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,16 +34,16 @@ const LEADERLESS: u32 = 2;
 /// The pause between two linearizable reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// The longest time for such a read in which no change is answered either. Long enough for a disk that is slow, and for
-/// the election of a leader.
+/// The longest time for such a read if no change is answered either. It is long enough for a slow disk, and for the
+/// election of a leader.
 const UNCONFIRMED: Duration = Duration::from_secs(2);
 
-/// What a connection leaves to the next one.
+/// The state that a connection passes to the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     /// Whether there was one.
     any: bool,
-    /// The connections that were left. Each ends once all calls over it are over.
+    /// The replaced connections. Each ends when all calls over it have ended.
     left: JoinSet<()>,
 }
 
@@ -80,7 +81,7 @@ impl Connector for Members {
 
     async fn watch(&self, session: &mut Session, before: &mut Before, pauses: &mut Pauses) -> Failure {
         if std::mem::replace(&mut before.any, true) {
-            // The watches of the connection before have ended with it, or end soon.
+            // The watches of the previous connection have ended with it, or end soon.
             self.listeners.reconnected();
         }
         while before.left.try_join_next().is_some() {}
@@ -102,7 +103,7 @@ impl Connector for Members {
 }
 
 impl Members {
-    /// Asks the member for its state again and again. Returns why it must be left.
+    /// Pings the member again and again. Returns why it must be replaced.
     async fn beats(&self, connection: &Connection, pauses: &mut Pauses) -> &'static str {
         let mut leaderless = 0;
         loop {
@@ -130,7 +131,7 @@ impl Members {
     }
 }
 
-/// Returns once the member answers nothing any more that a majority must confirm, with the reason.
+/// Returns when the member no longer answers requests that a majority must confirm, with the reason.
 async fn stops_answering(connection: &Connection) -> &'static str {
     loop {
         sleep(BETWEEN_READS).await;

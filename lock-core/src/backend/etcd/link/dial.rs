@@ -23,7 +23,7 @@ use crate::error::LockErrorKind;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(super) connection: Arc<Connection>,
-    /// One, or two where the watches have a connection of their own.
+    /// One task, or two if the watches have a separate connection.
     pub(super) drivers: Vec<Driver>,
 }
 
@@ -71,8 +71,8 @@ async fn dial_at(
 ) -> Result<Session, Failure> {
     let (peer, http2, driver) = begin(members, host, TcpStream::connect(address)).await?;
     // Over TLS etcd allows 250 streams at once by default, and each claim that waits has one for its watch. Without a
-    // connection of their own, many of them would keep every other call from being sent. To the same address: another
-    // member may be behind the next one of that name.
+    // separate connection, many of them would block every other call. It leads to the same address, because the next
+    // address of the name may be another member.
     let watches = match members.tls.is_some() {
         true => Some(begin(members, host, TcpStream::connect(peer)).await?),
         false => None,
@@ -89,8 +89,8 @@ async fn dial_at(
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     check(&status(&connection).await.map_err(at_first)?)?;
-    // A member may know a leader and no longer be heard by it. And the leader of this member led after this dial began: so a
-    // lease that it keeps alive counts from any read over the connection before.
+    // A member may know a leader that no longer receives its messages. And the leader of this member led after this
+    // dial began: so a lease that it keeps alive counts from any read over the connection before.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
 }
@@ -119,8 +119,8 @@ async fn begin(
     Ok((peer, http2, driver))
 }
 
-/// Adds to the failure of the first call what else may listen on that port. A server that wants a certificate of the
-/// client says so only now, by closing the connection.
+/// Adds the other services that may listen on that port to the failure of the first call. A server that wants a
+/// certificate of the client says so only now, by closing the connection.
 fn at_first(failure: Failure) -> Failure {
     if failure.is_permanent() {
         return failure;
@@ -138,13 +138,13 @@ pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Fa
     connection.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
 }
 
-/// Makes a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off, tells its [`status`]
-/// all the same, and answers no such read.
+/// Makes a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off, still
+/// answers its [`status`], and no such read.
 pub(crate) async fn linearizable_read(connection: &Connection) -> Result<(), Failure> {
     let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
     let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;
     match answer {
-        // Permissions are looked at once a majority has confirmed the read.
+        // Permissions are checked when a majority has confirmed the read.
         Err(failure) if failure.reaction != Reaction::Forbidden => Err(failure),
         _ => Ok(()),
     }

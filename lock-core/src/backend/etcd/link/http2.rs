@@ -1,6 +1,6 @@
 //! One HTTP/2 connection, as the service that tonic's client calls.
 //!
-//! Not tonic's own channel: that dials again by itself and keeps its callers waiting meanwhile. The supervisor of
+//! tonic's own channel is not used: it redials on its own and keeps its callers waiting meanwhile. The supervisor of
 //! [`remote`](crate::backend::remote) does that for every store, with a deadline for each caller.
 
 use std::future::{Future, poll_fn};
@@ -54,14 +54,14 @@ impl Http2 {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        // Room for a list of many locks. Not windows that grow by themselves: hyper measures for that with pings, and
-        // gRPC servers close the connection of a client that sends more than one in five minutes, or in five seconds on
+        // Room for a list of many locks. Adaptive windows are not used: hyper measures with pings for them, and gRPC
+        // servers close the connection of a client that sends more than one in five minutes, or in five seconds on
         // etcd.
         builder.timer(TokioTimer::new());
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // Why it ended is told to each caller by the failure of its own call.
+            // Each caller learns why it ended from the failure of its own call.
             let _ = connection.await;
         });
         Ok((Self { sender }, Driver(driver)))

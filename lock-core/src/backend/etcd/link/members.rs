@@ -1,10 +1,10 @@
-//! The members of a cluster, and what their connections share.
+//! The members of a cluster, and the state that their connections share.
 
 use crate::backend::etcd::config::{Config, FORM};
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::Result;
 
-/// The members of a cluster, and what is shared by the connections to them.
+/// The members of a cluster, and the state that their connections share.
 #[derive(Debug)]
 pub(crate) struct Members {
     pub(crate) config: Config,
@@ -17,7 +17,7 @@ impl Members {
     pub(crate) fn new(config: Config) -> Result<Self> {
         let hosts = config.members.iter().map(|(host, _)| host.as_str());
         let tls = config.tls.as_ref().map(|files| Tls::new(&FORM, files, hosts)).transpose()?;
-        // etcd speaks HTTP/2 only with those who say so in the handshake.
+        // etcd speaks HTTP/2 only with clients that request it in the handshake.
         let tls = tls.map(|tls| tls.with_protocol(b"h2"));
         Ok(Self { config, tls, listeners: Listeners::default() })
     }

@@ -1,4 +1,4 @@
-//! Connections to the members of a cluster: one at a time for each runtime, to whichever member answers.
+//! Connections to the members of a cluster: one at a time for each runtime, to a member that answers.
 
 mod codec;
 mod connection;

@@ -9,9 +9,9 @@ use tonic::{Status, Streaming};
 
 /// The answers to requests whose stream stays open for them. Dropping the value ends the stream.
 pub(crate) struct Events<A> {
-    // Dropped first: nobody reads what is sent, and the end of the requests resets the stream.
+    // This is dropped first: the answers are no longer read, and the end of the requests resets the stream.
     answers: Streaming<A>,
-    /// Its other half is with the requests.
+    /// The other half is in the requests.
     _open: oneshot::Sender<()>,
 }
 
@@ -20,7 +20,7 @@ impl<A> Events<A> {
         Self { answers, _open: open }
     }
 
-    /// Returns the next answer; `None` where the server has ended the stream.
+    /// Returns the next answer; `None` if the server has ended the stream.
     pub(crate) async fn message(&mut self) -> Result<Option<A>, Status> {
         self.answers.message().await
     }
@@ -29,13 +29,13 @@ impl<A> Events<A> {
 /// The requests of a stream.
 pub(super) struct Requests<Q> {
     left: std::vec::IntoIter<Q>,
-    /// Completes once nobody awaits answers any more. To drop the answers is not enough: HTTP/2 keeps a stream for as
+    /// Completes when answers are no longer awaited. Dropping the answers is not enough: HTTP/2 keeps a stream for as
     /// long as one of its halves is in use, and the server would send the events of every watch there ever was.
     open: oneshot::Receiver<()>,
 }
 
 impl<Q> Requests<Q> {
-    /// Requests behind which the stream stays open until the sender is dropped.
+    /// Requests after which the stream stays open until the sender is dropped.
     pub(super) fn open(requests: Vec<Q>) -> (Self, oneshot::Sender<()>) {
         let (open, ended) = oneshot::channel();
         (Self { left: requests.into_iter(), open: ended }, open)

@@ -1,6 +1,6 @@
 //! The state of one member.
 
-/// Asks a member for its state. It answers by itself, without the others.
+/// Asks a member for its state. It answers alone, without the others.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct StatusRequest {}
 
