@@ -85,7 +85,7 @@ impl Servers {
 async fn spawn(stock: &Stock, at: SocketAddr) -> Result<(Child, SocketAddr)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--serve", &at.to_string()])
-        // Not an argument: everybody on the machine sees those, and it may hold a password.
+        // This is no argument, because all users of the machine see arguments, and it may have a password.
         .env(PLACE, stock.place())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Four hours by a clock that moves forward whenever everybody waits. They take some seconds.
+//! Four hours by a clock that moves forward whenever all schedulers wait. They take some seconds.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The arithmetic of leases: how long one is certainly valid, and when the store has certainly forgotten it.
 //!
 //! The two bounds lie on either side of the moment at which the lease ends in the store. A holder stops before it, and
-//! whoever waits for the store to forget a grant waits until after it.
+//! code that waits until a grant has expired at the store waits until after it.
 
 use std::time::Duration;
 

@@ -31,8 +31,8 @@ impl<T> Mutex<T> {
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
     }
 
-    /// Looks at the value under the lock, and returns what `look` returns. What runs code of the application when it is
-    /// called or dropped, `look` returns.
+    /// Runs `look` on the value under the lock, and returns its result. `look` returns the values that run code of the
+    /// application when they are called or dropped.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
         look(&mut self.lock())
     }

@@ -148,7 +148,7 @@ impl Renewer {
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
         // This comes before the request: the release of each lease must outlast a lease that this renewal may extend
-        // without an answer. What is asked counts for the grant, whoever has it by now.
+        // without an answer. The request counts for the grant, even if it was handed off by now.
         let leases = leases.into_iter().filter(|lease| !lease.has_ended());
         let asked = leases.map(|lease| {
             let ttl = lease.ttl();

@@ -1,4 +1,4 @@
-//! The doors to code of the application: its log, its metrics, its wakers, and the drop of what it has given.
+//! The doors to code of the application: its log, its metrics, its wakers, and the drop of its values.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,8 +55,8 @@ fn check(what: &str) {
     let _ = what;
 }
 
-/// Runs what may call into the application (its log, its metrics, its wakers). A panic there must not end what goes on for
-/// everybody: renewals, the watch over a connection. Returns `None` after one.
+/// Runs what may call into the application (its log, its metrics, its wakers). A panic there must not end work for all
+/// callers: renewals, the watch over a connection. Returns `None` after one.
 pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
     check("code of the application is called");
     catch_unwind(AssertUnwindSafe(call)).ok()
@@ -72,11 +72,11 @@ pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
     .await
 }
 
-/// Changes the value of a watched channel under its lock, and returns what `change` returns. What runs code of the
-/// application when it is dropped, `change` returns: `tokio` would drop it under the lock.
+/// Changes the value of a watched channel under its lock, and returns what `change` returns. `change` returns the
+/// values whose drop runs code of the application: `tokio` would drop it under the lock.
 pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut T) -> R) -> R {
     let mut answer = None;
-    // Its wakers run behind the lock, and the counted one ends before that.
+    // Its wakers run after the lock is released, and the counted lock ends before that.
     channel.send_modify(|value| {
         let _locked = Locked::new();
         answer = Some(change(value));
@@ -84,7 +84,8 @@ pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut 
     answer.expect("BUG: the closure is called once")
 }
 
-/// [`tokio::sync::Notify`] whose wakers may panic. Those behind one that panics in a list are woken late, by their timers.
+/// [`tokio::sync::Notify`] whose wakers may panic. Wakers after one that panics in a list are woken late, by their
+/// timers.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(tokio::sync::Notify);
 
@@ -106,7 +107,7 @@ impl Notify {
     }
 }
 
-/// A field of a value whose drop may run code of the application, such as the end of a span: it is not to be dropped
+/// A field of a value whose drop may run code of the application, such as the end of a span: it must not be dropped
 /// under a lock. Checked with debug assertions.
 #[derive(Debug, Default)]
 pub(crate) struct OutsideOfLocks(());
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(*state.lock(), 3);
     }
 
-    /// Whoever wakes by another way is not checked.
+    /// A wake-up that does not pass here is not checked.
     #[test]
     fn the_library_wakes_through_these_doors_alone() {
         fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {

@@ -90,7 +90,7 @@ impl<R: Role> Connector for Shared<R> {
             session.live.subscribe_holders(self.shared_listeners());
         }
         let failure = watch_over(self, session, pauses).await;
-        // Kept across several losses: a connection may be lost before anybody has subscribed over it.
+        // This is kept across several losses: a connection may be lost before a waiter has subscribed over it.
         legacy.waiters |= session.live.subscriptions.has_waiters();
         legacy.holders |= session.live.subscriptions.has_holders();
         failure

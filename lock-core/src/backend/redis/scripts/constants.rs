@@ -19,7 +19,7 @@ const QUEUE_TTL: Duration = Duration::from_secs(60);
 const SPAN_LEN: u64 = 9;
 
 /// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Other data at the key
-/// may have any length, and a script that read all of it would keep the server from serving anybody else.
+/// may have any length, and a script that read all of it would keep the server from serving other clients.
 const VALUE_LEN: u64 = 4_096;
 
 /// The byte behind the owner token in the value of an exclusive holder, once a claim is queued behind it; a space until

@@ -183,7 +183,7 @@ mod tests {
             let error = LockError::new(LockErrorKind::Unavailable, "quarantined");
             ("a", Some(error.with_retry_after((millis > 0).then(|| Duration::from_millis(millis)))))
         };
-        // Nodes, when those that failed are back (0: nobody knows), when there is a majority.
+        // Nodes, when the failed ones are back (0: unknown), when there is a majority.
         let table: &[(usize, &[u64], Option<u64>)] = &[
             (3, &[500, 300], Some(300)),
             (3, &[500, 300, 400], Some(400)),
