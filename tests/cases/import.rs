@@ -19,14 +19,14 @@ struct Line {
     happened: i64,
 }
 
-/// What is in the tables at the end.
+/// The contents of the tables at the end.
 pub(crate) struct Tables {
     /// In the order of time.
     lines: Vec<Line>,
     /// The group and the time of each crash.
     kills: Vec<(i64, i64)>,
     unfinished: usize,
-    /// How many lines there are to import.
+    /// The number of lines to import.
     total: i64,
 }
 

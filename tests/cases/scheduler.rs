@@ -30,7 +30,7 @@ pub(crate) struct Event {
     detail: String,
 }
 
-/// What is in the tables at the end.
+/// The contents of the tables at the end.
 pub(crate) struct Tables {
     pub(crate) runs: Vec<Run>,
     events: Vec<Event>,
@@ -51,8 +51,8 @@ impl Tables {
         Self { runs: runs.expect("the runs"), events: events.expect("the events") }
     }
 
-    /// Checks that no two ran at once, that each had a larger token than those before it, and that the table refused
-    /// nobody who held the lock.
+    /// Checks that no two ran at once, that each had a larger token than the runs before it, and that the table refused
+    /// no holder of the lock.
     pub(crate) fn check_history(&self) -> Result<(), String> {
         if let Some(refused) = self.runs.iter().find(|run| run.outcome == "REFUSED") {
             return Err(format!("the table refused one that held the lock: {refused:?}"));

@@ -14,8 +14,8 @@ use crate::support::{LONG, connect, cycle, empty, ms};
 
 const CALLS: usize = 1_000;
 
-/// A member that stands still for longer than its heartbeats may be late has not lost the calls that are under way: they
-/// were sent, and it answers them once it goes on.
+/// A member that stops for longer than its heartbeats may be late has not lost the calls that are under way: they were
+/// sent, and the member answers them when it continues.
 #[tokio::test]
 async fn calls_under_way_are_answered_once_the_member_goes_on() {
     let etcd = Etcd::start();

@@ -6,7 +6,7 @@ use lock_core::backend::etcd::Etcd as Store;
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::Etcd;
 
-/// The cases that do not apply: waiters watch, holders are not told of them, and there are no latches.
+/// The cases that do not apply: waiters watch, holders are not notified of waiters, and there are no latches.
 const NOT_APPLICABLE: &[&str] = &[
     "listener::",
     "latch::",

@@ -74,7 +74,7 @@ async fn a_wrong_login_is_told_and_not_shown() {
     assert!(error.to_string().contains("leave the user out"), "{error}");
 }
 
-/// The token of a login runs out, or the member forgets it: the client logs in again, and nobody notices.
+/// The token of a login expires, or the member forgets it: the client logs in again, and no caller notices.
 #[tokio::test]
 async fn a_login_that_runs_out_is_renewed() {
     let mut etcd = with_users(1);

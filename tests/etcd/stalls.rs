@@ -1,4 +1,4 @@
-//! Many waiters of several kinds: no key is free for long while somebody waits for it.
+//! Many waiters of several kinds: no key is free for long while a waiter wants it.
 
 use lock_tests::Etcd;
 

@@ -64,7 +64,7 @@ impl Party {
         Worker::start(WORKER, &[&arguments[..], &[&resource], self.flags].concat())
     }
 
-    /// Waits until somebody leads with a token above `token`, and has written.
+    /// Waits until a process leads with a token above `token`, and has written.
     pub(crate) async fn leader_after(&mut self, token: u64) -> Term {
         let bound = Bound::new(PATIENCE);
         loop {
@@ -94,7 +94,7 @@ impl Party {
         let number = leader.worker;
         let next = self.candidate(number);
         let killed = std::mem::replace(&mut self.workers[number], next);
-        // Until here it led.
+        // The process led until this time.
         let alive = monotonic();
         let lines = killed.kill9().await;
         let dead = monotonic();
@@ -201,8 +201,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Checks that no two led at once, that every leader had a larger token than those before it, and that the resource
-    /// refused nobody who led.
+    /// Checks that no two led at once, that every leader had a larger token than the leaders before it, and that the
+    /// resource refused no leader.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(line) = self.refused.first() {
             return Err(format!("the resource refused one that led: {line}"));

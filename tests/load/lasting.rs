@@ -35,7 +35,7 @@ impl Worker {
                     let ttl = self.load.ttl * self.random.u32(1..=lasting.extends_to);
                     let patience =
                         if self.random.bool() { Duration::MAX } else { ms(self.random.u64(0..20)) };
-                    // Where it fails or is given up, the old lease continues.
+                    // If it fails or is given up, the old lease continues.
                     drop(timeout(patience, held.guard.extend(ttl)).await);
                 }
                 _ => sleep(ms(self.random.u64(20..400))).await,

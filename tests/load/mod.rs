@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Permit,
 }
 
-/// What the workers do.
+/// The work of the workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Each request picks one of these.
@@ -123,7 +123,7 @@ struct Held {
     mode: Mode,
     asked: Duration,
     acquired: Duration,
-    /// Until then it was certainly held when it was last looked at.
+    /// The last check has shown that the lock is held until this time.
     certain: Duration,
     fence: Option<FencingToken>,
 }

@@ -40,7 +40,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetBack {
     Never,
-    /// While nobody holds the key, and nobody has died with a token that the store does not know.
+    /// While the key is free, and no holder has died with a token that the store does not know.
     BetweenGrants,
     /// While the holder has a token. The model ends when that token is forgotten.
     WhileHeld,
@@ -116,7 +116,7 @@ pub(crate) enum Message {
 pub(crate) struct State {
     /// The time by which processes measure.
     now: u8,
-    /// How far the server's clock is behind.
+    /// How far the server's clock is late.
     behind: u8,
     may_lose: bool,
     may_set_back: bool,
@@ -181,7 +181,7 @@ impl Fencing {
         state.send(Message::Number { owner, turn, number, ahead: number > time });
     }
 
-    /// Makes the server remember the last token from now on.
+    /// Makes the server remember the last token.
     fn keep(&self, state: &mut State) {
         let kept = if self.has(Rule::RememberedAsLong) { self.0.kept } else { 0 };
         state.kept = state.now - state.behind + kept;

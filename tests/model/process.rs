@@ -184,7 +184,7 @@ impl World<'_> {
         }
     }
 
-    /// Learns that somebody waits elsewhere.
+    /// Is told that another process waits.
     fn contended(&mut self, i: usize) {
         if !self.state.processes[i].is_concerned() {
             return;

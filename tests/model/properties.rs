@@ -48,9 +48,8 @@ fn briefly(state: &State) -> bool {
     state.processes.iter().all(|process| process.linger.is_none_or(lasts))
 }
 
-/// Checks that a grant does not linger while somebody waits for it in the store's queue, unless the notification of
-/// that or the release is in flight. A holder by a plain SET that overtook the queue is not notified: its linger ends
-/// by time.
+/// Checks that a grant does not linger while a waiter is in the store's queue, unless the notification of that or the
+/// release is in flight. A holder by a plain SET that overtook the queue is not notified: its linger ends by time.
 fn gives_way(state: &State) -> bool {
     let lives = |entry: &super::protocol::Entry| entry.until > NOW && state.process(entry.owner).alive;
     let kept = |(i, process): (usize, &super::protocol::Process)| {

@@ -35,7 +35,7 @@ pub(crate) enum Rule {
     HeartbeatExtends,
     /// No request shortens a lease.
     NeverShorten,
-    /// After "gone" a new owner is queued.
+    /// After "gone" the waiter queues with a new owner.
     FreshOwner,
     /// An owner asks for a queue entry once; without an answer the task asks as another owner.
     OneRequest,
@@ -43,7 +43,7 @@ pub(crate) enum Rule {
     DropBoth,
     /// A heartbeat is counted before the queue is examined.
     SignFirst,
-    /// While somebody holds the key, only entries past their deadline are dropped.
+    /// While the key is held, only entries past their deadline are dropped.
     DropDeadOnly,
     /// A task that takes a queue entry over also takes over the time at which it was last kept.
     PlaceKeepsTime,
@@ -51,7 +51,7 @@ pub(crate) enum Rule {
     PlaceKeepsLease,
     /// A head that waits for a holder of its own process is notified of the release.
     ToldOfOwn,
-    /// Of repeated cancels each one that ends something notifies the head, and not only the first.
+    /// When a cancel is repeated, each one that ends something notifies the head, and not only the first.
     ToldByRepeats,
     /// A free key goes to waiters before a newcomer, except by a plain SET.
     OldestFirst,
@@ -61,15 +61,15 @@ pub(crate) enum Rule {
     PushIgnored,
     /// A claim that queues marks the value of the holder.
     MarkedByQueued,
-    /// So does a sign of life, where the mark is missing.
+    /// So does a sign of life, if the mark is missing.
     MarkedByHeartbeat,
-    /// Who is granted by the queue starts marked while others wait.
+    /// A holder that the queue grants starts marked while others wait.
     GrantedMarked,
-    /// A release serves the queue where its value is marked, and looks at nothing where it is not.
+    /// A release serves the queue if its value is marked, and otherwise reads nothing.
     ReleaseLooksWhereMarked,
     /// The value of a holder of another library is left alone.
     OnlyOursMarked,
-    /// A grant lingers only where no task of its process waits.
+    /// A grant lingers only if no task of its process waits.
     LineBeforeLinger,
     /// A task that begins to wait takes the grant that lingers in its process.
     JoinTakesLinger,
@@ -85,7 +85,7 @@ pub(crate) enum Rule {
     ContendedCountsEarly,
     /// A grant by a script, and the push of one, say whether others wait.
     GrantTellsOfOthers,
-    /// Nobody takes a lingering grant once its release is sent.
+    /// No task takes a lingering grant when its release has been sent.
     GivenBackIsGone,
     /// A process that ends gives lingering grants back.
     CloseEndsLinger,
@@ -213,7 +213,7 @@ pub(crate) enum Message {
         owner: Owner,
         others: bool,
     },
-    /// The store's notification that somebody waits elsewhere. Not sent in a model without lingering grants.
+    /// The store's notification that another process waits. Not sent in a model without lingering grants.
     Contended {
         process: u8,
     },
@@ -232,14 +232,14 @@ pub(crate) enum Head {
     Asks { owner: Owner },
     /// Has a queue entry, as the answer to a request of `kept` last said.
     Placed { owner: Owner, kept: Tick, lease: Tick },
-    /// Has found a holder of its own process, whose lease ends at `free`.
+    /// Has found a holder of its own process; the lease of that holder ends at `free`.
     Sleeps { owner: Owner, free: Tick },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hold {
     pub(crate) owner: Owner,
-    /// Until when the process certainly holds the key.
+    /// The time until which the process certainly holds the key.
     pub(crate) until: Tick,
     pub(crate) ttl: Tick,
 }
@@ -248,7 +248,7 @@ pub(crate) struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Linger {
     pub(crate) owner: Owner,
-    /// Until when the process certainly has the key.
+    /// The time until which the process certainly has the key.
     pub(crate) until: Tick,
     /// The end of the linger.
     pub(crate) end: Tick,
@@ -268,7 +268,7 @@ pub(crate) struct Process {
     pub(crate) grab: Option<(Owner, Tick)>,
     pub(crate) hold: Option<Hold>,
     pub(crate) linger: Option<Linger>,
-    /// Whether it knows that somebody waits elsewhere for the grant that it has or asks for.
+    /// Whether it knows that another process waits for the grant that it has or asks for.
     pub(crate) contended: bool,
     pub(crate) minted: u8,
     pub(crate) beats: u8,
@@ -302,7 +302,7 @@ pub(crate) struct State {
     pub(crate) net: Vec<Message>,
     /// Whether the one fault may still happen.
     pub(crate) fault: bool,
-    /// Whether the clock was set back, and nobody was queued since.
+    /// Whether the clock was set back, and no entry was queued since.
     pub(crate) set_back: bool,
     /// For the properties: whether the holder came by a plain SET although others waited.
     pub(crate) overtook: bool,
@@ -358,8 +358,8 @@ impl State {
         self.holder.is_some_and(|(holder, _)| holder == owner)
     }
 
-    /// Makes an owner the holder, or nobody. Until somebody says otherwise, its value has no mark, and all who wait
-    /// were there before it.
+    /// Makes an owner the holder; with `None` the key is free. Until somebody says otherwise, its value has no mark,
+    /// and all who wait were there before it.
     pub(crate) fn hold_by(&mut self, holder: Option<(Owner, Tick)>) {
         (self.holder, self.marked) = (holder, false);
         self.waiting.iter_mut().for_each(|entry| entry.unnoticed = false);

@@ -109,7 +109,7 @@ impl World<'_> {
     /// early, and notifies the head once.
     fn release(&mut self, owner: Owner, until: Tick, told: bool) -> Option<Message> {
         let foreign = self.is_foreign(owner);
-        // Another library compares the whole value, and no longer finds it where somebody marked it.
+        // Another library compares the whole value, and no longer finds it if a waiter has marked it.
         let mine = self.state.holds(owner) && !(foreign && self.state.marked);
         let looks = !mine || !foreign && self.state.marked && self.has(Rule::ReleaseLooksWhereMarked);
         if mine {

@@ -1,6 +1,6 @@
-//! Many waiters of several kinds and processes: no key is free for long while somebody waits for it. A key that is, was
-//! missed: a notification was lost, and a heartbeat or a question had to repair that. The tests of several stores
-//! include this module. `no_stall.rs` of the library's own tests is the same on a paused clock, and exact.
+//! Many waiters of several kinds and processes: no key is free for long while a waiter wants it. If one is, a
+//! notification was lost, and a heartbeat or a repeated request had to repair that. The tests of several stores include
+//! this module. `no_stall.rs` of the library's own tests is the same on a paused clock, and exact.
 
 #![allow(clippy::disallowed_methods, reason = "the test measures how long a key is free")]
 
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 const TASKS: u64 = 24;
 
-/// What a busy machine may need. A waiter looks by itself after two thirds of a second at the earliest.
+/// The time that a busy machine may need. A waiter asks by itself after two thirds of a second at the earliest.
 const LONG: Duration = Duration::from_millis(500);
 
 /// How many of a thousand grants a busy machine may delay for so long.

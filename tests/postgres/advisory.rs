@@ -269,8 +269,8 @@ async fn a_shared_session_is_refused() {
     }
 }
 
-/// Cuts the network behind a proxy: the holder's kernel hears from the proxy, and the server's kernel from nobody. The
-/// holder must know before the server gives the key to the next one.
+/// Cuts the network behind a proxy: the holder's kernel gets answers from the proxy, and the server's kernel gets none.
+/// The holder must know before the server gives the key to the next one.
 async fn a_holder_whose_proxy_is_cut_off(session: Duration) {
     let server = PostgresServer::start();
     let proxy = Proxy::to(server.address());

@@ -1,4 +1,4 @@
-//! How many connections a store has, and what it does where it gets no more.
+//! The number of connections of a store, and what the store does when it gets no more.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Many who wait for one key: a release wakes one of them.
+//! Many waiters for one key: a release wakes one of them.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::support::{LONG, ms};
 
 const WAITERS: usize = 200;
 
-/// Counts what it is told.
+/// Counts the notifications that it receives.
 #[derive(Debug, Default)]
 struct Told {
     granted: AtomicUsize,
@@ -41,7 +41,7 @@ impl Listener for Told {
     fn reconnected(&self) {}
 }
 
-/// Hears what the server sends to the processes of some claims, and returns how many messages it has heard.
+/// Receives what the server sends to the processes of some claims, and returns the number of messages.
 async fn listen_to(server: &PostgresServer, claims: &[Claims]) -> (Client, Arc<AtomicUsize>) {
     let stream = TcpStream::connect(server.address()).await.expect("the server listens");
     let mut config = tokio_postgres::Config::new();
@@ -81,7 +81,7 @@ async fn a_release_sends_one_message_whoever_waits() {
     // Waiters of a test send no heartbeats.
     server.sql("UPDATE lock_core.waiters SET deadline = 'infinity'");
     let all = async || {
-        // An answer arrives behind the messages of all that was committed before.
+        // An answer arrives after the messages of everything that was committed before.
         client.batch_execute("SELECT 1").await.expect("an answer");
         client.batch_execute("SELECT 1").await.expect("an answer");
         heard.load(Ordering::SeqCst)

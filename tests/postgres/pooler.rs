@@ -32,9 +32,8 @@ async fn a_pooler_keeps_the_contract_with_notifications_past_it() {
     nothing_is_set(&others.iter().collect::<Vec<_>>()).await;
 }
 
-/// Without notifications everything but these is as it was: one who waits in the process of the holder is told by the
-/// answer to the release. The second pooler takes settings of a session, and forgets
-/// them.
+/// Without notifications all the rest is as before: a waiter in the process of the holder is told by the answer to the
+/// release. The second pooler takes settings of a session, and forgets them.
 #[tokio::test]
 async fn a_pooler_alone_tells_nothing_and_excludes_all_the_same() {
     let (_server, pooler) = pooled("ignore_startup_parameters = options").await;

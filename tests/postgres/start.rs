@@ -1,4 +1,4 @@
-//! What a server must have before it takes locks, and the errors of one that lacks something.
+//! What a server must have before it takes locks, and the errors of a server that lacks something.
 
 use lock_core::backend::postgres::advisory::PostgresAdvisory;
 use lock_core::backend::postgres::{Postgres, migrate, migration};

@@ -1,4 +1,4 @@
-//! A row that a session of somebody else keeps locked.
+//! A row that a session of another client keeps locked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

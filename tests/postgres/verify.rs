@@ -53,7 +53,7 @@ async fn late(server: &PostgresServer, checks: bool) -> bool {
     let guard = try_once(&locks, "k").await.expect("it is free");
     let mut transaction = client.transaction().await.expect("a transaction");
     transaction.batch_execute(PAY).await.expect("an insert");
-    // As after a stop: the server has given the key to another, and this process has not heard of it.
+    // As after a stop: the server has granted the key to another process, and this process has not been told.
     server.sql("UPDATE lock_core.holders SET expires_at = '-infinity'");
     let other = manager(server).await;
     let next = try_once(&other, "k").await.expect("the lease is over");
@@ -82,7 +82,7 @@ async fn a_late_holder_that_does_not_check_commits() {
     assert!(late(&server, false).await, "nothing kept it from that");
 }
 
-/// A lease that is over by the clock of its holder fails the transaction too, although nobody else has the key.
+/// A lease that has expired by the clock of its holder fails the transaction too, although no other client has the key.
 #[tokio::test]
 async fn a_lease_that_is_over_here_fails_the_transaction() {
     let server = PostgresServer::start();

@@ -131,7 +131,7 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
 async fn a_fair_turn_behind_ones_own_process_costs_a_part_of_a_command() {
     const TURNS: u64 = 300;
     let server = RedisServer::start();
-    // Nobody gives up where a busy machine answers late.
+    // No waiter gives up when a busy machine answers late.
     let url = format!("{}?timeout=10s", server.url());
     let processes = [connect(&url).await, connect(&url).await, connect(&url).await, connect(&url).await];
     for (count, tasks, most) in [(1, 1, 2.01), (1, 2, 2.01), (1, 32, 0.4), (4, 1, 2.01), (4, 8, 2.05)] {

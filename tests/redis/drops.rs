@@ -214,8 +214,8 @@ async fn a_dropped_waiter_leaves_the_holder_alone() {
     drop(others);
 }
 
-/// A waiter that is dropped while its entry is being released: whoever took the entry over would lose its grant to that
-/// release.
+/// A waiter that is dropped while its entry is being released: a task that took the entry over would lose its grant to
+/// that release.
 #[tokio::test]
 async fn an_entry_that_is_being_released_is_passed_on_to_nobody() {
     let server = RedisServer::start();
@@ -236,7 +236,7 @@ async fn an_entry_that_is_being_released_is_passed_on_to_nobody() {
     proxy.requests(Flow::Pass);
     let guard = tokio::time::timeout(PATIENCE, second).await.expect("served").expect("no panic");
     let guard = guard.expect("a grant");
-    // Behind everything that was held back.
+    // After everything that was held back.
     one.lock("other").run(async {}).await.expect("an answer");
     let rival = two.lock("k").strategy(strategy::fail_fast()).acquire().await;
     assert!(rival.is_err() && guard.is_held(), "two holders");

@@ -217,7 +217,7 @@ async fn a_connection_that_breaks_confirms_nothing() {
     let locks = connect(&durable(&primary)).await;
     cycle(&locks, "first").await;
     replica.server().stop();
-    // Confirmed in the same round trip, and behind a script.
+    // Confirmed in the same round trip, and after a script.
     for fencing in [false, true] {
         let request = locks.lock("k").ttl(LONG).fencing(fencing).strategy(strategy::fail_fast());
         let trying = tokio::spawn(async move { request.acquire().await });

@@ -1,4 +1,4 @@
-//! Who hears first of a hand-off between processes: the new holder, and then the one that releases.
+//! The order of the answers at a hand-off between processes: first the new holder, and then the one that releases.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -87,7 +87,8 @@ async fn who_hears_first(server: &RedisServer, in_front: &str) -> [usize; 2] {
         };
         let (answer, told) = (old.read_all(), new.read_all());
         assert!(answer.contains(":1\r\n"), "{answer}");
-        // A place that was not served is that of a waiter whose heartbeat was due long ago: this machine stood still.
+        // A place that was not served belongs to a waiter whose heartbeat was due long ago: this machine has stopped
+        // for a while.
         if let Some(seen) = seen.filter(|_| told.contains(&format!("granted {} 0", token(&waits)))) {
             first[seen] += 1;
         }
@@ -145,7 +146,8 @@ async fn only_a_release_for_others_has_a_command_in_front() {
             *count += usize::from(one);
         }
     }
-    // Only the second one knew that somebody waited behind it. Every connection sends TIME twice a second anyway, which
-    // may be right before a release; and a waiter that was late with its heartbeats is granted the key behind others.
+    // Only the second one knew that another waiter came after it. Every connection sends TIME twice a second anyway,
+    // which may be right before a release; and a waiter that was late with its heartbeats is granted the key behind
+    // others.
     assert_eq!(times.map(|count| count >= 3), [false, false, true, false], "{times:?}");
 }

@@ -58,8 +58,8 @@ async fn a_foreign_lock_without_an_expiry_is_waited_for() {
     waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");
 }
 
-/// Whoever holds it notifies nobody, so the first waiter asks as often as the clients of other libraries do. Those behind
-/// it ask as seldom as always.
+/// Its holder sends no notification, so the first waiter asks as often as the clients of other libraries do. The
+/// waiters after it ask as seldom as always.
 #[tokio::test]
 async fn the_first_waiter_behind_a_foreign_lock_asks_often() {
     const HEARTBEATS: u64 = 40;

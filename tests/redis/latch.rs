@@ -111,7 +111,7 @@ async fn a_latch_lives_while_somebody_waits_and_is_forgotten_a_ttl_later() {
     let (latch, other) = (locks.latch("start").ttl(ttl), others.latch("start").ttl(ttl));
     other.set(2).await.expect("an answer");
     let waiting = tokio::spawn(async move { latch.wait().await });
-    // A latch that nobody keeps alive expires meanwhile, three times.
+    // A latch that no process keeps alive expires meanwhile, three times.
     for number in 0..3 {
         let measure = locks.latch(format!("measure{number}")).ttl(ttl);
         measure.set(1).await.expect("an answer");

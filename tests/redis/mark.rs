@@ -1,4 +1,4 @@
-//! The mark on the value of an exclusive holder: somebody waits, so its release looks at the queue.
+//! The mark on the value of an exclusive holder: there is a waiter, so the release reads the queue.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 use crate::store::{Process, Told, holds, kill_place, queue, token};
 use crate::support::{LONG, manager, ms, try_once};
 
-/// The byte behind the holder's token.
+/// The byte after the holder's token.
 fn mark(server: &RedisServer, key: &str) -> String {
     server.get(&["GETRANGE", key, "48", "48"])
 }

@@ -181,7 +181,7 @@ async fn a_server_is_shown_by_how_quickly_it_answers_and_by_its_clock() {
         let key = format!("lock.store.node.{name}{{backend=redis,node=127.0.0.1:{}}}", server.port());
         series().get(&key).cloned().unwrap_or_default()
     };
-    // Nobody takes a lock.
+    // No task takes a lock.
     wait_until("it has answered", PATIENCE, async || of_node("round_trip").len() >= 2).await;
     let (trips, ahead) = (of_node("round_trip"), of_node("clock_offset"));
     assert!(trips.iter().all(|trip| *trip > 0.0 && *trip < PATIENCE.as_secs_f64()), "{trips:?}");

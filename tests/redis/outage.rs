@@ -25,7 +25,7 @@ fn check(kind: &str, error: &LockError) {
     assert!(error.waited().is_some(), "{kind}: {error}");
 }
 
-/// Two requests of each kind for a key of its own, of which one would do without the lock.
+/// Two requests of each kind for a key of its own; one of the two would do without the lock.
 fn ask(locks: &LockManager, wait: Duration, waiters: &mut JoinSet<(&'static str, LockError)>) {
     for (kind, ask) in KINDS {
         for skips in [false, true] {

@@ -92,7 +92,7 @@ async fn a_queue_that_is_used_never_nears_its_end() {
     nears("40000");
     process.waits(&claims[1]).await;
     assert!(far(left()), "a sign of life: {:?}", left());
-    // Half of a pair remains, because somebody deleted the other.
+    // Half of a pair remains, because a user deleted the other.
     server.command(&["DEL", "{k}:w"]);
     process.wait(&claims[3]).await;
     assert!(far(left()), "a new key beside an old one: {:?}", left());

@@ -171,7 +171,7 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
 }
 
 /// A process numbers its own hand-offs, and sends the numbers with renewals and releases. The server accepts them
-/// without memory, because the script has written by then; nobody would learn of a refusal.
+/// without memory, because the script has written by then; no caller would be told of a refusal.
 #[tokio::test]
 async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
     let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();

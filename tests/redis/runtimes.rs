@@ -38,7 +38,7 @@ fn a_second_runtime_works_while_the_first_one_stands_still() {
     let (first, second) = (runtime(), runtime());
     let locks = first.block_on(patient(&server));
     quick_cycles(&first, &locks, "k");
-    // Nobody drives the first runtime here.
+    // The first runtime is not driven here.
     quick_cycles(&second, &locks, "k");
     quick_cycles(&first, &locks, "k");
 }

@@ -49,7 +49,7 @@ impl Old {
     }
 }
 
-/// What the old process did while the next holder had the lock.
+/// The actions of the old process while the next holder had the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
     /// The number of its tasks that got the lock while the next holder had it.

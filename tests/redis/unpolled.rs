@@ -1,4 +1,4 @@
-//! Waiters whose future exists but is not polled: in an arm of a loop around `select!`, or behind a slow consumer.
+//! Waiters whose future exists but is not polled: in an arm of a loop around `select!`, or before a slow consumer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
     }
 }
 
-/// It was granted, and nobody polls it while the token that comes with the grant is made.
+/// It was granted, and is not polled while the token that comes with the grant is made.
 #[tokio::test]
 async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed() {
     let server = RedisServer::start();
@@ -123,7 +123,7 @@ async fn a_place_that_nobody_polls_for_costs_other_processes_no_lease() {
             queue(&server, "k") == (1, 1)
         };
         wait_until("it has a place", PATIENCE, queued).await;
-        // Polled for a little longer, so that it hears of its place.
+        // Polled for a little longer, so that it gets the answer about its place.
         assert!(tokio::time::timeout(ms(50), &mut stuck).await.is_err(), "it waits");
         let next = tokio::spawn(ask(&third, kind, ttl).acquire());
         wait_until("both have a place", PATIENCE, async || queue(&server, "k") == (2, 2)).await;

@@ -9,7 +9,7 @@ const FLASH_SALE: &str = env!("CARGO_BIN_EXE_flash_sale");
 /// How many orders got a lock before the server is killed.
 const SOME: u64 = 200;
 
-/// Every restart forgets the lock while somebody holds it, so two may hold it. The stock refuses the late one: nothing is
+/// Every restart forgets the lock while it is held, so two may hold it. The stock refuses the late one: nothing is
 /// oversold, and no order is lost.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 #[tokio::test]

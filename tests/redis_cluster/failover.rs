@@ -102,7 +102,7 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
     locked(&locks, &key).await.release().await.expect("an answer");
 }
 
-/// The locks of this node are lost, and those of the others are renewed meanwhile.
+/// The locks of this node are lost, and the locks of the other nodes are renewed meanwhile.
 #[tokio::test]
 async fn a_node_that_hangs_costs_the_locks_of_the_others_nothing() {
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-require-full-coverage", "no"));

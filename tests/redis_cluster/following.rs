@@ -9,7 +9,7 @@ use crate::support::{connect, key_on, locked, soon_dead};
 /// Short enough to notice a request, a look-up or a retry that is a second or more late.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Kills a primary. Returns how long after the promotion a lock was granted, to one who waits and to one who comes.
+/// Kills a primary. Returns how long after the promotion a lock was granted: to a task that waited, and to a new one.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn after_a_promotion() -> [Duration; 2] {
     let mut cluster = RedisCluster::start_with(soon_dead);

@@ -34,7 +34,7 @@ async fn a_node_whose_place_is_taken_by_another_service_is_left() {
     wait_until("its replica is found", PATIENCE, async || takes(&locks, &key).await).await;
 }
 
-/// A runtime that nobody drives any more may have been about to ask on behalf of all.
+/// A runtime that is not driven any more may have been about to ask on behalf of all.
 #[test]
 fn a_runtime_that_is_not_driven_keeps_nobody_from_looking() {
     let main = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");

@@ -40,7 +40,7 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
     let slot = cluster.slot(&key);
     cluster.begin_move(slot, 0, 2);
     renewed(&cluster, 0, &key).await;
-    // The lock moves first, and its other keys stay behind.
+    // The lock moves first, and its other keys stay.
     cluster.move_key(&key, 0, 2);
     renewed(&cluster, 2, &key).await;
     assert!(guard.is_held());
@@ -51,7 +51,7 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
     wait_until("it is free", PATIENCE, async || places(&cluster, &key).is_empty()).await;
 }
 
-/// A Cluster grows by one: the slot that moves is the first of a node that nobody knows of yet.
+/// A Cluster grows by one: the slot that moves is the first of a node that no client knows yet.
 #[tokio::test]
 async fn a_slot_may_move_to_a_node_that_has_none() {
     let mut cluster = RedisCluster::start();
@@ -105,7 +105,7 @@ async fn a_free_key_can_be_locked_while_its_slot_moves() {
     assert!(grab(&theirs).await.expect("an answer").is_some());
 }
 
-/// The old node notifies nobody any more.
+/// The old node sends no notification any more.
 #[tokio::test]
 async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
     let cluster = RedisCluster::start();

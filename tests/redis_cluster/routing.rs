@@ -89,7 +89,7 @@ async fn a_cluster_out_of_reach_is_told() {
         node.command(&["CONFIG", "SET", "cluster-announce-port", &port]);
     }
     let url = format!("{}/?connect_timeout=3s", cluster.url());
-    // The nodes tell each other in their own time.
+    // The nodes tell each other with a delay.
     let told = async || match LockManager::connect(&url).await {
         Ok(_) => false,
         Err(error) => {

@@ -94,7 +94,7 @@ async fn is_answered_without_the_store(release: Release, path: &str) -> bool {
         .route("/buffered/{id}", post(async || "served"))
         .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
         .route_layer(middleware::map_response(move |response: Response| {
-            // Within the lock: from now on nothing is answered any more.
+            // Within the lock: from here on no request is answered.
             holding.replies(Flow::Hold);
             std::future::ready(response)
         }))

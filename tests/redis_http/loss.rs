@@ -17,7 +17,7 @@ use crate::client::{Client, VERSIONS, serve};
 /// A bound for events that only have to happen.
 const LATE: Duration = PATIENCE;
 
-/// A handler that never ends by itself, and counts how often it was dropped.
+/// A handler that never ends, and counts how often it was dropped.
 #[derive(Clone, Default)]
 struct Stuck {
     begun: Arc<Notify>,

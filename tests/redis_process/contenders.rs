@@ -21,7 +21,7 @@ pub(crate) struct Terms {
     pub(crate) flags: &'static [&'static str],
 }
 
-/// A server of any store, the processes that contend on it, and the output of those that have ended.
+/// A server of any store, the processes that contend on it, and the output of the processes that have ended.
 pub(crate) struct Contest<S = RedisServer> {
     pub(crate) server: S,
     url: String,
@@ -40,7 +40,7 @@ pub(crate) struct Contest<S = RedisServer> {
 /// A hold as a worker printed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// The number of the process. Those that were started in its place have the same number.
+    /// The number of the process. The processes that were started in its place have the same number.
     pub(crate) process: usize,
     number: u64,
     kind: String,
@@ -116,7 +116,7 @@ impl<S> Contest<S> {
     pub(crate) async fn kill(&mut self, process: usize) {
         let next = self.contender();
         let killed = std::mem::replace(&mut self.workers[process], next);
-        // Until here it held its locks.
+        // The process held its locks until this time.
         let alive = monotonic();
         let lines = killed.kill9().await;
         self.note(process, &lines, Some(alive));

@@ -1,4 +1,4 @@
-//! What the death of a process costs the other processes.
+//! The cost of a process's death for the other processes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::WORKER;
 
 /// The time that a busy machine may add to the least of many: less than the cost of one more heartbeat.
 const SLACK: Duration = Duration::from_millis(500);
-/// Long enough that a waiter's ttl has no effect where the bound is 2 s.
+/// Long enough that a waiter's ttl has no effect when the bound is 2 s.
 const LONG: Duration = Duration::from_secs(60);
 
 fn request(locks: &LockManager, kind: &str, ttl: Duration) -> LockRequest {
@@ -128,7 +128,7 @@ async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
     }
 }
 
-/// Waiters that no longer wait keep nobody out, and are not reported, long before the holder ends.
+/// Waiters that no longer wait exclude no other client, and are not reported, long before the holder ends.
 #[tokio::test]
 async fn waiters_that_died_count_no_more_once_their_places_are_over() {
     for kind in ["lock", "fair"] {

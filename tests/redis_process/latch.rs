@@ -21,7 +21,7 @@ async fn processes_count_down_and_one_that_is_killed_while_it_waits_holds_up_nob
     let server = RedisServer::start();
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
     let latch = locks.latch("start").ttl(TTL);
-    // Before the latch is set: nothing keeps it alive while they start.
+    // The processes start before the latch is set, because nothing keeps it alive meanwhile.
     let [mut victim, mut waits, mut counts] =
         [worker(&server).await, worker(&server).await, worker(&server).await];
     latch.set(2).await.expect("an answer");

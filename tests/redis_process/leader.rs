@@ -21,7 +21,7 @@ async fn a_leader_that_is_killed_is_followed_after_its_ttl() {
     assert!(server.keys().iter().all(|key| key.ends_with(":f")), "{:?}", server.keys());
 }
 
-/// It is followed while it is stopped, and learns of it before it goes on.
+/// Another process follows it while it is stopped, and it is told of that before it goes on.
 #[tokio::test]
 async fn a_leader_that_is_stopped_does_not_lead_when_it_goes_on() {
     let server = RedisServer::start();
@@ -34,7 +34,7 @@ async fn a_leader_that_is_stopped_does_not_lead_when_it_goes_on() {
     outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// The negative control: the same checks where each process leads by itself.
+/// The negative control: the same checks when each process leads by itself.
 #[tokio::test]
 async fn several_leaders_at_once_are_found_out() {
     let mut party = Party::start("", TTL, 2, &["--alone"]).await;

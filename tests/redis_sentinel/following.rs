@@ -9,7 +9,7 @@ use super::{connect, locked};
 /// Short enough to notice a request, a dial or a retry that is a second or more late.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Kills the primary. Returns how long after the promotion a lock was granted, to one who waits and to one who comes.
+/// Kills the primary. Returns how long after the promotion a lock was granted: to a task that waited, and to a new one.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn after_a_promotion() -> [Duration; 2] {
     let mut sentinels = Sentinels::start();

@@ -1,4 +1,4 @@
-//! One client of several servers, each behind its own proxy, so that some of them can be out of its reach.
+//! One client of several servers, each with its own proxy, so that some of them can be unreachable for it.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Party {
         }
     }
 
-    /// Makes these servers refuse every connection from now on, and the others accept them.
+    /// Makes these servers refuse every connection, and the others accept them.
     pub(crate) async fn refused_by(&self, away: &[usize]) {
         self.set(away, |proxy| {
             proxy.refuse(true);

@@ -78,7 +78,7 @@ async fn a_quarantine_is_told_by_its_name_and_shown() {
     let url = format!("redlock://{}/?max_ttl=3s", hosts.join(","));
     let locks = ManagerBuilder::connect(&url).await.expect("all are up").ttl(MAX_TTL).build().expect("a ttl");
     assert_eq!(gauges.of(&servers), [Some(0.0); 3]);
-    // The quarantine and its end are shown although nobody requests a lock.
+    // The quarantine and its end are shown although no caller requests a lock.
     servers[1].restart();
     wait_until("it is shown", PATIENCE, async || gauges.of(&servers)[1] == Some(1.0)).await;
     assert_eq!(gauges.of(&servers), [Some(0.0), Some(1.0), Some(0.0)]);

@@ -1,4 +1,4 @@
-//! What a voter refuses, and its errors.
+//! The requests that a voter refuses, and its errors.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ async fn a_client_with_another_longest_lease_is_told_both() {
     client.take("k", MAX_TTL).await;
 }
 
-/// What the error says is done as it is printed, on every voter. The voters have forgotten nothing, so they vote at once.
+/// The test does what the error says, as it is printed, on every voter. The voters have forgotten nothing, so they vote
+/// at once.
 #[tokio::test]
 async fn another_longest_lease_is_agreed_on_as_the_error_says() {
     let mut servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();

@@ -16,7 +16,8 @@ async fn connect(url: &str) -> LockManager {
     builder.ttl(MAX_TTL).build().expect("a ttl that it can hold")
 }
 
-/// Returns whether a majority says that somebody else holds the key. An answer may take longer than the majority waits.
+/// Returns whether a majority says that another client holds the key. An answer may take longer than the majority
+/// waits.
 async fn is_refused(locks: &LockManager, key: &str) -> bool {
     let bound = Bound::new(PATIENCE);
     loop {

@@ -1,4 +1,4 @@
-//! The example `scheduler` over three masters: whoever runs the job is killed, and so are masters.
+//! The example `scheduler` over three masters: the process that runs the job is killed, and so are masters.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use lock_tests::{Directory, RedisServer, wait_until};
 use crate::cases::scheduler::{SCHEDULER, Tables};
 use crate::cases::{Program, number};
 
-/// The longest lease. That of the job is 1.2 s.
+/// The longest lease. The lease of the job is 1.2 s.
 const MAX_TTL: Duration = Duration::from_millis(1_500);
 /// How long a server that was started again does not vote, and a little more.
 const QUARANTINE: Duration = Duration::from_millis(2_000);
@@ -51,7 +51,7 @@ impl Rig {
         while !program.has_ended() {
             let (kills, number) = (self.kills(), disturbed % 3);
             self.masters[number].kill9();
-            // Somebody is killed while the master is down, and somebody while it does not vote yet.
+            // One process is killed while the master is down, and one while it does not vote yet.
             wait_until("another kill", LONG, async || self.kills() > kills || program.has_ended()).await;
             self.masters[number].restart();
             disturbed += 1;
@@ -63,7 +63,7 @@ impl Rig {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Twenty of those that run the job are killed.
+/// Twenty processes that run the job are killed.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn a_scheduler_that_is_killed_is_followed_after_its_lease() {
@@ -88,7 +88,7 @@ async fn a_scheduler_that_is_killed_is_followed_after_its_lease() {
     assert!(took.iter().sum::<Duration>() > Duration::from_millis(400) * 20, "{took:?}");
 }
 
-/// Those that run the job are stopped for longer than their lease.
+/// Processes that run the job are stopped for longer than their lease.
 #[tokio::test]
 async fn a_scheduler_that_is_stopped_finds_its_lock_lost() {
     let rig = Rig::start().await;

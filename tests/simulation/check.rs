@@ -26,7 +26,7 @@ pub(crate) enum Oracle {
     Majority,
     /// A server did, or was made to do, something that it must never do.
     Servers,
-    /// At the end a server has a lock that nobody holds, or that nobody released.
+    /// At the end a server has a lock that no client holds, or that no client released.
     Remains,
 }
 

@@ -244,7 +244,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("redis.call('DEL', KEYS[1]) return redis.call('ZADD', KEYS[1], 1, 'member')", "{k}:f", ""),
     (ACQUIRE, "k", "A A+ lease never lease"),
     ("return redis.call('EXISTS', KEYS[1])", "k", ""),
-    // Claims that share a grant: behind the holder of their process, and not behind another process.
+    // Claims that share a grant: after the holder of their process, and not after another process.
     (ACQUIRE, "g", "A A+ lease never 0 x 9 2"),
     (ACQUIRE, "g", "A' A'+ lease never 0 x 9 2"),
     ("return redis.call('EXISTS', '{g}:q', '{g}:w')", "g", ""),

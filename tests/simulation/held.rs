@@ -27,7 +27,7 @@ pub(crate) struct Held<'a> {
     since: Duration,
     ttl: Duration,
     pub(crate) fence: Cell<Option<FencingToken>>,
-    /// When it ends by itself, if nobody renews it.
+    /// The time at which it expires without a renewal.
     until: Option<Duration>,
     /// When it was last used.
     used: Cell<Duration>,

@@ -23,7 +23,7 @@ pub(crate) struct Journal {
 
 struct Inner {
     hash: DefaultHasher,
-    /// Kept only if somebody wants to read it.
+    /// Kept only if a person wants to read it.
     text: Option<String>,
     owners: Owners,
     holds: Vec<Hold>,

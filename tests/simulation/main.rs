@@ -12,7 +12,7 @@
 //! A world has 3 or 5 servers and 3 clients for 30 s, and a plan that its seed determines ([`plan`]). The last digit of
 //! the seed selects the kind of world, so that each stays small:
 //!
-//! - Requests: one exclusive key; one key with readers and writers, some of which are downgraded; two keys, together
+//! - Requests: one exclusive key; one key with readers and writers, and some writers are downgraded; two keys, together
 //!   and each by itself. With a guard, by `run`, and again inside of it; without waiting, with a limit, for ever.
 //! - Faults: servers are killed and return with their data or without, networks are cut in one direction or both,
 //!   messages are delayed, clients are slow, or their machines die; clocks of servers run fast or slow, and are set;
@@ -44,8 +44,8 @@
 //! - One clock at a time is set, by more than half of the longest lease (a smaller step may pass as a slow network) and
 //!   by less than nine tenths of it (beyond that, and with a loss of data as well, the order of fencing tokens is not
 //!   promised). It is set back no earlier than 1.3 longest leases later.
-//! - Nobody deletes locks one by one, and no machine is set back to a snapshot.
-//! - A client is never paused between a check of its lease and the action that follows: it is paused where it waits.
+//! - No user deletes locks one by one, and no machine is set back to a snapshot.
+//! - A client is never paused between a check of its lease and the action that follows: it is paused while it waits.
 //!   (It sometimes writes without a check, with its token, after a pause or the end of its hold.)
 //! - An eviction is noticed with the next heartbeat of any client. So a hold is exempt from the conditions if a server
 //!   voted for it that had evicted that very key and had not been registered again. The condition is: some connected

@@ -155,7 +155,7 @@ impl Owners {
     }
 
     /// Returns the owners that had a key on a majority and were never released. On fewer servers an owner may stay
-    /// until its lease ends, where it blocks nobody, as the library documents.
+    /// until its lease ends: there it blocks no client, as the library documents.
     pub(crate) fn forgotten(&self, majority: usize) -> Vec<String> {
         let untold = |owner: &Owner| {
             let of = |turn: &Turn| {

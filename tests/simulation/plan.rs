@@ -112,7 +112,7 @@ pub(crate) enum Fault {
         server: usize,
         key: &'static str,
     },
-    /// The client is paused from now on.
+    /// The client is paused.
     Pause {
         client: usize,
     },
@@ -140,7 +140,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The length of a run, and the end of its faults. In the rest everything that is left behind must disappear.
+/// The length of a run, and the end of its faults. In the rest everything that is left must disappear.
 pub(crate) const LENGTH: Duration = Duration::from_secs(30);
 pub(crate) const CALM: Duration = Duration::from_secs(25);
 
@@ -149,8 +149,8 @@ const fn ms(millis: u64) -> Duration {
 }
 
 impl Plan {
-    /// Returns whether the clock of this server was set back so late that a lease which nobody released, for example of
-    /// a client that died, outlasts the world.
+    /// Returns whether the clock of this server was set back so late that a lease without a release, for example of a
+    /// client that died, outlasts the world.
     pub(crate) fn prolongs_leases(&self, server: &str) -> bool {
         self.faults.iter().any(|(at, fault)| match fault {
             Fault::Step { server: number, by } if *by < 0 && server == format!("s{number}") => {
@@ -251,7 +251,7 @@ impl Plan {
         }
     }
 
-    /// Makes one server evict a lock or its own marker, or so many servers that nobody has a majority any more. One
+    /// Makes one server evict a lock or its own marker, or so many servers that no client has a majority any more. One
     /// client is always connected to all of them.
     fn evict(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         match rng.u8(..20) {
@@ -308,9 +308,9 @@ impl Plan {
 
     /// Sets one clock at a time wrong, by less than the quarantine, for longer than the quarantine.
     ///
-    /// A clock that is set back, and forward again, ends leases early when it goes forward. Whoever had no look at it in
-    /// between cannot know that: a client that was cut off, and one that is new. The library does not promise it, so such
-    /// a clock is set only where every client has that look.
+    /// A clock that is set back, and forward again, ends leases early when it goes forward. A client that has not read
+    /// it in between cannot know that: a client that was cut off, and a new one. The library does not promise it, so
+    /// such a clock is set only where every client has that look.
     fn step(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         let most = i64::try_from(self.max_ttl.as_millis()).expect("short");
         let until = at + self.max_ttl.mul_f64(1.3);
@@ -324,7 +324,7 @@ impl Plan {
     }
 }
 
-/// Until when something already has a fault.
+/// The time until which a fault is already planned.
 struct Busy {
     links: Vec<Vec<Duration>>,
     servers: Vec<Duration>,
@@ -384,7 +384,7 @@ fn take(busy: &mut Duration, at: Duration, until: Duration) -> bool {
     free
 }
 
-/// While a clock goes slow for a while, nobody is cut off from it, and nobody is new.
+/// While a clock goes slow for a while, no client is cut off from it, and no client is new.
 #[test]
 fn every_client_looks_at_a_clock_that_is_set_back() {
     let mut set_back = 0;

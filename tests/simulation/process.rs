@@ -52,7 +52,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Returns the true time where a process runs.
+/// Returns the true time at a process.
 pub(crate) fn now() -> Option<Duration> {
     let beginning = RUNNING.with_borrow(|running| running.as_ref().map(|running| running.beginning))?;
     Some(shown() - beginning)
@@ -69,7 +69,7 @@ pub(crate) fn stood() -> Duration {
     RUNNING.with_borrow(|running| running.as_ref().map_or(Duration::ZERO, |running| running.stood))
 }
 
-/// Connects the process that runs; `None` where none does.
+/// Connects the process that runs; `None` if none does.
 pub(crate) fn dial(host: &str, port: u16) -> Option<impl Future<Output = io::Result<DuplexStream>> + use<>> {
     let running = RUNNING.with_borrow(Clone::clone)?;
     let (made, answer) = oneshot::channel();

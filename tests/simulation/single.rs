@@ -323,8 +323,9 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
     Outcome { seed, verdict, counts: journal.counts(), hash: journal.hash(), text: journal.text() }
 }
 
-/// The number of worlds that run at least, and at most where those did not show enough. What a world shows differs a
-/// thousandfold: a session of a loser uses the resource a few times or a few thousand times before it knows.
+/// The number of worlds that run at least, and at most if the first ones did not show enough. Worlds differ a
+/// thousandfold: the session of a loser uses the resource a few times or a few thousand times before it knows of the
+/// loss.
 const SEEDS: (u64, u64) = (12, 60);
 
 #[test]

@@ -10,7 +10,7 @@ use turmoil::net::TcpStream;
 
 use crate::journal;
 
-/// A connection that a client has made. If its machine dies, nobody is notified: the bytes sent before arrive, and
+/// A connection that a client has made. If its machine dies, no peer is notified: the bytes sent before arrive, and
 /// nothing after them. (Closing the connections would notify the servers in an order that no seed determines.)
 pub(crate) struct Wire(Option<TcpStream>);
 
@@ -28,7 +28,7 @@ impl Wire {
     }
 }
 
-/// Forgets the connections of dead clients, outside of the world, so that nobody is notified.
+/// Forgets the connections of dead clients, outside of the world, so that no peer is notified.
 pub(crate) fn bury() {
     CUT.take();
 }

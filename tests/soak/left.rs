@@ -1,4 +1,4 @@
-//! What the samples must show.
+//! The checks of the samples.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const WARM: Duration = Duration::from_secs(60);
 /// The most that one key of the soak has in a store at once: two keys of a claim, with a row, a holder and a few waiters each.
 const EACH: usize = 8;
 
-/// What does not depend on the number of keys: what the tasks hold, leases that are left to others.
+/// The part that does not depend on the number of keys: what the tasks hold, and leases that are left to others.
 const ALWAYS: usize = 1_024;
 
 /// Checks that the server never had more than what is made in the time for which it `keeps` something, and that the process does not grow.

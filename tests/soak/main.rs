@@ -1,7 +1,7 @@
 //! Keys that are used once: 32 tasks over 1,000,000 keys of every kind, with dropped futures and guards, on each store.
 //!
-//! Nobody may hold a key beside another. The memory and the file descriptors of the process stay as they are, the server
-//! keeps no more than what one minute makes, and nothing a minute after the end. (Redis remembers a fencing token for ten
+//! No two may hold a key at once. The memory and the file descriptors of the process stay as they are, the server keeps
+//! no more than what one minute makes, and nothing a minute after the end. (Redis remembers a fencing token for ten
 //! leases more.) The table of each run is printed:
 //!
 //! ```sh

@@ -1,16 +1,16 @@
-//! What the process uses, and the table.
+//! The resources that the process uses, and the table.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What was seen at one moment.
+/// The figures of one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Duration,
     /// The memory of the process, in KiB.
     pub(crate) memory: usize,
     pub(crate) descriptors: usize,
-    /// What the server has.
+    /// The data of the server.
     pub(crate) left: usize,
     /// The size of its data.
     pub(crate) bytes: usize,

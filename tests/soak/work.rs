@@ -1,4 +1,4 @@
-//! The tasks, and who looks at them.
+//! The tasks, and their observer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// One request of so many is dropped.
 const DROPS: u8 = 8;
 
-/// Holds that ended so long ago are checked no more: none that is still to come overlaps them.
+/// Holds that ended so long ago are checked no more: no later hold overlaps them.
 const CHECKED: Duration = Duration::from_secs(2);
 
 /// How much longer than in theory something may be left, on a machine that is busy.
@@ -36,7 +36,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What the tasks share.
+/// The state that the tasks share.
 pub(crate) struct Soak {
     locks: LockManager,
     times: Times,

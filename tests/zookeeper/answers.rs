@@ -24,7 +24,7 @@ fn url(proxy: &Proxy) -> String {
     format!("zookeeper://127.0.0.1:{}/locks?session_timeout=10s&timeout=8s", proxy.port())
 }
 
-/// The claim finds the node that it created, and does not wait behind itself.
+/// The claim finds the node that it created, and does not wait for itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_answer_is_lost_finds_its_own_node() {
     let servers = patient_servers();
@@ -59,7 +59,7 @@ async fn a_claim_whose_answer_is_lost_finds_its_own_node() {
     }
 }
 
-/// A release whose answer is lost is repeated, and touches nobody else.
+/// A release whose answer is lost is repeated, and affects no other client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_whose_answer_is_lost_is_repeated() {
     let servers = patient_servers();

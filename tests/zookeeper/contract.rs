@@ -6,8 +6,8 @@ use lock_core::backend::zookeeper::ZooKeeper;
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::ZooKeeperServers;
 
-/// The cases that do not apply: leases of their own, a queue that grants by itself, what the store does not have, and
-/// refusals of what it has.
+/// The cases that do not apply: leases of their own, a queue that grants by itself, features that the store does not
+/// have, and refusals of features that it has.
 const NOT_APPLICABLE: &[&str] = &[
     "expiry::",
     "release::of_one_who_ran_out",

@@ -1,4 +1,4 @@
-//! What a lock costs, in requests.
+//! The cost of a lock, in requests.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn renewals_cost_nothing() {
     assert!(sent <= most, "{sent} requests for {LOCKS} locks, at most {most}");
 }
 
-/// Who tries again and again for a key that is held only reads.
+/// A client that tries again and again for a held key only reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn tries_for_a_held_key_write_nothing() {
     let servers = ZooKeeperServers::start();
@@ -68,8 +68,8 @@ async fn tries_for_a_held_key_write_nothing() {
     guard.release().await.expect("an answer");
 }
 
-/// The waiters of one process hand the lock to each other for as long as nobody waits elsewhere. Whether somebody does is
-/// asked every 10 ms, by one who releases.
+/// The waiters of one process hand the lock to each other for as long as no other process waits. A task that releases
+/// asks every 10 ms whether another process waits.
 #[tokio::test]
 async fn hand_offs_inside_a_process_write_nothing() {
     const TASKS: u32 = 4;
@@ -82,8 +82,8 @@ async fn hand_offs_inside_a_process_write_nothing() {
         async || client.check_stat("/locks/k").await.expect("an answer").expect("it is there").cversion;
     let before = changes().await;
     take_turns(&locks, LONG, TASKS, HOLDS).join_all().await;
-    // Each task may create and delete a node before it knows of the others, and the last ones may find nobody to hand it to.
-    // By the store each hold would change two.
+    // Each task may create and delete a node before it knows of the others, and the last ones may find no task to hand
+    // the lock to. By the store each hold would change two.
     let (changed, holds) = ((changes().await - before).unsigned_abs(), HOLDS * TASKS);
     assert!(changed <= holds / 2, "{changed} changes for {holds} holds");
 }

@@ -12,7 +12,7 @@ use crate::WORKER;
 use crate::support::{LONG, SESSION, connect, ms, patient_servers, patient_url, try_once, url};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zookeeper/Curator.java");
-/// Where Debian puts it. Each names what it depends on.
+/// The path on Debian. Each names what it depends on.
 const JARS: [&str; 4] = [
     "/usr/share/java/curator-recipes.jar",
     "/usr/share/java/curator-framework.jar",
@@ -130,7 +130,7 @@ async fn ours_and_curators_are_served_in_one_order() {
         assert!(!next.is_finished(), "overtook {who}");
         assert_eq!(java.ask(who, "release").await, "released");
         let guard = next.await.expect("no panic").expect("its turn");
-        // Nobody of theirs has answered meanwhile.
+        // None of their threads has answered meanwhile.
         assert_eq!(java.ask("late", "acquire mutex job 0").await, "false");
         guard.release().await.expect("an answer");
     }
@@ -172,13 +172,13 @@ async fn a_read_write_lock_of_curator_and_ours_are_one() {
     assert_eq!(java.ask("a", "release").await, "released");
 }
 
-/// Whoever is killed frees the key when its session is over, and not before.
+/// A killed process frees the key when its session expires, and not before.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_is_killed_frees_the_key_with_its_session() {
     let servers = ZooKeeperServers::start();
     let (locks, mut java) = (connect(&url(&servers)).await, Java::start(&servers).await);
     assert_eq!(java.ask("a", "acquire mutex job 20").await, "true");
-    // A waiter that dies with it holds nobody up either.
+    // A waiter that dies with it delays no other waiter either.
     java.tell("b", "acquire mutex job 20");
     places(&servers, "job", 2).await;
     let next = waiting(&locks, "job");

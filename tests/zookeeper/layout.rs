@@ -1,4 +1,4 @@
-//! What is stored, who is woken, and what is left.
+//! The stored data, the waiters that are woken, and what is left.
 
 use lock_core::strategy;
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
@@ -54,7 +54,7 @@ async fn who_gives_up_leaves_nothing() {
     guard.release().await.expect("an answer");
 }
 
-/// The directory of a key vanishes once nobody uses it, also while claims for it come and go.
+/// The directory of a key vanishes when the key is not used, also while claims for it come and go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_vanishes_is_made_again() {
     // Containers are looked for every 20 ms instead of every minute.

@@ -64,7 +64,7 @@ async fn a_server_without_its_leader_prolongs_no_lock() {
     let since = Bound::new(PATIENCE);
     servers.stop(leader);
     let reads = async || reader.check_stat("/locks/k").await.is_ok_and(|stat| stat.is_some());
-    // Before the leader ends the session.
+    // The time before the leader ends the session.
     let reason = tokio::select! {
         reason = lost_within(&guard, &since, ms(3_200)) => reason,
         () = async { while reads().await { tokio::time::sleep(ms(50)).await } } => panic!("it answers no reads"),
@@ -89,7 +89,7 @@ async fn a_leader_without_its_majority_prolongs_no_lock() {
     for follower in (0..3).filter(|member| *member != leader) {
         servers.stop(follower);
     }
-    // Before the others could end the session.
+    // The time before the others could end the session.
     assert_eq!(lost_within(&guard, &since, ms(3_200)).await, LossReason::Expired);
     other.sync("/").await.expect("the leader still answers by itself");
     for follower in (0..3).filter(|member| *member != leader) {
@@ -117,13 +117,13 @@ async fn a_leader_without_its_majority_grants_no_turn() {
         places().await == 2
     })
     .await;
-    // From here on nobody polls it. Its session lives on without it.
+    // From here on it is not polled. Its session lives on without it.
     guard.release().await.expect("an answer");
     assert_eq!(places().await, 1);
     for follower in (0..3).filter(|member| *member != leader) {
         servers.stop(follower);
     }
-    // The others may have ended its session by then, and may have granted the key to somebody else.
+    // The others may have ended its session by then, and may have granted the key to another client.
     tokio::time::sleep(ms(5_000)).await;
     assert_eq!(places().await, 1, "the leader still answers by itself");
     let turn = tokio::time::timeout(ms(3_000), &mut waits).await;

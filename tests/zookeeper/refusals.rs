@@ -55,7 +55,7 @@ async fn a_server_that_starts_is_waited_for() {
     works(&connecting.await.expect("no panic").expect("the server has started")).await;
 }
 
-/// With a user, nobody else touches the locks; whoever has no permission is told so.
+/// With a user, no other user can change the locks; a user without permission is told so.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_of_a_user_are_closed_to_others() {
     let servers = ZooKeeperServers::start();
@@ -93,8 +93,8 @@ async fn a_directory_that_may_not_be_read_is_refused_at_the_start() {
     assert!(!error.is_temporary() && error.to_string().contains("no permission"), "{error}");
 }
 
-/// Another program may hold the key with a node that nobody else may read. It is waited for like any other, and whoever
-/// gives up leaves no node behind.
+/// Another program may hold the key with a node that no other program may read. Clients wait for it as for any other
+/// node, and a client that gives up leaves no node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_nobody_may_read_is_waited_for() {
     let servers = ZooKeeperServers::start();

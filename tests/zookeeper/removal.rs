@@ -1,4 +1,4 @@
-//! Grants that somebody else takes away, and lists of those that there are.
+//! Grants that another program takes away, and lists of the grants.
 
 use lock_core::{LockErrorKind, LossReason, Released};
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
@@ -6,7 +6,8 @@ use tokio::time::timeout;
 
 use crate::support::{LONG, connect, try_once, url};
 
-/// An operator takes a lock from a process of which his own knows nothing. Its holder is told, and the next one has it.
+/// An operator takes a lock from a process of which his own knows nothing. The holder is told, and the next waiter has
+/// the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_in_another_process_is_told_of_a_forced_release() {
     let servers = ZooKeeperServers::start();
@@ -29,8 +30,8 @@ async fn a_holder_in_another_process_is_told_of_a_forced_release() {
     assert!(other.inspect("k").await.expect("an answer").is_none());
 }
 
-/// A holder that becomes a reader deletes its own node, and that is no loss. A stranger who deletes the next one makes
-/// it one.
+/// A holder that becomes a reader deletes its own node, and that is no loss. A stranger that deletes the next node
+/// makes it one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_its_own_holder_deletes_is_no_loss() {
     let servers = ZooKeeperServers::start();
@@ -51,7 +52,7 @@ async fn a_node_that_its_own_holder_deletes_is_no_loss() {
     wait_until("nothing is watched", PATIENCE, async || servers.watches() == 0).await;
 }
 
-/// The locks of other libraries are there for whoever asks for one key, and not in the list.
+/// The locks of other libraries are shown to a client that asks for one key, and not in the list.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_held_is_listed() {
     let servers = ZooKeeperServers::start();

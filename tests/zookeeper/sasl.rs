@@ -1,4 +1,4 @@
-//! Locks of users who are authenticated with SASL, and the reasons why they are not.
+//! Locks of users that are authenticated with SASL, and the reasons for refusals.
 
 use lock_core::LockErrorKind;
 use lock_tests::{Certificates, PATIENCE, ZooKeeperBuilder, ZooKeeperServers, wait_until};
@@ -55,7 +55,8 @@ async fn a_wrong_password_and_an_unknown_user_are_told() {
     }
 }
 
-/// A server that has no users of SASL takes each for nobody, and says so only where a node is to belong to somebody.
+/// A server without SASL users takes every client for an anonymous one, and says so only when a node is to belong to a
+/// user.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_sasl_is_told() {
     let servers = ZooKeeperServers::start();

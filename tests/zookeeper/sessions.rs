@@ -27,7 +27,7 @@ async fn the_end_of_a_session_loses_all_its_locks_at_once() {
     let [process] = operator.processes()[..] else { panic!("one manager") };
     operator.end_session(process).await.expect("it has a session");
     for guard in &guards {
-        // At the deadline of the lock, which is half of its session, it would be told as expired.
+        // At the deadline of the lock, which is half of its session, it would be reported as expired.
         let told = tokio::time::timeout(PATIENCE, guard.lost()).await;
         assert_eq!(told.expect("told"), LossReason::SessionEnded);
         assert!(!guard.is_held());
@@ -125,7 +125,7 @@ async fn a_body_that_blocks_its_runtime_keeps_its_lock() {
     std::thread::sleep(Duration::from_secs(12));
     assert!(guard.is_held());
     over.store(true, Ordering::Release);
-    // Before the release: a last question of the other may be under way.
+    // This comes before the release: a last request of the other may be under way.
     watcher.join().expect("nobody else had it");
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
@@ -143,7 +143,7 @@ async fn the_death_of_the_leader_loses_no_lock() {
         let token = guard.fencing_token().await.expect("a token");
         let leader = leader(&servers).await;
         servers.kill9(leader);
-        // Whoever gets it next does so after its holder knows that it has lost it, with a larger token.
+        // The next holder gets it after the last one knows of the loss, with a larger token.
         let next = tokio::spawn(async move {
             let guard = other.lock(&key).ttl(LONG).wait(LONG).acquire().await.expect("in the end");
             (guard.fencing_token().await.expect("a token"), guard)

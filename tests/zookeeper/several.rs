@@ -61,7 +61,7 @@ async fn a_claim_that_does_not_get_all_keys_leaves_nothing() {
     assert_eq!(nodes(&servers), [0; 3]);
 }
 
-/// Who waits for several keys has a place in the line of one, and holds those before it.
+/// A client that waits for several keys has a place in the queue of one, and holds the keys before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_waits_for_one_key_after_the_other() {
     let servers = patient_servers();
@@ -87,8 +87,8 @@ async fn a_request_waits_for_one_key_after_the_other() {
     }
 }
 
-/// Sets of keys in every order, single keys, and Curator, which takes its keys one by one: nobody waits for ever, and
-/// nobody has a key beside another.
+/// Sets of keys in every order, single keys, and Curator, which takes its keys one by one: no client waits for ever,
+/// and no two have a key at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlapping_sets_are_all_served() {
     const ROUNDS: usize = 8;
@@ -163,7 +163,7 @@ async fn a_claim_whose_answer_is_lost_finds_all_its_nodes() {
     }
 }
 
-/// Somebody deletes one of the nodes: the holder is told, and the other keys are freed.
+/// A user deletes one of the nodes: the holder is told, and the other keys are freed.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_loses_one_key_frees_the_others() {
     let servers = ZooKeeperServers::start();
@@ -179,7 +179,7 @@ async fn who_loses_one_key_frees_the_others() {
     }
 }
 
-/// Who asks the store itself waits for the first key that is not free.
+/// A direct request to the store waits for the first key that is not free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_told_when_another_attempt_makes_sense() {
     let servers = ZooKeeperServers::start();

@@ -20,7 +20,7 @@ use crate::support::{LONG, connect, connect_for_long, leader, ms, try_once, work
 fn sessions(servers: &ZooKeeperServers, member: usize) -> usize {
     let bound = Bound::new(PATIENCE);
     let answer = loop {
-        // On a busy machine it may take longer than one question waits.
+        // On a busy machine it may take longer than one request waits.
         if let Some(answer) = servers.ask(member, "cons") {
             break answer;
         }
@@ -103,7 +103,7 @@ async fn requests_that_never_left_cost_the_servers_nothing() {
     let before = servers.requests();
     proxy.heal();
     works_again(&locks, "k").await;
-    // What would be asked for them would be asked now.
+    // A request on their behalf would be sent now.
     sleep(ms(1_000)).await;
     let sent = servers.requests() - before;
     assert!(sent < 60, "{sent} requests after {REQUESTS} that never left");
@@ -127,8 +127,8 @@ impl Listener for Losses {
     }
 }
 
-/// A downgrade deletes the node of the writer. Where its answer is late, so is the notification of that: the holder must
-/// not take it for the act of somebody else.
+/// A downgrade deletes the node of the writer. If its answer is late, so is the notification of that: the holder must
+/// not take it for the act of another client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_that_is_dropped_at_its_deadline_is_no_loss() {
     let servers = ZooKeeperServers::builder().tick(ms(1_000)).start();
@@ -152,7 +152,7 @@ async fn a_downgrade_that_is_dropped_at_its_deadline_is_no_loss() {
             servers.names(&path).iter().any(|name| name.contains("__READ__"))
         })
         .await;
-        // The answer to this one comes behind the notification.
+        // The answer to this request comes after the notification.
         let done = store.downgrade(&writer).await;
         assert!(matches!(done, Renewal::Renewed { .. }), "{done:?}");
         assert_eq!(losses.0.load(Ordering::SeqCst), 0, "the holder did it itself");

@@ -1,4 +1,4 @@
-//! Many waiters of several kinds: no key is free for long while somebody waits for it.
+//! Many waiters of several kinds: no key is free for long while a waiter wants it.
 
 use crate::no_stall::no_key_is_free_while_somebody_waits;
 use crate::support::{connect, patient_servers, patient_url};

@@ -100,7 +100,7 @@ pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     .await;
 }
 
-/// A manager that uses the store without the library, and hears of the ends of its sessions.
+/// A manager that uses the store without the library, and is told when its sessions end.
 #[derive(Debug)]
 pub(crate) struct Listening(watch::Sender<usize>);
 

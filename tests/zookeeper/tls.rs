@@ -39,13 +39,13 @@ async fn locks_are_handed_over_and_kept_over_tls() {
     next.release().await.expect("an answer");
 }
 
-/// A server asks at two moments: with TLS 1.2 in the handshake, with TLS 1.3 behind it.
+/// A server asks at two moments: with TLS 1.2 in the handshake, with TLS 1.3 after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_shows_its_certificate() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
     for (version, suite) in [
         ("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
-        // By itself ZooKeeper 3.8.0 offers no suite of this version.
+        // By default ZooKeeper 3.8.0 offers no suite of this version.
         ("TLSv1.3", "TLS_AES_128_GCM_SHA256"),
     ] {
         let setting = format!("ssl.protocol={version}\nssl.ciphersuites={suite}");
@@ -82,7 +82,7 @@ async fn a_server_that_cannot_be_trusted_or_speaks_no_tls_is_refused() {
             "`zookeepers://`",
         ),
         (at(1), "cannot connect", "is the server up?"),
-        // The one that takes connections is told, not the one that is down.
+        // The error names the server that accepts connections, not the server that is down.
         (trusting(&servers, "localhost:1,localhost", &others), "invalid peer certificate", "ca="),
     ] {
         let error = refused(&url).await;
@@ -166,7 +166,7 @@ async fn a_certificate_that_becomes_wrong_is_told() {
     works_again(&locks, "k").await;
 }
 
-/// Whoever shows a certificate is known by it, beside the user of the URL: both own the nodes.
+/// A client with a certificate is known by it, beside the user of the URL: both own the nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_of_a_user_with_a_certificate_belong_to_both() {
     let certificates = Certificates::new(&["localhost"]);

@@ -15,7 +15,8 @@ fn servers() -> ZooKeeperServers {
     servers.property("znode.container.checkIntervalMs=3600000").start()
 }
 
-/// Each key has a directory while it is used and for a moment after. The process takes away those that it has made.
+/// Each key has a directory while it is used and for a moment after. The process deletes the containers that it has
+/// made.
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_go_some_time_after_their_last_use() {
     const KEYS: usize = 2_000;
@@ -52,7 +53,7 @@ async fn directories_go_some_time_after_their_last_use() {
     wait_until("ours is gone", PATIENCE * 3, async || directories().await == ["theirs"]).await;
 }
 
-/// What other programs left behind, such as persistent directories, stays, and hides nobody who holds a key.
+/// What other programs left, such as persistent directories, stays, and hides no holder of a key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_is_answered_however_many_names_are_left() {
     const NAMES: usize = 100_000;

@@ -20,7 +20,7 @@ async fn many_locks_outlive_a_lost_connection() {
         guards.push(try_once(&locks, &key).await.expect("free"));
     }
     wait_until("some are watched", PATIENCE, async || servers.watches() > 50).await;
-    // Every lock has been renewed, so whatever is to be watched is.
+    // Every lock has been renewed, so every node that is to be watched is watched.
     tokio::time::sleep(ms(5_000)).await;
     for _ in 0..3 {
         proxy.cut();
