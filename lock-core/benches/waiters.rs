@@ -63,7 +63,7 @@ struct Row {
 }
 
 impl Row {
-    /// Lets `waiters` wait behind one holder, which releases once all of them wait.
+    /// Lets `waiters` wait for one holder, which releases when all of them wait.
     async fn of(kind: Kind, waiters: usize) -> Self {
         let locks = LockManager::in_memory();
         // A reader would not block readers.

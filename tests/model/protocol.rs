@@ -358,8 +358,8 @@ impl State {
         self.holder.is_some_and(|(holder, _)| holder == owner)
     }
 
-    /// Makes an owner the holder; with `None` the key is free. Until somebody says otherwise, its value has no mark,
-    /// and all who wait were there before it.
+    /// Makes an owner the holder; with `None` the key is free. At first its value has no mark, and all waiters were
+    /// there before it.
     pub(crate) fn hold_by(&mut self, holder: Option<(Owner, Tick)>) {
         (self.holder, self.marked) = (holder, false);
         self.waiting.iter_mut().for_each(|entry| entry.unnoticed = false);

@@ -59,7 +59,7 @@ async fn torment(
     }
 }
 
-/// Leaves out what an operator took away before its end: those locks were free before anybody could know.
+/// Leaves out the locks that an operator deleted before their end: they were free before any client could know.
 fn without_ended(history: &History, managers: usize, ended: &[Ended]) -> History {
     let kept = History::new(Clock::Suspend);
     for hold in history.holds() {

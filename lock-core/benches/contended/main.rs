@@ -13,9 +13,9 @@
 //! all get the same, and 1/n when one gets everything.
 //!
 //! `scripts` and `SET` are commands for each acquisition, as the server counts them. The `SET` inside scripts are
-//! included, so the sum is the most that can have crossed the network. Where only scripts run (`fair`, and every
-//! contended key), `scripts` alone is the exact number. If the machine itself paused, a line says so, and the row after
-//! it is worth nothing.
+//! included, so the sum is the most that can have crossed the network. If only scripts run (`fair`, and every contended
+//! key), `scripts` alone is the exact number. If the machine itself paused, a line says so, and the row after it is
+//! worth nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod handoff;
@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use rig::Server;
 
-/// What the arguments can be.
+/// The possible arguments.
 const WORDS: &[&str] = &["short", "unix", "hot", "processes", "handoff", "queue", "shared", "unpolled"];
 
 /// The duration and the number of the rounds.

@@ -1,4 +1,4 @@
-//! One key, eight tasks of one process, and waiters whose future nobody polls.
+//! One key, eight tasks of one process, and waiters whose future is not polled.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -45,7 +45,7 @@ async fn beside(locks: &LockManager, unpolled: usize, window: Duration) -> Vec<c
     }
     drop(holder);
     let from = now() + nanos(WARM_UP);
-    // Sections that yield: on memory, an empty section lets one task acquire the key again and again, and nobody
+    // Sections that yield: on memory, an empty section lets one task acquire the key again and again, and no task
     // queues.
     let scores = contend(locks, "lock", TASKS, Section::Yield, (from, from + nanos(window))).await;
     drop(waiting);

@@ -17,7 +17,8 @@ const STEP: Duration = Duration::from_secs(10);
 /// The limit after the end of the load.
 const BAR: Duration = Duration::from_secs(60);
 
-/// Takes keys that nobody takes again for a minute, every third one with a fencing token and every third one of a semaphore.
+/// Acquires keys that are not used again for a minute, every third one with a fencing token and every third one of a
+/// semaphore.
 pub(crate) async fn load(server: &Server) {
     println!("keys that are used once, {TASKS} tasks");
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");

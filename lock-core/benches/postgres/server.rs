@@ -69,7 +69,7 @@ impl Server {
         self.port
     }
 
-    /// Returns the CPU time of the server so far, of those of its processes that live.
+    /// Returns the CPU time so far of the server's living processes.
     pub(crate) fn cpu(&self) -> Duration {
         let parent = self.child.id();
         let children =
@@ -92,7 +92,7 @@ pub(crate) async fn connect(port: u16) -> Client {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A quick end by its own hand, which leaves no shared memory behind.
+        // A fast shutdown, which leaves no shared memory.
         let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(id) = id {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::QUIT);
@@ -102,7 +102,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns a program of Postgres: where Debian puts it, or on the path. It does not run as root.
+/// Returns a program of Postgres: from the folder that Debian uses, or on the path. It does not run as root.
 fn program(name: &str) -> Command {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found =

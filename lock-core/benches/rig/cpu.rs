@@ -8,10 +8,10 @@ pub(crate) fn own() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Returns the CPU time of the process `pid`, in steps of 10 ms; `None` where the system does not tell.
+/// Returns the CPU time of the process `pid`, in steps of 10 ms; `None` if the system does not report it.
 pub(crate) fn of(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may contain anything: the 14th and the 15th field of all, in ticks of 10 ms.
+    // After the name, which may contain anything: the 14th and the 15th field of all, in ticks of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     Some(Duration::from_millis(10 * (ticks()? + ticks()?)))

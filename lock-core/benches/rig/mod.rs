@@ -123,8 +123,8 @@ impl Server {
         keys.len()
     }
 
-    /// Returns how many of the commands that a lock sends have crossed the network so far. Of the commands inside
-    /// scripts, only `SET` is included.
+    /// Returns how many of the commands that a lock sends have crossed the network so far. Only `SET` is included of
+    /// the commands inside scripts.
     pub(crate) async fn commands(&self) -> u64 {
         let info = self.command_stats().await;
         ["set", "evalsha", "script|load", "time"]

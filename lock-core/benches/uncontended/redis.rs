@@ -10,7 +10,7 @@ use crate::{ROUNDS, WINDOW, tasks_of};
 
 const TASKS: [usize; 3] = [1, 64, 512];
 
-/// What is measured: its name, and one cycle of a task.
+/// One measurement: its name, and one cycle of a task.
 struct Kind {
     name: &'static str,
     cycle: Arc<dyn Fn(usize) -> Cycle + Send + Sync>,

@@ -1,5 +1,5 @@
-//! etcd without the library: one entry, put and deleted, on a lease that is there. By plain requests, which would overwrite
-//! the lock of somebody else, or by transactions that look at the entry first.
+//! etcd without the library: one entry, put and deleted, on a lease that is there. Either plain requests, which would
+//! overwrite the lock of another client, or transactions that read the entry first.
 
 use std::future::Future;
 use std::pin::Pin;

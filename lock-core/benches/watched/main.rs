@@ -5,9 +5,9 @@
 //! cargo bench -p lock-core --features etcd,zookeeper --bench watched -- etcd      # or zookeeper
 //! ```
 //!
-//! The baseline is one node or one entry, created and deleted through the same driver: it has no order, nobody can wait for it,
-//! and no fencing token is told. On etcd, a lock looks at the entry before it changes it, which takes a transaction; that is a second
-//! baseline. The server is one process without a second member, on one core and without a disk; all clients have
+//! The baseline is one node or one entry, created and deleted through the same driver: it has no order, no waiters, and
+//! no fencing token. On etcd, a lock looks at the entry before it changes it, which takes a transaction; that is a
+//! second baseline. The server is one process without a second member, on one core and without a disk; all clients have
 //! the other core, if the machine has two.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 

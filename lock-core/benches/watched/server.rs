@@ -15,7 +15,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
 }
 
-/// The classes of ZooKeeper, where Debian puts them.
+/// The classes of ZooKeeper, in the folder that Debian uses.
 const CLASSES: &str = "/etc/zookeeper/conf:/usr/share/java/*";
 
 impl Server {
@@ -55,7 +55,7 @@ impl Server {
     fn start(mut command: Command, dir: PathBuf, port: u16, url: String, package: &str) -> Self {
         let spawned = command.current_dir(&dir).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = spawned.unwrap_or_else(|_| missing(package));
-        // Before this process has threads.
+        // This runs before the process has threads.
         if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
             pin(child.id(), 0);
             pin(std::process::id(), 1);
@@ -89,7 +89,7 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// Makes a folder, in memory where the machine has that: a bench of two cores is none of a disk.
+/// Makes a folder, in memory if the machine has such a folder: the disk is not measured.
 fn directory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
