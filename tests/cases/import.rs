@@ -80,8 +80,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Checks that no group stood still for longer than `each` for each of its workers that was killed in that time, or
-    /// that had still a place in the queue then; and nowhere for longer than that where none was.
+    /// Checks that no group stopped for longer than `each` for each of its workers that was killed in that time, or
+    /// that still had a place in the queue then. A group without such a worker must not stop for longer than `each`.
     pub(crate) fn check_standstills(&self, each: Duration) {
         let place = i64::try_from(PLACE.as_micros()).expect("2 s");
         for Pause { group, begin, end } in self.pauses() {

@@ -93,7 +93,7 @@ impl Tables {
             assert!(told("granted", run), "nobody told of the grant: {run:?}");
             let (released, lost) = (told("released", run), told("lost", run));
             let expected = match run.outcome.as_str() {
-                // A worker that is killed just after its run may not have told of the release any more.
+                // A worker that is killed just after its run may not have printed the release.
                 "finished" if !released && told("killed", run) => (false, false),
                 "finished" => (true, false),
                 "abandoned" => (false, false),

@@ -194,7 +194,7 @@ impl Fencing {
         if hold.turn == turn && hold.made.is_none() {
             hold.ahead |= ahead;
             let made = Base { first: number, arrived: now, last: number };
-            // It is the store's time alone where earlier holders were numbered in this process.
+            // It is the store's time alone if earlier holders were numbered in this process.
             let ahead = hold.ahead && self.has(Rule::AheadIsNoBase);
             let earlier = hold.earlier.filter(|_| !ahead);
             let next = earlier.and_then(|earlier| Base { last: earlier.last, ..made }.next(now));

@@ -254,7 +254,7 @@ impl World<'_> {
         false
     }
 
-    /// Lets a process repeat its questions until each is answered; then its holder releases.
+    /// Lets a process repeat its requests until each is answered; then its holder releases.
     fn insist(&mut self, i: usize) {
         self.grab_unanswered(i);
         if !self.state.processes[i].line.is_empty() {

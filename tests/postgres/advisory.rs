@@ -243,7 +243,7 @@ async fn a_lock_is_kept_for_longer_than_the_session_timeout() {
     guard.release().await.expect("an answer");
 }
 
-/// A future that is dropped while the server is asked leaves no lock behind.
+/// A future that is dropped while a request is under way leaves no lock.
 #[tokio::test]
 async fn a_dropped_attempt_leaves_nothing() {
     let server = PostgresServer::start();

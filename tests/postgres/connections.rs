@@ -41,7 +41,7 @@ async fn a_lock_is_kept_where_a_role_gets_few_connections() {
     }
 }
 
-/// A manager that is told nothing, with the runtime of its background.
+/// A manager without configuration, with the runtime of its background.
 struct Manager {
     claims: Claims,
     listener: Arc<dyn Listener>,

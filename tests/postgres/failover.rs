@@ -71,8 +71,8 @@ async fn a_lock_that_was_replicated_outlives_the_primary() {
     assert!(guard.fencing_token().await.expect("a token") > token);
 }
 
-/// What the documentation says that it cannot promise: the grant was not replicated. Its holder is told, and the token
-/// of the next one is larger.
+/// A case that the documentation excludes from its promise: the grant was not replicated. Its holder is told, and the
+/// token of the next one is larger.
 #[tokio::test]
 async fn a_lock_that_was_not_replicated_is_lost_and_its_holder_told() {
     let (mut primary, standby, url) = pair().await;

@@ -27,7 +27,7 @@ async fn a_lock_outlives_a_crash_of_the_server() {
     assert!(guard.fencing_token().await.expect("a token") > token);
 }
 
-/// A crash loses what the server has not handed to its disk, and that is no grant that was told.
+/// A crash loses what the server has not written to its disk, and a grant that was answered is not part of that.
 #[tokio::test]
 async fn a_grant_that_was_told_is_on_disk() {
     // The server writes what may wait every ten seconds, and on its own account what may not.
@@ -122,8 +122,7 @@ async fn a_release_whose_answer_is_lost_frees_the_key() {
     way.heal();
 }
 
-/// A request that waits in the network while its caller gives up, and arrives later, is undone by the release behind
-/// it.
+/// A request that waits in the network while its caller gives up, and arrives later, is undone by the release after it.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_nothing_behind() {
     let server = PostgresServer::start();

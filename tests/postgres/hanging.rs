@@ -69,7 +69,7 @@ fn number(server: &PostgresServer, question: &str) -> usize {
 }
 
 fn set_standbys(server: &PostgresServer, names: &str) {
-    // Each by itself, because one of them must not be in a transaction.
+    // Each statement by itself, because one of them must not be in a transaction.
     for statement in [
         format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"),
         "SELECT pg_reload_conf()".to_owned(),
@@ -78,7 +78,7 @@ fn set_standbys(server: &PostgresServer, names: &str) {
     }
 }
 
-/// Takes the standby away for `hang` after the error was told, and gives it back.
+/// Takes the standby away for `hang` after the error was returned, and gives it back.
 async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let server = PostgresServer::start();
     drop(connect(&server.url()).await);

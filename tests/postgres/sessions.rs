@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::opened::{of_pool, pool};
 
-/// What a session has set for itself, without what a pooler sets for each of its clients.
+/// The settings of a session, without those that a pooler sets for each of its clients.
 const SET: &str = "SELECT coalesce(string_agg(name || '=' || setting, ', ' ORDER BY name), '') \
                    || coalesce(current_setting('lock_migration.search_path', true), '') FROM pg_settings WHERE source = 'session' \
                    AND name NOT IN ('application_name', 'client_encoding', 'DateStyle', 'IntervalStyle', 'TimeZone', \
@@ -34,7 +34,7 @@ pub(crate) async fn ask(client: &Client, statement: &str) -> String {
     row.unwrap_or_default()
 }
 
-/// Asserts that no session behind these clients was changed. Each has one while its transaction is open.
+/// Asserts that no session of these clients was changed. Each has one while its transaction is open.
 pub(crate) async fn nothing_is_set(clients: &[&Client]) {
     for client in clients {
         client.simple_query("BEGIN").await.expect("a transaction");

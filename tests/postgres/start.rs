@@ -64,7 +64,7 @@ async fn the_text_of_the_migration_can_be_run_by_hand() {
     cycle(&connect(&other).await, "k").await;
 }
 
-/// Returns the statements that an error without permissions tells to run.
+/// Returns the statements that the error about missing permissions says to run.
 fn grants(error: &str) -> &str {
     let from = error.find("GRANT ").expect("it has the statements");
     error[from..].split('`').next().expect("they end")

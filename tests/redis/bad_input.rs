@@ -72,7 +72,7 @@ async fn a_server_that_greets_late_is_waited_for() {
     let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), ms(3_000), connecting).await;
     let locks = locks.expect("the server has answered");
     cycle(&locks, "k").await;
-    // Of a manager that runs, no call waits longer than its own limit.
+    // No call of a running manager waits longer than its own limit.
     proxy.replies(Flow::Hold);
     proxy.cut();
     within(PATIENCE, "an answer", async {

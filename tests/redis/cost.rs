@@ -124,7 +124,7 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
     assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
 }
 
-/// The tasks of one process share places in the queue of a fair lock, and one request takes a place for several. Where
+/// The tasks of one process share places in the queue of a fair lock, and one request takes a place for several. When
 /// several processes want the key at any moment, strict order mixes their places, and a turn costs what it costs alone.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
@@ -154,7 +154,7 @@ async fn a_fair_turn_behind_ones_own_process_costs_a_part_of_a_command() {
     }
 }
 
-/// Returns the time on the server, in microseconds, for a writer that gives up behind `readers` readers, once with a
+/// Returns the time on the server, in microseconds, for a writer that gives up after `readers` readers, once with a
 /// queue entry and once without.
 async fn given_up(server: &RedisServer, process: &Process, readers: usize) -> f64 {
     const READERS: &str = "

@@ -34,7 +34,7 @@ impl Fault {
     fn heal(self, proxy: &Proxy) {
         proxy.heal();
         if matches!(self, Self::RequestsSwallowed | Self::RepliesSwallowed) {
-            // TCP loses no bytes on a connection that continues: where bytes were lost, it was reset.
+            // TCP loses no bytes on a connection that continues: if bytes were lost, it was reset.
             proxy.cut();
         }
     }

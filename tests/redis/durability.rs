@@ -334,8 +334,8 @@ async fn the_contract_is_kept_with_copies() {
     let (primary, _replica) = pair().await;
     let redis = Redis::connect(&durable(&primary)).await.expect("the server takes locks");
     let redis = Arc::new(redis);
-    // Of a short lease, the replica has a sixth. A waiter keeps its place for two seconds, and some cases wait for the end of
-    // one lease beside it.
+    // The replica has a sixth of a short lease. A waiter keeps its place for two seconds, and some cases wait for the
+    // end of one lease beside it.
     let report =
         contract::run(|| std::future::ready(Subject::from_dyn(redis.clone()).with_short_lease(ms(1_000))))
             .await;

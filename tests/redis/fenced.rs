@@ -41,7 +41,7 @@ async fn a_token_grows_and_is_remembered_with_its_holder() {
             assert!(fence > before, "{key} {queue:?} {ask:?}");
             assert_eq!(server.get::<String>(&["GET", last]), format!("{fence} {}", token(&claim)));
             assert!(server.get::<i64>(&["PTTL", last]) > 60_000);
-            // Asked again, and asked for by itself.
+            // Once when it is requested again, and once when only the token is requested.
             assert_eq!(granted(&process, &claim, ask).await.fence.map(FencingToken::get), Some(fence));
             assert_eq!(process.redis.fence(&claim).await.expect("it holds").get(), fence);
             assert_eq!(process.release(&claim).await, Released::Released);

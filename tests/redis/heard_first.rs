@@ -102,7 +102,7 @@ async fn the_new_holder_hears_before_the_old_one() {
     let server = RedisServer::start();
     let [new, old] = who_hears_first(&server, "TIME\r\n").await;
     assert!(new >= 10 && old <= 1, "{new} to {old}");
-    // Without the command in front it is the other way about: these looks can tell.
+    // Without the command in front the order is reversed: these checks notice that.
     let [new, old] = who_hears_first(&server, "").await;
     assert!(old >= 10 && new <= 1, "{new} to {old}");
 }
@@ -147,7 +147,7 @@ async fn only_a_release_for_others_has_a_command_in_front() {
         }
     }
     // Only the second one knew that another waiter came after it. Every connection sends TIME twice a second anyway,
-    // which may be right before a release; and a waiter that was late with its heartbeats is granted the key behind
+    // which may be right before a release; and a waiter that was late with its heartbeats is granted the key after
     // others.
     assert_eq!(times.map(|count| count >= 3), [false, false, true, false], "{times:?}");
 }

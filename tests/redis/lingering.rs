@@ -1,4 +1,4 @@
-//! Grants that linger in one process, and the others who want the key.
+//! Grants that linger in one process, and the other processes that want the key.
 
 use std::time::Duration;
 

@@ -171,7 +171,7 @@ async fn a_mark_that_is_left_over_costs_a_look() {
     assert!(holds(&server, "k", &other));
 }
 
-/// What scripts called since the last `CONFIG RESETSTAT`; a connection asks for the time by itself now and then.
+/// The commands that scripts called since the last `CONFIG RESETSTAT`; a connection also sends `TIME` now and then.
 fn calls_in_scripts(server: &RedisServer) -> Vec<(&'static str, u64)> {
     const KNOWN: [&str; 6] = ["del", "get", "getrange", "set", "zrange", "hlen"];
     let stats: BTreeMap<String, (u64, u64)> = server.command_stats();

@@ -34,7 +34,7 @@ async fn whatever_is_granted_is_on_the_replica_by_then() {
         let mut largest = 0;
         for (number, key) in keys.iter().enumerate() {
             assert!(has(&cluster, number, key), "{key}");
-            // `<token> <owner>`; the largest token of all keys is that of the lock.
+            // `<token> <owner>`; the largest token of all keys is the token of the lock.
             let last = cluster.read_replica(number, &format!("{{{key}}}:f"));
             let own: u64 = last.split(' ').next().and_then(|text| text.parse().ok()).expect("a token");
             assert!(own <= token, "{key}: {own} above {token}");

@@ -70,7 +70,7 @@ async fn a_lock_is_found_among_other_keys() {
     guard.release().await.expect("an answer");
 }
 
-/// Whichever node the holder is subscribed on.
+/// On every node that the holder may be subscribed on.
 #[tokio::test]
 async fn a_victim_is_told_at_once_on_every_node() {
     let cluster = RedisCluster::start();

@@ -78,7 +78,7 @@ async fn every_address_of_a_name_is_tried() {
     locks.lock("k").run(async {}).await.expect("free");
 }
 
-/// Behind NAT or in containers a Cluster may announce addresses that its clients cannot reach.
+/// With NAT or in containers, a Cluster may announce addresses that its clients cannot reach.
 #[tokio::test]
 async fn a_cluster_out_of_reach_is_told() {
     let cluster = RedisCluster::start();

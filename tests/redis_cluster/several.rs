@@ -87,7 +87,7 @@ async fn keys_whose_common_token_is_refused_are_free_again() {
     let error = taking.await.expect("no panic").expect_err("no token");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     allow(ALL);
-    // What the server remembers of a token is no lock.
+    // The token that the server remembers is no lock.
     let held = |node: &RedisServer| node.keys().iter().any(|key| !key.ends_with(":f"));
     wait_until("no key is taken", PATIENCE, async || !cluster.nodes.iter().any(held)).await;
 }

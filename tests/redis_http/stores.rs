@@ -18,7 +18,7 @@ impl Store {
         Self { name: "memory", locks: LockManager::in_memory(), server: None }
     }
 
-    /// Starts a real server behind a delay of `each_way`.
+    /// Starts a real server with a delay of `each_way`.
     pub(crate) async fn far_away(each_way: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::before(&server);

@@ -28,7 +28,7 @@ async fn waiting(server: &RedisServer, count: u64) {
     wait_until("they wait", PATIENCE, async || server.get::<u64>(&["ZCARD", "{k}:q"]) == count).await;
 }
 
-/// One process holds, `dead` is next and dies, and another waits behind it. Returns how long the last one waits after
+/// One process holds, `dead` is next and dies, and another waits after it. Returns how long the last one waits after
 /// the release.
 async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
     let server = RedisServer::start();

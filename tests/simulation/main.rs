@@ -29,9 +29,8 @@
 //!   every client that had the lock before its last writer.
 //! - A nested call enters the existing grant at once, and ends nothing.
 //! - A wait without a limit reports no failure.
-//! - A server never changes the data of one owner on the word of another, never has a lock without an expiry or with
-//!   only a part of its keys, creates a lock only behind the gate, and never for a request that its client has given
-//!   up.
+//! - A server never changes the data of one owner for another, never has a lock without an expiry or with only a part
+//!   of its keys, creates a lock only after the gate, and never for a request that its client has given up.
 //! - An owner that had a majority is released.
 //! - In the end nothing is locked.
 //!

@@ -310,7 +310,7 @@ impl Plan {
     ///
     /// A clock that is set back, and forward again, ends leases early when it goes forward. A client that has not read
     /// it in between cannot know that: a client that was cut off, and a new one. The library does not promise it, so
-    /// such a clock is set only where every client has that look.
+    /// such a clock is set only when every client has read it in between.
     fn step(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         let most = i64::try_from(self.max_ttl.as_millis()).expect("short");
         let until = at + self.max_ttl.mul_f64(1.3);

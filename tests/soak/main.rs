@@ -1,14 +1,14 @@
 //! Keys that are used once: 32 tasks over 1,000,000 keys of every kind, with dropped futures and guards, on each store.
 //!
-//! No two may hold a key at once. The memory and the file descriptors of the process stay as they are, the server keeps
-//! no more than what one minute makes, and nothing a minute after the end. (Redis remembers a fencing token for ten
+//! No two may hold a key at once. The memory and the file descriptors of the process stay constant, the server keeps no
+//! more than the data of one minute, and nothing a minute after the end. (Redis remembers a fencing token for ten
 //! leases more.) The table of each run is printed:
 //!
 //! ```sh
 //! LOCK_SOAK_SECONDS=600 cargo test -p lock-tests --test soak etcd -- --nocapture
 //! ```
 //!
-//! (The first samples show the start. What one minute makes, and whether memory grows, shows in runs of several minutes.)
+//! (The first samples show the start. Runs of several minutes show the data of one minute, and whether memory grows.)
 //! By default each store has a few seconds. Half of the time is without fencing tokens, the other half with them.
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
@@ -27,7 +27,7 @@ use self::keys::Keys;
 use self::store::Store;
 use self::work::Soak;
 
-/// One at a time: the memory and the descriptors are those of the process.
+/// One at a time: the memory and the descriptors are measured for the whole process.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// How long each half takes by default.

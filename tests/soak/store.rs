@@ -94,7 +94,7 @@ impl Store {
         if matches!(self, Self::Redis(_) | Self::Redlock(_)) { MINUTE + ttl * 10 } else { MINUTE }
     }
 
-    /// Returns how many bytes the server has in memory or on the disk for its data, as far as it tells.
+    /// Returns how many bytes the server has in memory or on the disk for its data, as far as it reports them.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Redis(server) => server.info("used_memory").parse().expect("a size"),

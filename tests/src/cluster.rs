@@ -158,7 +158,7 @@ impl RedisCluster {
         told
     }
 
-    /// Begins to move a slot from one primary to another. From now on the first node redirects requests for keys that
+    /// Begins to move a slot from one primary to another. From then on the first node redirects requests for keys that
     /// it does not have.
     ///
     /// # Panics

@@ -301,7 +301,7 @@ impl Etcd {
     /// Like [`ctl_of`](Self::ctl_of), for a command that may be refused.
     ///
     /// # Errors
-    /// What `etcdctl` says.
+    /// The output of `etcdctl`.
     pub fn try_ctl_of(&self, member: usize, arguments: &[&str]) -> Result<String, String> {
         try_run(&self.places(member..member + 1), arguments)
     }

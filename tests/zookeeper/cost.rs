@@ -6,7 +6,7 @@ use lock_tests::{Bound, PATIENCE, ZooKeeperServers, take_turns, wait_until};
 
 use crate::support::{LONG, SESSION, connect, ms, patient_servers, patient_url, try_once, url};
 
-/// What the signs of life of one session cost at most within `time`: the library's, and the client's own.
+/// The highest cost of the signs of life of one session within `time`: the library's, and the client's own.
 pub(crate) fn alive(time: Duration) -> u64 {
     let rounds = time.as_millis() / (SESSION / 8).as_millis() + 2;
     2 * u64::try_from(rounds).expect("a short time")

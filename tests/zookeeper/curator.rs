@@ -125,7 +125,7 @@ async fn ours_and_curators_are_served_in_one_order() {
     }
     first.release().await.expect("an answer");
     for (who, next) in ["a", "b", "c"].into_iter().zip(ours) {
-        // The next answer of all is that of this one.
+        // The next answer of all is the answer of this thread.
         assert_eq!(java.answer(who).await, "true");
         assert!(!next.is_finished(), "overtook {who}");
         assert_eq!(java.ask(who, "release").await, "released");

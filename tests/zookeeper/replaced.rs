@@ -27,7 +27,7 @@ async fn ask(store: &ZooKeeper, claim: &Claim, ask: Ask) -> Attempt {
 }
 
 /// A server that comes back gives every session its whole timeout again, also one that its client has given up. A claim
-/// that asks again in the next session must not take its node in the old one for its own: that one ends by itself.
+/// that asks again in the next session must not take its node in the old session for its own: the old node expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_the_session_before_is_no_grant_in_the_next_one() {
     // Within the session before, the rival has to take its place.

@@ -166,8 +166,8 @@ impl Pump<'_> {
             }
             self.count(length, |bytes| &mut bytes.passed);
         }
-        // The end of the stream is treated like a chunk: it overtakes nothing, is delayed as one, and does not cross where
-        // nothing passes.
+        // The end of the stream is treated like a chunk: it overtakes nothing, is delayed as one, and does not pass
+        // when nothing passes.
         let (delay, side) = (self.orders.borrow().delay, self.side);
         tokio::time::sleep(delay).await;
         if self.orders.wait_for(|settings| (side.flow)(settings) == Flow::Pass).await.is_ok() {
