@@ -114,7 +114,7 @@ pub(crate) fn in_step(rounds: usize, one: impl Fn(usize) + Sync, other: impl Fn(
     let run = |each: &(dyn Fn(usize) + Sync), decides: bool| {
         for round in 0..rounds {
             if decides && Clock::Suspend.now().since(start) > Duration::from_secs(1) {
-                // Before this thread arrives: the other one sees it in the same round.
+                // This comes before this thread arrives: the other one sees it in the same round.
                 end.store(round, Ordering::Release);
             }
             arrived.fetch_add(1, Ordering::AcqRel);

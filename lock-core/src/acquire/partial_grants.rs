@@ -31,7 +31,7 @@ impl PartialGrants {
     }
 
     /// Renews them whenever a third of a lease is over, for as long as this is polled: a request that is no longer
-    /// polled must not keep its keys. Never completes.
+    /// polled must not keep its keys. This future never completes.
     pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
         let mut pause = Duration::ZERO;
         loop {

@@ -10,7 +10,7 @@ pub struct NodeAnswer<'a> {
     pub node: &'a str,
     /// The time from the ping to the answer.
     pub round_trip: Duration,
-    /// By how many seconds the server's clock is ahead of the wall clock of this machine; negative if it is late.
+    /// The number of seconds by which the server's clock is ahead of this machine's wall clock; negative if it is late.
     /// Correct to half the round trip. `None` if the server was not asked for its time.
     pub clock_ahead: Option<f64>,
 }

@@ -64,7 +64,7 @@ impl LockScope {
     /// Runs `future` in this scope, whatever task polls it.
     ///
     /// # Cancel safety
-    /// As `future`.
+    /// The same as `future`.
     pub fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, future)
     }

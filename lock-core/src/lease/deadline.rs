@@ -1,4 +1,4 @@
-//! Until when a grant is certainly held, and until when the store may have it.
+//! The time until which a grant is certainly held, and the time until which the store may have it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -76,7 +76,7 @@ pub(crate) struct Lease {
     /// The fencing token: the first that was made.
     pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
-    /// When the renewer checks this lease next. Entries of the schedule with another time are stale.
+    /// The time at which the renewer checks this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
     /// Dropping the span runs the log of the application.
@@ -137,7 +137,7 @@ impl Lease {
             handoffs,
             runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
-            // Not `OnceLock`, which makes one with a value as if threads raced for it.
+            // This is not a `OnceLock`, which makes one with a value as if threads raced for it.
             fence: fence.map_or_else(OnceCell::new, OnceCell::with_value),
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),

@@ -20,7 +20,7 @@ pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
 
-/// When an item must be checked next.
+/// The time at which an item must be checked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     /// The earliest time for a check.
@@ -88,7 +88,7 @@ pub(crate) struct Schedule<T> {
     /// The runtime of the loop.
     runtime: Id,
     queue: Mutex<DueQueue<T>>,
-    /// When the loop wakes next; code that files an earlier item must wake it.
+    /// The time at which the loop wakes next; code that files an earlier item must wake it.
     wakes_at: AtomicI64,
     wake: Notify,
     closing: AtomicBool,

@@ -274,7 +274,7 @@ async fn a_request_for_a_token_stays_that_of_its_holder_after_a_hand_off() {
     }
 }
 
-/// By each holder after so many hand-offs.
+/// Checks the tokens that each holder asks for after `first` hand-offs.
 async fn tokens_are_asked_for(first: u64) {
     let store = SlowFence::default();
     let (seen, released, go) = (Arc::clone(&store.seen), Arc::clone(&store.released), Arc::clone(&store.go));

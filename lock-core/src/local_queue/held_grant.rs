@@ -45,15 +45,15 @@ impl Deref for SharedGrant {
     }
 }
 
-/// Until when a grant is held, and since when that is certain.
+/// The time until which a grant is held, and since which that is certain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Until when it is certainly held, without a further renewal.
+    /// The time until which it is certainly held, without a further renewal.
     pub(crate) deadline: Moment,
-    /// Until when the store may have it, whatever it answered. It includes requests without an answer, so it is later
-    /// than the deadline.
+    /// The time until which the store may have it, whatever the store answered. It includes requests without an answer,
+    /// so it is later than the deadline.
     pub(crate) store_until: Moment,
-    /// When the last request was sent that the store has answered with yes.
+    /// The time at which the last request that the store has granted was sent.
     pub(crate) confirmed: Moment,
 }
 

@@ -22,8 +22,8 @@ pub(super) struct Lingering {
 pub(super) struct LingeringKeys {
     /// How many grants linger. While it is zero, no look-up is needed.
     pub(super) count: AtomicUsize,
-    /// When to check which key. An entry is valid if its time is the `listed` time of the key's queue. This is locked
-    /// before the queues, never while one is locked.
+    /// The keys, by the time at which each must be checked. An entry is valid if its time is the `listed` time of the
+    /// key's queue. This is locked before the queues, never while one is locked.
     pub(super) keys: Mutex<BTreeSet<(i64, Key)>>,
     /// When the renewers check next, by the clock that orders their schedules. Never later than the first end.
     pub(super) due: AtomicI64,

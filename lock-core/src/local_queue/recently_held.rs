@@ -1,4 +1,4 @@
-//! Which keys were held a moment ago.
+//! The keys that were held a moment ago.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

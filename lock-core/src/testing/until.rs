@@ -6,7 +6,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it checks, while all other tasks run, before it lets time advance.
 const LOOKS: usize = 100;
-/// By how much time advances then.
+/// The time by which the clock advances then.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Waits until `happened` returns true; returns false if that takes too long.

@@ -88,7 +88,7 @@ impl<'a> Watch<'a> {
         match found {
             Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
             Check::Retry | Check::Ready => {
-                // From now on the drop passes no turn on: the caller tries next.
+                // The drop passes no turn on after this, because the caller tries next.
                 self.gone = true;
                 None
             }

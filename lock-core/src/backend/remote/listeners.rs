@@ -74,8 +74,8 @@ impl Listeners {
     /// Reports that the server ended a subscription. Every connection subscribes again before it relies on one.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis ends subscriptions"))]
     pub(crate) fn unsubscribed(&self) {
-        // Before the waiters are woken: when they ask again, their connection must already know that its subscriptions
-        // no longer suffice.
+        // This comes before the waiters are woken: when they ask again, their connection must already know that its
+        // subscriptions no longer suffice.
         self.version.fetch_add(1, Ordering::Release);
         self.reconnected();
     }

@@ -129,8 +129,8 @@ async fn keep_connected<C: Connector>(
         let failure = match dialled {
             Ok(mut session) => {
                 let connection = Arc::clone(C::connection(&session));
-                // Before the watch, which may wake the waiters of a lost connection: they must find this one when they
-                // ask.
+                // This comes before the watch, which may wake the waiters of a lost connection: they must find this one
+                // when they ask.
                 failed = 0;
                 sender.send_replace(State { connection: Some(connection), failure: None, failed });
                 tracing::debug!(server = %connector.address(), "connected");
@@ -142,7 +142,7 @@ async fn keep_connected<C: Connector>(
             }
         };
         tracing::debug!(server = %connector.address(), ?failure, "no connection");
-        // Published before the pause, so that callers learn of a permanent failure at once.
+        // The error is published before the pause, so that callers are told of a permanent failure at once.
         let pause = if failure.ends_waits() {
             refused.next()
         } else {

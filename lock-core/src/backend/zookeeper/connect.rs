@@ -14,7 +14,7 @@ use crate::error::LockErrorKind;
 /// How long a server may take to report why it refuses a connection.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// How long the look-up of a name may take.
+/// The time limit for the look-up of a name.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 impl Config {

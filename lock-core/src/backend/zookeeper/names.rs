@@ -198,7 +198,7 @@ mod tests {
             // kazoo.
             ("0123456789abcdef0123456789abcdef__lock__0000000001".to_owned(), Some((Mode::Exclusive, 1))),
             ("0123456789abcdef0123456789abcdef__rlock__0000000001".to_owned(), Some((Mode::Shared, 1))),
-            // Without a protection.
+            // A node without a protection prefix.
             ("lock-0000000009".to_owned(), Some((Mode::Exclusive, 9))),
             ("leases".to_owned(), None),
             ("lock-".to_owned(), None),

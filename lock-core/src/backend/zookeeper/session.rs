@@ -44,12 +44,12 @@ pub(super) struct Session {
     pub(super) made: Made,
 }
 
-/// When the last request was sent that was answered by way of the leader.
+/// The time at which the last request that the leader has answered was sent.
 #[derive(Clone, Copy, Debug)]
 struct Proof {
-    /// The same for requests that a majority had to accept.
+    /// For requests that a majority had to accept.
     majority: Moment,
-    /// Of all.
+    /// The same for all requests.
     any: Moment,
 }
 

@@ -1,7 +1,7 @@
 //! The directories that this session has made: each is deleted some time after its last use.
 //!
-//! The servers delete an empty container by themselves, but look for them once a minute, and delete some 10,000 then.
-//! So keys that are used once would pile up. Here they are deleted as fast as they are made.
+//! The servers also delete empty containers, but only once a minute, and some 10,000 each time. So keys that are used
+//! once would pile up. Here they are deleted as fast as they are made.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which recorder is installed.
+//! The identity of the installed recorder.
 
 use metrics::Recorder;
 

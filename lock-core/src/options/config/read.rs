@@ -1,4 +1,4 @@
-//! From words and values to options, by the parsers that the attribute has.
+//! Turns words and values into options, with the parsers of the attribute.
 
 use std::borrow::Cow;
 use std::sync::Arc;

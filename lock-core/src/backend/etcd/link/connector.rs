@@ -117,8 +117,8 @@ impl Members {
             let round_trip = Clock::Suspend.now().since(sent);
             self.listeners.node_answered(&NodeAnswer::new(connection.member(), round_trip));
             if check(&status).is_ok() {
-                // Only after a heartbeat: a server that accepts every connection and closes it would be dialled
-                // without a pause.
+                // This happens only after a heartbeat: otherwise a server that accepts every connection and closes it
+                // would be dialled without a pause.
                 pauses.reset();
                 leaderless = 0;
                 continue;

@@ -61,7 +61,7 @@ impl Http2 {
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // Each caller learns why it ended from the failure of its own call.
+            // The failure of its own call tells each caller why it ended.
             let _ = connection.await;
         });
         Ok((Self { sender }, Driver(driver)))

@@ -1,4 +1,4 @@
-//! The locks that one session holds. Without I/O.
+//! The locks that one session holds. This does no I/O.
 //!
 //! The server grants an advisory lock to a session that has it already, again and again. So a session excludes other
 //! sessions, and this table excludes the owners of its own process.

@@ -25,7 +25,7 @@ pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
 
-/// Returns the time limit of a look within a call: it must end before that is given up.
+/// Returns the time limit of a look within a call: the look must end before the call is given up.
 pub(super) fn patience_of_call(config: &Config) -> Duration {
     PATIENCE.max((config.dial_timeout / 3).min(config.timeout * 2 / 3))
 }

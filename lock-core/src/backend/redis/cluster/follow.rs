@@ -50,7 +50,8 @@ impl Router {
         let slot = slot::of(key.as_str());
         let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
-            // Looked up in each round, because a redirect or a look may have given the slot to another node.
+            // The node is looked up in each round, because a redirect or a look may have given the slot to another
+            // node.
             let node = self.ready(slot).await?;
             let failure = match call(Arc::clone(&node)).await {
                 Ok(answer) => return Ok(answer),

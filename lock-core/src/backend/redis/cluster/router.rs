@@ -71,7 +71,7 @@ struct State {
     /// The nodes that had slots and have none any more, and since when: a former primary that stood still takes itself for
     /// one.
     former: HashMap<Endpoint, Moment>,
-    /// Since when only nodes of the URL answer, with a view that has no node in common with the known one.
+    /// The time since which only nodes of the URL answer, with a view that has no node in common with the known one.
     others: Option<Moment>,
     /// Grows when a slot gets another node.
     version: u64,
@@ -181,7 +181,7 @@ impl Router {
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
-                // Not an error of the call, which looks again until its own deadline.
+                // This is no error of the call, which looks again until its own deadline.
                 tracing::debug!(cluster = %self.cluster.config.address, ?failure, "no node says who has which slot");
             }
             if self.read(|state| state.version) != version {
@@ -272,11 +272,11 @@ impl Router {
             }
             let changed = !state.slots.iter().zip(&slots).all(same);
             (state.nodes, state.slots, state.view) = (nodes, slots, view);
-            // Only a change ends the wait of the callers: the same nodes would bring them nothing to go back for.
+            // Only a change ends the wait of the callers: they have already tried the same nodes.
             state.version += u64::from(changed);
             changed
         });
-        // Outside the lock of the state: a waiter that is woken may look up its node at once.
+        // This happens outside the lock of the state, because a waiter that is woken may look up its node at once.
         if changed {
             // A node that has lost a slot no longer notifies its waiters, so they must ask again.
             self.cluster.listeners().reconnected();
@@ -351,7 +351,7 @@ impl Router {
     pub(crate) fn close(&self) {
         // Set first, so that no caller waits for a node that is about to be closed.
         self.write(|state| state.closed = true);
-        // Also a node without slots: one that was named while a slot is being moved.
+        // It includes a node without slots, which was named while a slot is being moved.
         let nodes: Vec<_> = self.read(|state| state.nodes.values().cloned().collect());
         nodes.iter().for_each(|node| node.close());
     }
@@ -425,10 +425,10 @@ impl State {
     }
 }
 
-/// Returns once a connection to the node is up, or is known to be impossible. Never returns while the node may yet be
-/// replaced.
+/// Returns once a connection to the node is up, or is known to be impossible. It does not return while the node may yet
+/// be replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
-    // Without a node only a look can help, which runs beside this.
+    // Without a node the call needs the result of a look, which runs beside this.
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),

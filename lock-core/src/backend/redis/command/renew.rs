@@ -47,8 +47,8 @@ impl<R: Role> Server<R> {
     ) -> Result<Vec<Verdict>, Failure> {
         let live = self.connections.get().await?;
         let all: Vec<usize> = (0..chunks.len()).collect();
-        // By chunk and not in the order of arrival: a chunk whose script was forgotten is answered by the second
-        // pipeline.
+        // The answers are sorted by chunk and not by arrival: a chunk whose script was forgotten is answered by the
+        // second pipeline.
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
         let forgotten: Vec<usize> =

@@ -86,7 +86,7 @@ impl Confirmer {
         command: &Cmd,
         deadline: Duration,
     ) -> Result<(Value, Confirmed), Failure> {
-        // Not awaited: the request for a grant must not wait for the confirmation of another.
+        // This is not awaited: the request for a grant must not wait for the confirmation of another.
         let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
         let (durability, patience) = (self.durability, patience(deadline));
         // A write gets its number after its answer, so every write numbered by now precedes this WAIT.

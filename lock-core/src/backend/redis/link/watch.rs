@@ -97,7 +97,7 @@ impl<R: Role> Connector for Shared<R> {
     }
 }
 
-/// Returns when the server is no longer the primary. Never returns without sentinels.
+/// Returns when the server is no longer the primary. It never returns without sentinels.
 async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
@@ -137,7 +137,7 @@ async fn beats<R: Role>(
     let mut command = Cmd::new();
     command.arg("TIME");
     loop {
-        // After work that was late no pause is needed: its bound was the pause.
+        // Late work needs no pause after it: the time limit of the work was the pause.
         let (pause, patience) = if is_late { (Duration::ZERO, bound) } else { (HEARTBEAT, bound * 2) };
         sleep(pause).await;
         let sent = Clock::Suspend.now();

@@ -74,7 +74,7 @@ impl<B: Backend> Inner<B> {
                 let _ = attempt.open.put(number, said);
                 continue;
             }
-            // From now on a dropped attempt needs a clean-up.
+            // From here on a dropped attempt needs a clean-up.
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
@@ -148,7 +148,7 @@ impl<B: Backend> Inner<B> {
             }
         };
         node.heard(&answer);
-        // Before the clean-up below: the node has answered, so the next attempt may ask it.
+        // This comes before the clean-up below: the node has answered, so the next attempt may ask it.
         drop(waiting);
         // After the verdict the round refuses the answer, and this call has to release an unwanted grant itself.
         if let Err((fate, said)) = round.put(number, Reply { answer, slot: Some(slot) }) {
@@ -323,8 +323,8 @@ impl<B: Backend> Inner<B> {
             let said = Reply { answer, slot: None };
             if let Some(slot) = slot.filter(|_| fate == Disposition::GiveBack && said.may_be_taken()) {
                 let (quorum, claim) = (Arc::clone(self), Arc::clone(&claim));
-                // A task, because the caller may be dropped at the await below. It owns the slot, so no later request
-                // of this owner gets between the grant and its release.
+                // This is a task, because the caller may be dropped at the await below. It owns the slot, so no later
+                // request of this owner gets between the grant and its release.
                 let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
                 // Only certain grants are waited for. A node with an ambiguous answer is slow or gone, and so is the
                 // answer to its release.

@@ -20,7 +20,7 @@ pub(super) struct Reply {
 impl Reply {
     /// Creates the answer for a node that was not asked.
     pub(super) fn nothing(why: &'static str) -> Self {
-        // Not ambiguous: no release is sent to a node that got no request.
+        // This error is not ambiguous: no release is sent to a node that got no request.
         let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
         Self { answer: Err(error), slot: None }
     }

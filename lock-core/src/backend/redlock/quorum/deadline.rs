@@ -56,11 +56,11 @@ impl Deadline {
     /// Returns the outcome of `call`; `None` if the call is detached and its time is over, or its caller has timed out.
     ///
     /// # Cancel safety
-    /// As safe as `call`, which is only borrowed: it may be polled again afterwards.
+    /// This is as cancel safe as `call`, which is only borrowed: it may be polled again afterwards.
     pub(super) async fn with<F: Future>(&self, mut call: Pin<&mut F>) -> Option<F::Output> {
         let mut timer: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            // Before the clock is read: an answer that is there counts, however late it is noticed.
+            // This comes before the clock is read: an answer that is there counts, however late it is noticed.
             if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
@@ -70,7 +70,7 @@ impl Deadline {
                 return Poll::Ready(None);
             }
             if timer.is_none() && alone >= ALONE {
-                // From the request on, and not from the detachment: the call has been waiting since then.
+                // The time counts from the request, and not from the detachment: the call has been waiting since then.
                 let gone = self.clock.now().since(self.from);
                 timer = Some(Box::pin(sleep(self.limit.saturating_sub(gone))));
             }

@@ -47,7 +47,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
 
 impl<F: Future<Output = ()> + Send + 'static> Drop for Fanout<F> {
     fn drop(&mut self) {
-        // Before the calls are spawned: their first poll must see that they need a timer.
+        // This comes before the calls are spawned: their first poll must see that they need a timer.
         self.alone.set();
         for call in self.calls.drain(..) {
             self.runtime.spawn(call);

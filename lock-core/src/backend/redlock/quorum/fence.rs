@@ -65,7 +65,7 @@ impl<B: Backend> Inner<B> {
         largest: FencingToken,
         known: usize,
     ) -> Result<FencingToken> {
-        // From now on every renewal and the release carry the token to the nodes that do not have it yet.
+        // From here on every renewal and the release carry the token to the nodes that do not have it yet.
         claim.number_fence(largest);
         // The owner must not see the token before a majority stores it. Otherwise the next owner could find a majority
         // that does not know it, and get a smaller one.
@@ -97,7 +97,8 @@ impl<B: Backend> Inner<B> {
                 .await;
             self.sort(claim, "note the fencing token", answers)?;
         }
-        // Not before: a token that fewer than a majority know must be spread again by the next request.
+        // This does not happen earlier: a token that fewer than a majority know must be spread again by the next
+        // request.
         tracked.set_fence(claim.handoffs, largest);
         Ok(largest)
     }

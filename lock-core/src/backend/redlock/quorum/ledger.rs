@@ -167,7 +167,7 @@ impl Tracked {
     pub(super) async fn slot(&self, node: usize) -> Slot {
         loop {
             let mut freed = pin!(self.entry.freed.notified());
-            // Registered before the look, so that no slot that is freed in between is missed.
+            // The waiter is registered before the look, so that no slot that is freed in between is missed.
             freed.as_mut().enable();
             if let Some(slot) = self.free_slot(node) {
                 return slot;
@@ -294,7 +294,7 @@ impl Drop for Tracked {
             return;
         }
         let mut entries = self.ledger.lock();
-        // Since then the owner may be tracked again, or may have been, and then another one was the last.
+        // In the meantime the owner may be tracked again, or may have been, and then another tracker was the last one.
         let is_in_map =
             entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
         if is_in_map && !self.entry.is_used() && self.entry.is_blank() {

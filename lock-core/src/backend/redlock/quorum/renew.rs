@@ -87,7 +87,7 @@ impl<B: Backend> Inner<B> {
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
-        // From now on a late call heals its own node, so the verdicts must be set before.
+        // From here on a late call heals its own node, so the verdicts must be set before.
         let mut answers = open.close(Disposition::Keep);
         // Before the results are made: `not_renewed` takes the errors out of the answers and leaves `NotOwned` in their
         // place, which would look like a node to heal.

@@ -68,7 +68,7 @@ impl<T> Round<T> {
         // call. None is lost, and none is cleaned up twice.
         let mut inner = self.lock();
         inner.fate = Some(fate);
-        // From now on `put` returns every answer, so nothing is stored in the empty list.
+        // From here on `put` returns every answer, so nothing is stored in the empty list.
         std::mem::take(&mut inner.answers)
     }
 
@@ -86,7 +86,7 @@ impl<T> Round<T> {
         // The fan-out is dropped with this future, after the verdict or without it. Then the remaining calls become
         // tasks.
         poll_fn(|cx| {
-            // Before the timer: an answer that is ready in the same poll must still count.
+            // This comes before the timer: an answer that is ready in the same poll must still count.
             fanout.drive(cx);
             loop {
                 let inner = self.lock();

@@ -82,7 +82,8 @@ impl Tally {
         } else if self.granted + pending >= need {
             // A majority of grants is still possible.
             Verdict::Open
-        // Before contention: no retry can win against refusals that leave no majority, so the caller must not wait.
+        // This comes before contention: no retry can win against refusals that leave no majority, so the caller must
+        // not wait.
         } else if self.refused > spare {
             Verdict::Lost(Why::Refused)
         } else if said >= need {

@@ -77,7 +77,7 @@ impl ClockGuard {
         let known = last.aged(reading.at.max(last.at));
         let step = reading.beyond(known);
         // While both readings agree, their intersection counts, so that one slow answer with wide bounds hides no later
-        // step. After a step the old bounds are worthless.
+        // step. A step of the clock makes the old bounds worthless.
         self.last = Some(match step {
             0 => Reading {
                 least: known.least.max(reading.least),

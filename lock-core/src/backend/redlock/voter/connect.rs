@@ -101,7 +101,7 @@ impl Voter {
             tracing::warn!(%error, "a voter is down; it votes when it is back");
         }
         let voters: Vec<Self> = dialled.into_iter().map(|(voter, _)| voter).collect();
-        // After the dials, because the servers are compared by the run ids that they answered.
+        // This comes after the dials, because the servers are compared by the run ids that they answered.
         introduce(&voters)?;
         Ok(voters)
     }

@@ -37,7 +37,7 @@ impl Voter {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: some of the servers may have a marker already. Calling it again does no harm.
+    /// This is not cancel safe: some of the servers may have a marker already. Calling it again does no harm.
     ///
     /// # Examples
     ///
@@ -64,8 +64,8 @@ impl Voter {
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         let mut all: Vec<(Arc<Shared<Primary>>, Session<Primary>)> = Vec::new();
         for config in configs {
-            // Not in the role of a voter: its connection would register the server when it is admitted, and begin the
-            // quarantine.
+            // The server is not dialled in the role of a voter: that connection would register the server when it is
+            // admitted, and begin the quarantine.
             let server = Arc::new(Shared::new(config, Primary::alone())?);
             let limit = server.config.connect_timeout;
             let told = async {

@@ -63,8 +63,8 @@ impl Peers {
     pub(super) fn register(&self, this: &Observed, run: [u8; 40]) -> bool {
         // Two names of one server may register at the same time: after its restart, both have lost their connections.
         let _alone = self.registering.lock();
-        // Not recorded for a refused voter. The other voter, which leads to the same server, would be refused at its
-        // next registration.
+        // This is not recorded for a refused voter. The other voter, which leads to the same server, would be refused
+        // at its next registration.
         let is_first = !self.has_another(this, run);
         if is_first {
             this.set_run(run);

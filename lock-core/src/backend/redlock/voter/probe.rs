@@ -10,7 +10,7 @@ pub(super) fn examine(info: &str) -> Result<(), Failure> {
     let version = field("redis_version").unwrap_or("of an unknown version");
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < 7) {
-        // Before 7 the append-only file may hold the text of a script. A restart would load it again without a
+        // Before version 7 the append-only file may hold the text of a script. A restart would load it again without a
         // bootstrap.
         return Err(Failure::new(
             LockErrorKind::Unsupported,

@@ -60,7 +60,8 @@ impl VoterState {
         &self.observed
     }
 
-    /// Records the run id of the server, unless that server already votes under another name. Returns whether it did.
+    /// Records the run id of the server, unless the same server already votes under another name. Returns whether it
+    /// did.
     pub(super) fn registers(&self, run: [u8; 40]) -> bool {
         match self.peers.get() {
             Some(peers) => peers.register(&self.observed, run),
@@ -99,7 +100,7 @@ impl VoterState {
             return;
         }
         let (Some(reading), Some(peers)) = (self.observed.reading(), self.peers.get()) else { return };
-        // Not marked as compared: too few clocks are known yet, and the next heartbeat tries again.
+        // The clock is not marked as compared: too few clocks are known yet, and the next heartbeat tries again.
         let Some(beside) = peers.beside(reading) else { return };
         // The swap lets one of several heartbeats at the same time report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
@@ -213,7 +214,7 @@ mod tests {
         for (voter, ahead) in voters.iter().zip([0, 31, 0]) {
             voter.join(Arc::clone(&peers));
             says(voter, Duration::from_secs(ahead));
-            // Before three are known, nothing is.
+            // The clocks are not compared before three are known.
             voter.compare_once();
         }
         let now = Clock::Suspend.now();

@@ -33,7 +33,7 @@ impl TlsFiles {
             other => return Err(form.unknown_option(other)),
         };
         if std::mem::replace(place, file).is_some() {
-            // Also under the two names that it has.
+            // The same file may be given under either of its two names.
             return Err(
                 form.invalid(format_args!("the {} URL has more than one `{name}`; remove one", form.store))
             );
