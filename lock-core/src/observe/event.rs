@@ -139,7 +139,7 @@ pub enum LockEvent {
     /// loses it at its next renewal.
     #[non_exhaustive]
     StoreEvicted {
-        /// The number of keys since the last check. Locks need not be among them.
+        /// The number of evicted keys since the last check. Locks need not be among them.
         keys: u64,
     },
     /// The number of events before this one that were dropped, because the subscriber lagged too far.

@@ -58,7 +58,7 @@ pub enum Violation {
         holds: Vec<Hold>,
     },
     /// A fencing token is not larger than the token of a hold that was granted before it was requested, and one of the
-    /// two held the key alone. Or two holds have the same token.
+    /// two held the key alone. The error is the same when two holds have the same token.
     TokenOrder {
         /// The earlier hold, with the larger token or the same one.
         first: Box<Hold>,
