@@ -1,0 +1,56 @@
+//! The wait for a lock.
+
+use lock_core::{LockGuard, LockManager, LockRequest, strategy};
+
+use crate::args::Lock;
+use crate::exit::{Exit, Fault};
+use crate::progress::Progress;
+use crate::signals::Signals;
+
+/// Acquires the lock of the command line. A signal ends the wait.
+pub(crate) async fn acquire(
+    locks: &LockManager,
+    lock: &Lock,
+    label: Option<String>,
+    signals: &mut Signals,
+    json: bool,
+) -> Result<LockGuard, Fault> {
+    let request = request(locks, lock, label);
+    tokio::select! {
+        biased;
+        guard = request.acquire() => Ok(guard?),
+        number = signals.next() => Err(ended(&lock.key, number)),
+        never = Progress::new(locks, &lock.key, json).show() => match never {},
+    }
+}
+
+/// Returns the error of a wait that a signal has ended.
+pub(crate) fn ended(key: &str, signal: i32) -> Fault {
+    Fault::new(Exit::of_signal(signal), format!("signal {signal} ended the wait for `{key}`"))
+}
+
+fn request(locks: &LockManager, lock: &Lock, label: Option<String>) -> LockRequest {
+    let key = lock.key.as_str();
+    let mut request = match (lock.permits, lock.shared, lock.fair) {
+        (Some(permits), ..) => locks.semaphore(key, permits),
+        (None, true, _) => locks.read(key),
+        (None, false, true) => locks.fair(key),
+        (None, false, false) => locks.lock(key),
+    };
+    request = match (lock.no_wait, lock.wait) {
+        (true, _) => request.strategy(strategy::fail_fast()),
+        (false, Some(limit)) => request.strategy(strategy::retry()).wait(limit),
+        (false, None) => request.strategy(strategy::wait()),
+    };
+    request = request.ttl(lock.ttl).renew(!lock.no_renew);
+    if let Some(min) = lock.min_hold {
+        request = request.min_hold(min);
+    }
+    if let Some(max) = lock.max_hold {
+        request = request.max_hold(max);
+    }
+    match lock.label.clone().or(label) {
+        Some(label) => request.label(label),
+        None => request,
+    }
+}

@@ -1,0 +1,116 @@
+//! Exit codes, and the errors that lead to them.
+
+use std::process::ExitCode;
+
+use lock_core::{LockError, LockErrorKind};
+
+/// The exit code of `lockctl`. A command under a lock passes its own one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit(pub(crate) u8);
+
+impl Exit {
+    pub(crate) const OK: Self = Self(0);
+    /// The answer is no: a key that is not held, a grant that was gone.
+    pub(crate) const NO: Self = Self(1);
+    /// The command line is wrong (`EX_USAGE`).
+    pub(crate) const USAGE: Self = Self(64);
+    /// Another one holds the lock (`EX_TEMPFAIL`); `run -E` changes it.
+    pub(crate) const CONTENDED: Self = Self(75);
+    /// The lock was lost while the command ran, and the command was stopped.
+    pub(crate) const LOST: Self = Self(76);
+    /// The store does not answer, or refuses.
+    pub(crate) const STORE: Self = Self(77);
+    /// The command cannot be executed; as in a shell.
+    pub(crate) const NOT_EXECUTABLE: Self = Self(126);
+    /// The command is not found; as in a shell.
+    pub(crate) const NOT_FOUND: Self = Self(127);
+
+    /// Returns the code of a process that this signal has ended, as a shell does.
+    pub(crate) fn of_signal(signal: i32) -> Self {
+        Self(u8::try_from(128 + signal).unwrap_or(255))
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.0.into()
+    }
+}
+
+/// Why a command failed: the exit code, and what is told.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    exit: Exit,
+    text: String,
+}
+
+impl Fault {
+    pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into() }
+    }
+
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(Exit::USAGE, text)
+    }
+
+    /// Replaces the code of a lock that another one holds.
+    pub(crate) fn with_contended(mut self, exit: Option<u8>) -> Self {
+        if let (Exit::CONTENDED, Some(exit)) = (self.exit, exit) {
+            self.exit = Exit(exit);
+        }
+        self
+    }
+
+    /// Prints the error to the standard error, and returns the exit code.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if json {
+            eprintln!("{}", serde_json::json!({ "error": self.text, "exit": self.exit.0 }));
+        } else {
+            eprintln!("lockctl: {}", self.text);
+        }
+        self.exit.into()
+    }
+}
+
+impl From<LockError> for Fault {
+    fn from(error: LockError) -> Self {
+        let exit = match error.kind() {
+            LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => Exit::CONTENDED,
+            LockErrorKind::Lost => Exit::LOST,
+            LockErrorKind::InvalidKey
+            | LockErrorKind::InvalidRequest
+            | LockErrorKind::Unsupported
+            | LockErrorKind::Upgrade
+            | LockErrorKind::Reentered => Exit::USAGE,
+            _ => Exit::STORE,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_error_has_its_code() {
+        for (kind, exit) in [
+            (LockErrorKind::Contended, Exit::CONTENDED),
+            (LockErrorKind::TimedOut, Exit::CONTENDED),
+            (LockErrorKind::Lost, Exit::LOST),
+            (LockErrorKind::Unavailable, Exit::STORE),
+            (LockErrorKind::NoQuorum, Exit::STORE),
+            (LockErrorKind::NotInstalled, Exit::STORE),
+            (LockErrorKind::InvalidKey, Exit::USAGE),
+            (LockErrorKind::Unsupported, Exit::USAGE),
+        ] {
+            assert_eq!(Fault::from(LockError::new(kind, "x")).exit, exit, "{kind:?}");
+        }
+        assert_eq!(Exit::of_signal(15), Exit(143));
+        assert_eq!(
+            Fault::from(LockError::new(LockErrorKind::Contended, "x")).with_contended(Some(3)).exit,
+            Exit(3)
+        );
+        assert_eq!(Fault::usage("x").with_contended(Some(3)).exit, Exit::USAGE);
+    }
+}

@@ -1,0 +1,62 @@
+//! The release of a lock by force.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use lock_core::{GrantId, LockInfo};
+
+use crate::args::{ForceRelease, Store};
+use crate::exit::{Exit, Fault};
+use crate::table;
+
+/// Takes a lock from its holder, after showing it.
+pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: bool) -> Result<Exit, Fault> {
+    let locks = store.connect().await?;
+    let key = options.key.as_str();
+    let Some(lock) = locks.inspect(key).await? else {
+        return Err(Fault::new(Exit::NO, format!("`{key}` is free: there is nothing to release")));
+    };
+    let id = chosen(&lock, options.id.as_deref())?;
+    if !options.yes && !confirmed(&lock, &id)? {
+        return Err(Fault::new(Exit::NO, "nothing was released: the key was not typed"));
+    }
+    let done = locks.force_release(key, &id, &options.reason).await?;
+    if json {
+        println!("{}", serde_json::json!({ "key": key, "id": id.as_str(), "released": done }));
+    } else if done {
+        println!("released `{}`; its holder is told", key.escape_debug());
+    } else {
+        println!("the grant {id} was gone; nothing was released");
+    }
+    Ok(if done { Exit::OK } else { Exit::NO })
+}
+
+/// Returns the grant to take away: the one that is named, or the only one.
+fn chosen(lock: &LockInfo, id: Option<&str>) -> Result<GrantId, Fault> {
+    match (id, &lock.holders[..]) {
+        (Some(id), _) => Ok(id.parse()?),
+        (None, [only]) => Ok(only.id.clone()),
+        (None, holders) => {
+            let text = format!(
+                "`{}` has {} holders: choose one with --id\n{}",
+                lock.key,
+                holders.len(),
+                table::table(std::slice::from_ref(lock))
+            );
+            Err(Fault::usage(text))
+        }
+    }
+}
+
+/// Shows the lock, and asks for its key.
+fn confirmed(lock: &LockInfo, id: &GrantId) -> Result<bool, Fault> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Fault::usage("there is no terminal to ask on: add --yes"));
+    }
+    eprint!("{}", table::table(std::slice::from_ref(lock)));
+    eprintln!("\nIts holder is told, and may work on until it is. Another one can hold the key at once.");
+    eprint!("To release the grant {id}, type the key: ");
+    let _ = std::io::stderr().flush();
+    let mut typed = String::new();
+    std::io::stdin().lock().read_line(&mut typed).map_err(|error| Fault::usage(error.to_string()))?;
+    Ok(typed.trim_end_matches(['\r', '\n']) == lock.key)
+}

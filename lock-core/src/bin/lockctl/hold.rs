@@ -1,0 +1,28 @@
+//! A lock that is held until a signal.
+
+use crate::acquire::acquire;
+use crate::args::{Lock, Store};
+use crate::exit::{Exit, Fault};
+use crate::signals::Signals;
+
+/// Holds the lock until a signal, or until it is lost.
+pub(crate) async fn hold(store: &Store, lock: &Lock, json: bool) -> Result<Exit, Fault> {
+    let mut signals = Signals::ending()?;
+    let locks = store.connect().await?;
+    let guard = acquire(&locks, lock, None, &mut signals, json).await?;
+    let token = guard.fencing_token().await.ok().map(|token| token.get());
+    if json {
+        println!("{}", serde_json::json!({ "event": "held", "key": guard.key(), "fencing_token": token }));
+    } else {
+        let token = token.map(|token| format!(", fencing token {token}")).unwrap_or_default();
+        println!("holding `{}`{token}; a signal ends it", guard.key().escape_debug());
+    }
+    tokio::select! {
+        biased;
+        _ = signals.next() => {
+            guard.release().await?;
+            Ok(Exit::OK)
+        }
+        _ = guard.lost() => Err(guard.check().err().map_or_else(|| Fault::new(Exit::LOST, "the lock was lost"), Fault::from)),
+    }
+}

@@ -1,0 +1,61 @@
+//! The leader of a name.
+
+use crate::acquire::ended;
+use crate::args::{Leader, Store};
+use crate::exit::{Exit, Fault};
+use crate::run;
+use crate::signals::Signals;
+use crate::table;
+
+/// Shows the leader, or runs a command while leading.
+pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result<Exit, Fault> {
+    let locks = store.connect().await?;
+    let mut election = locks.leader(options.name.as_str()).ttl(options.ttl);
+    if let Some(label) = &options.label {
+        election = election.label(label.clone());
+    }
+    if options.command.is_empty() {
+        let found = election.current().await?;
+        return Ok(show(&options.name, found.as_ref(), json));
+    }
+    let mut signals = Signals::forwarded()?;
+    let leadership = tokio::select! {
+        biased;
+        won = election.campaign() => won?,
+        number = signals.next() => return Err(ended(&options.name, number)),
+    };
+    let outcome =
+        run::under(leadership.guard(), options.ttl, &options.end, &options.command, &[], &mut signals).await;
+    let lost = leadership.check().err();
+    let resigned = leadership.resign().await;
+    match outcome {
+        run::Ended::Done(exit) => {
+            if let Err(error) = resigned {
+                eprintln!("lockctl: {error}");
+            }
+            Ok(exit)
+        }
+        run::Ended::Stopped => {
+            let why = lost.map_or_else(|| "its lease was not renewed".to_owned(), |error| error.to_string());
+            Err(Fault::new(
+                Exit::LOST,
+                format!("the lead of `{}` was lost and the command was stopped: {why}", options.name),
+            ))
+        }
+        run::Ended::Failed(fault) => Err(fault),
+    }
+}
+
+fn show(name: &str, found: Option<&lock_core::leader::Leader>, json: bool) -> Exit {
+    if json {
+        let leader = found.map(|leader| {
+            serde_json::json!({ "id": leader.id.as_str(), "owner": leader.to_string(), "remaining_ms": leader.remaining.map(table::millis) })
+        });
+        println!("{}", serde_json::json!({ "name": name, "leader": leader }));
+    } else if let Some(leader) = found {
+        println!("{leader}");
+    } else {
+        println!("`{}` has no leader", name.escape_debug());
+    }
+    if found.is_some() { Exit::OK } else { Exit::NO }
+}

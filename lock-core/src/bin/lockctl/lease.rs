@@ -1,0 +1,84 @@
+//! What the lease of a lock asks of the command under it.
+
+use std::time::Duration;
+
+/// What is done with the command now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Work,
+    /// End by TERM: the lease is not renewed, and leaves the time that the command needs to end.
+    Stop,
+    /// End by KILL: the lease is almost over.
+    Kill,
+}
+
+/// The times at which the command must end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The rest of the lease at which the command is stopped.
+    stop: Duration,
+    /// The rest of the lease at which it is killed, which leaves the kernel the time for it.
+    kill: Duration,
+    /// The time from TERM to KILL, at most.
+    pub(crate) grace: Duration,
+}
+
+impl Limits {
+    /// A lease is renewed when a third of it is over. So its rest is less than half only when renewals fail, or when it
+    /// is not renewed at all.
+    pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
+        let kill = (ttl / 10).clamp(Duration::from_millis(50), Duration::from_secs(1)).min(ttl / 4);
+        let grace = grace.min(ttl / 3);
+        Self { stop: kill + grace, kill, grace }
+    }
+
+    /// Decides from the rest of the lease.
+    pub(crate) fn verdict(self, remaining: Duration) -> Verdict {
+        if remaining <= self.kill {
+            Verdict::Kill
+        } else if remaining <= self.stop {
+            Verdict::Stop
+        } else {
+            Verdict::Work
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_command_ends_before_its_lease() {
+        for (ttl, grace, left, verdict) in [
+            (15_000, 5_000, 15_000, Verdict::Work),
+            (15_000, 5_000, 10_000, Verdict::Work),
+            (15_000, 5_000, 6_000, Verdict::Stop),
+            (15_000, 5_000, 1_001, Verdict::Stop),
+            (15_000, 5_000, 1_000, Verdict::Kill),
+            (15_000, 0, 1_100, Verdict::Work),
+            (15_000, 0, 0, Verdict::Kill),
+            (1_000, 5_000, 600, Verdict::Work),
+            (1_000, 5_000, 433, Verdict::Stop),
+            (1_000, 5_000, 100, Verdict::Kill),
+            (100, 5_000, 60, Verdict::Work),
+            (100, 5_000, 20, Verdict::Kill),
+        ] {
+            assert_eq!(Limits::new(ms(ttl), ms(grace)).verdict(ms(left)), verdict, "{ttl} {grace} {left}");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_never_stops_its_command() {
+        for ttl in [50, 100, 500, 1_000, 15_000, 3_600_000] {
+            for grace in [0, 10, 5_000, 1_000_000] {
+                let limits = Limits::new(ms(ttl), ms(grace));
+                assert_eq!(limits.verdict(ms(ttl * 6 / 10)), Verdict::Work, "{ttl} {grace}");
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The tables of Postgres.
+
+use lock_core::backend::postgres::{migrate as make, migration};
+
+use crate::args::Store;
+use crate::exit::{Exit, Fault};
+
+/// Makes the tables.
+pub(crate) async fn migrate(store: &Store) -> Result<Exit, Fault> {
+    make(store.url()?).await?;
+    println!("the tables are there");
+    Ok(Exit::OK)
+}
+
+/// Prints the statements that make them.
+pub(crate) fn sql(schema: &str) -> Result<Exit, Fault> {
+    print!("{}", migration(schema)?);
+    Ok(Exit::OK)
+}

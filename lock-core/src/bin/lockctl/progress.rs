@@ -1,0 +1,110 @@
+//! What is shown while a lock is waited for: on a terminal one line that changes, elsewhere a line at the start and one
+//! every ten seconds.
+
+use std::convert::Infallible;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use lock_core::{LockInfo, LockManager};
+use tokio::time::{Instant, sleep};
+
+use crate::table;
+
+/// A wait that is shorter is not shown.
+const QUIET: Duration = Duration::from_millis(300);
+/// How often the holder is looked up on a terminal, and elsewhere.
+const LOOK: Duration = Duration::from_secs(1);
+const LINE: Duration = Duration::from_secs(10);
+const TURN: Duration = Duration::from_millis(100);
+const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
+
+#[derive(Debug)]
+pub(crate) struct Progress<'a> {
+    locks: &'a LockManager,
+    key: &'a str,
+    json: bool,
+    started: Instant,
+    /// A line on the terminal that is erased at the end.
+    shown: bool,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(locks: &'a LockManager, key: &'a str, json: bool) -> Self {
+        Self { locks, key, json, started: Instant::now(), shown: false }
+    }
+
+    /// Shows the wait for as long as it is polled.
+    pub(crate) async fn show(mut self) -> Infallible {
+        sleep(QUIET).await;
+        if self.json || !std::io::stderr().is_terminal() {
+            loop {
+                self.line(self.look().await.as_ref());
+                sleep(LINE).await;
+            }
+        }
+        loop {
+            let found = self.look().await;
+            let until = Instant::now() + LOOK;
+            while Instant::now() < until {
+                self.turn(found.as_ref());
+                sleep(TURN).await;
+            }
+        }
+    }
+
+    /// Returns who holds the key. A store that does not answer is told by the wait itself.
+    async fn look(&self) -> Option<LockInfo> {
+        self.locks.inspect(self.key).await.ok().flatten()
+    }
+
+    fn line(&self, found: Option<&LockInfo>) {
+        let waited = self.started.elapsed();
+        if self.json {
+            let lock = found.map(table::json);
+            let event = serde_json::json!({ "event": "waiting", "key": self.key, "waited_ms": table::millis(waited), "lock": lock });
+            eprintln!("{event}");
+        } else {
+            eprintln!("lockctl: {}", text(self.key, waited, found));
+        }
+    }
+
+    fn turn(&mut self, found: Option<&LockInfo>) {
+        let waited = self.started.elapsed();
+        let spinner = SPINNER[(waited.as_millis() / TURN.as_millis()) as usize % SPINNER.len()];
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{spinner} {}", text(self.key, waited, found));
+        self.shown = true;
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+/// Returns a line such as ``waiting for `k` 12s, held by host pid 7 (shop) for 41s, 7s of its lease left, 2 wait``.
+fn text(key: &str, waited: Duration, found: Option<&LockInfo>) -> String {
+    let mut text = format!("waiting for `{}` {}", key.escape_debug(), table::short(waited));
+    let Some(lock) = found else { return text };
+    if let Some(holder) = lock.holders.first() {
+        text += &format!(", held by {}", table::holder(holder));
+        if let Some(since) = table::age(holder) {
+            text += &format!(" for {}", table::short(since));
+        }
+        if let Some(left) = holder.remaining {
+            text += &format!(", {} of its lease left", table::short(left));
+        }
+    }
+    if lock.holders.len() > 1 {
+        text += &format!(" and {} others", lock.holding - 1);
+    }
+    let own = lock.waiters.iter().position(|waiter| waiter.record.as_ref().is_some_and(table::is_own));
+    match own {
+        Some(at) => text += &format!(", position {} of {}", at + 1, lock.waiting),
+        None if lock.waiting > 0 => text += &format!(", {} waiting", lock.waiting),
+        None => {}
+    }
+    text
+}

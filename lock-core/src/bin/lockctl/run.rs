@@ -1,0 +1,170 @@
+//! A command under a lock.
+
+use std::time::Duration;
+
+use lock_core::LockGuard;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use crate::acquire::acquire;
+use crate::args::{End, OnLost, Run, Store};
+use crate::child::{Child, code};
+use crate::exit::{Exit, Fault};
+use crate::lease::{Limits, Verdict};
+use crate::signals::Signals;
+
+/// The locks that an outer `lockctl run` holds, one a line.
+const HELD: &str = "LOCKCTL_HELD";
+/// How often the lease is looked at, at most.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs the command while holding the lock.
+pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit, Fault> {
+    let Run { lock, end, contended_exit_code, command } = options;
+    let held = nested(store, &lock.key)?;
+    let mut signals = Signals::forwarded()?;
+    let locks = store.connect().await?;
+    let label = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let label = label.chars().take(100).collect::<String>();
+    let acquired = acquire(&locks, &lock, Some(label), &mut signals, json).await;
+    let guard = acquired.map_err(|fault| fault.with_contended(contended_exit_code))?;
+    let ttl = lock.max_hold.map_or(lock.ttl, |max| max.min(lock.ttl));
+    under(&guard, ttl, &end, &command, &[(HELD, held)], &mut signals).await.finish(guard).await
+}
+
+/// Returns the locks that the command runs under. Waiting for one of them would never end.
+fn nested(store: &Store, key: &str) -> Result<String, Fault> {
+    let own = format!("{}:{key}", store.namespace).replace('\n', "\\n");
+    let outer = std::env::var(HELD).unwrap_or_default();
+    if outer.lines().any(|held| held == own) {
+        let text = format!("an outer lockctl holds `{key}` already: this one would wait for it for ever");
+        return Err(Fault::usage(text));
+    }
+    Ok(format!("{outer}{own}\n"))
+}
+
+/// How a command under a lock has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// By itself, or by a signal of somebody else.
+    Done(Exit),
+    /// It was stopped, because the lock was about to be lost.
+    Stopped,
+    /// It was not started, or not waited for.
+    Failed(Fault),
+}
+
+impl Ended {
+    /// Releases the lock, and returns the exit code. A release that fails is told, and changes no code: the key is free
+    /// when its lease is over.
+    pub(crate) async fn finish(self, guard: LockGuard) -> Result<Exit, Fault> {
+        let key = guard.key().to_owned();
+        let loss = guard.check().err();
+        let released = guard.release().await;
+        match self {
+            Self::Stopped => {
+                let why = loss
+                    .or(released.err())
+                    .map_or_else(|| "its lease was not renewed".to_owned(), |error| error.to_string());
+                Err(Fault::new(
+                    Exit::LOST,
+                    format!("the lock `{key}` was lost and the command was stopped: {why}"),
+                ))
+            }
+            Self::Done(exit) => {
+                if let Err(error) = released {
+                    eprintln!("lockctl: {error}");
+                }
+                Ok(exit)
+            }
+            Self::Failed(fault) => Err(fault),
+        }
+    }
+}
+
+/// Runs the command, forwards signals to it, and ends it before the lease of its lock is over.
+pub(crate) async fn under(
+    guard: &LockGuard,
+    ttl: Duration,
+    end: &End,
+    command: &[std::ffi::OsString],
+    more: &[(&str, String)],
+    signals: &mut Signals,
+) -> Ended {
+    let mut variables = vec![("LOCK_KEY", guard.key().to_owned())];
+    variables.extend(more.iter().cloned());
+    // A store without tokens refuses; the command has none then.
+    if let Ok(token) = guard.fencing_token().await {
+        variables.push(("LOCK_FENCING_TOKEN", token.to_string()));
+    }
+    let limits = Limits::new(ttl, end.grace);
+    // A grant that came from a queue has the short lease of a waiter until its first renewal.
+    if limits.verdict(guard.remaining()) != Verdict::Work
+        && let Err(error) = guard.extend(ttl).await
+    {
+        return Ended::Failed(error.into());
+    }
+    let mut child = match Child::start(command, &variables, limits.grace) {
+        Ok(child) => child,
+        Err(fault) => return Ended::Failed(fault),
+    };
+    let ended = supervise(&mut child, guard, limits, end.on_lost, signals).await;
+    child.dismiss().await;
+    ended
+}
+
+async fn supervise(
+    child: &mut Child,
+    guard: &LockGuard,
+    limits: Limits,
+    on_lost: OnLost,
+    signals: &mut Signals,
+) -> Ended {
+    let mut stopping: Option<Instant> = None;
+    let mut warned = false;
+    loop {
+        let remaining = guard.remaining();
+        let verdict = limits.verdict(remaining);
+        match (on_lost, verdict, stopping) {
+            (_, Verdict::Work, _) => {}
+            (OnLost::Warn, ..) => {
+                if !std::mem::replace(&mut warned, true) {
+                    eprintln!("lockctl: the lock `{}` is not renewed, and the command works on", guard.key());
+                }
+            }
+            (OnLost::Kill, Verdict::Stop, None) => {
+                child.send(Signal::TERM);
+                // A command that is stopped could not end.
+                child.send(Signal::CONT);
+                stopping = Some(Instant::now());
+            }
+            (OnLost::Kill, Verdict::Stop, Some(since)) if since.elapsed() < limits.grace => {}
+            // The rest of the group is killed with it.
+            (OnLost::Kill, ..) => {
+                child.send(Signal::KILL);
+                stopping.get_or_insert_with(Instant::now);
+            }
+        }
+        tokio::select! {
+            biased;
+            status = child.ended() => return match (status, stopping) {
+                (Ok(_), Some(_)) => {
+                    // Its children, which were given the same time.
+                    child.send(Signal::KILL);
+                    Ended::Stopped
+                }
+                (Ok(status), None) => Ended::Done(code(status)),
+                (Err(error), _) => Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, format!("the command was lost: {error}"))),
+            },
+            number = signals.next() => forward(child, number),
+            () = sleep(LOOK.min(remaining / 8).max(Duration::from_millis(5))) => {}
+        }
+    }
+}
+
+/// Forwards a signal to the command.
+fn forward(child: &Child, number: i32) {
+    if let Some(signal) = Signal::from_named_raw(number) {
+        child.send(signal);
+    }
+}

@@ -1,0 +1,46 @@
+//! The signals that `lockctl` forwards or ends with.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::{Exit, Fault};
+
+/// Signals that end a process by default.
+const ENDING: [SignalKind; 4] =
+    [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
+/// Signals that a command may want besides.
+const FORWARDED: [SignalKind; 2] = [SignalKind::user_defined1(), SignalKind::user_defined2()];
+
+/// Receives signals from now on, in the place of their default action.
+#[derive(Debug)]
+pub(crate) struct Signals(Vec<(i32, Signal)>);
+
+impl Signals {
+    /// Receives the signals that end a process.
+    pub(crate) fn ending() -> Result<Self, Fault> {
+        Self::receive(&ENDING)
+    }
+
+    /// Receives all signals that a command gets.
+    pub(crate) fn forwarded() -> Result<Self, Fault> {
+        Self::receive(&[&ENDING[..], &FORWARDED[..]].concat())
+    }
+
+    fn receive(kinds: &[SignalKind]) -> Result<Self, Fault> {
+        let receive = |kind: &SignalKind| Ok((kind.as_raw_value(), signal(*kind)?));
+        let signals = kinds.iter().map(receive).collect::<std::io::Result<_>>();
+        signals.map(Self).map_err(|error| Fault::new(Exit::STORE, format!("cannot receive signals: {error}")))
+    }
+
+    /// Returns the number of the next signal.
+    pub(crate) async fn next(&mut self) -> i32 {
+        std::future::poll_fn(|context| {
+            for (number, signal) in &mut self.0 {
+                if let std::task::Poll::Ready(Some(())) = signal.poll_recv(context) {
+                    return std::task::Poll::Ready(*number);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}

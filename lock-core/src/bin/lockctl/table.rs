@@ -1,0 +1,142 @@
+//! Locks as text and as JSON.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lock_core::backend::Mode;
+use lock_core::owner::OwnerRecord;
+use lock_core::{HolderInfo, LockInfo};
+use serde_json::{Value, json as object};
+
+/// Returns a time as text, in whole seconds, or in milliseconds below one.
+pub(crate) fn short(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{}ms", time.as_millis()),
+        1..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Describes a holder.
+pub(crate) fn holder(holder: &HolderInfo) -> String {
+    match (&holder.record, holder.kept) {
+        (Some(record), false) => record.to_string(),
+        (Some(record), true) => format!("nobody: kept after {record}"),
+        (None, false) => "a client of another library".to_owned(),
+        (None, true) => "nobody: kept".to_owned(),
+    }
+}
+
+/// Returns how long ago the holder has requested the lock, by the wall clocks of both machines.
+pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(now.saturating_sub(holder.record.as_ref()?.since_epoch()))
+}
+
+/// Returns whether the record is one of this process.
+pub(crate) fn is_own(record: &OwnerRecord) -> bool {
+    record.identity().pid() == std::process::id()
+}
+
+/// Returns the mode as text.
+pub(crate) fn mode(mode: Mode) -> String {
+    match mode {
+        Mode::Shared => "read".to_owned(),
+        Mode::Permit { of } => format!("permit of {of}"),
+        _ => "exclusive".to_owned(),
+    }
+}
+
+fn record(record: &OwnerRecord) -> Value {
+    let identity = record.identity();
+    object!({
+        "host": identity.host(),
+        "pid": identity.pid(),
+        "service": identity.service(),
+        "label": record.label(),
+        "since_ms": millis(record.since_epoch()),
+    })
+}
+
+/// Returns a lock as JSON. Times are in milliseconds, `since_ms` since the Unix epoch.
+pub(crate) fn json(lock: &LockInfo) -> Value {
+    let holders = lock.holders.iter().map(|holder| {
+        object!({
+            "id": holder.id.as_str(),
+            "owner": holder.record.as_ref().map(record),
+            "remaining_ms": holder.remaining.map(millis),
+            "kept": holder.kept,
+        })
+    });
+    let waiters = lock
+        .waiters
+        .iter()
+        .map(|waiter| object!({ "owner": waiter.record.as_ref().map(record), "mode": mode(waiter.mode) }));
+    object!({
+        "key": lock.key,
+        "mode": mode(lock.mode),
+        "holding": lock.holding,
+        "holders": holders.collect::<Vec<_>>(),
+        "waiting": lock.waiting,
+        "waiters": waiters.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the locks as a table, one line for each holder.
+pub(crate) fn table(locks: &[LockInfo]) -> String {
+    let mut rows = vec![["KEY", "MODE", "HELD BY", "SINCE", "LEASE", "WAITING", "ID"].map(str::to_owned)];
+    for lock in locks {
+        for (at, held) in lock.holders.iter().enumerate() {
+            rows.push([
+                if at == 0 { lock.key.escape_debug().to_string() } else { String::new() },
+                mode(lock.mode),
+                holder(held),
+                age(held).map_or_else(|| "-".to_owned(), short),
+                held.remaining.map_or_else(|| "no end".to_owned(), short),
+                if at == 0 { lock.waiting.to_string() } else { String::new() },
+                held.id.to_string(),
+            ]);
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        for (millis, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (59_999, "59s"),
+            (61_000, "1m01s"),
+            (3_661_000, "1h01m"),
+            (90_000_000, "1d01h"),
+        ] {
+            assert_eq!(short(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn a_hostile_key_stays_in_its_cell() {
+        let id = "0123456789abcdef0123456789abcdef01234567".parse().expect("an id");
+        let held = HolderInfo::new(id, None, None, false);
+        let text = table(&[LockInfo::new("a\nb\x1b[31m", Mode::Exclusive, vec![held])]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("a\\nb\\u{1b}[31m") && text.contains("no end"), "{text}");
+    }
+}
