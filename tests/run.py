@@ -39,6 +39,7 @@ STORES = {
     "postgres": "real Postgres servers, and a pooler",
     "simulation": "simulated servers",
     "memory": "the store inside the process",
+    "lockctl": "the program `lockctl`, on four stores",
     "soak": "each store, with keys that are used once",
     "rig": "the test rig itself, on a real Redis server",
     "none": "unit tests, models and doctests: no store",

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::args::{Bench, Store};
 use crate::exit::{Exit, Fault};
+use crate::out;
 use crate::table;
 
 /// Lets tasks take and free locks, and prints how many a second there were, and how long one took.
@@ -29,17 +30,20 @@ pub(crate) async fn bench(store: &Store, options: &Bench, json: bool) -> Result<
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     if json {
         let line = serde_json::json!({ "tasks": options.tasks, "cycles": took.len(), "per_second": rate.round(), "p50_us": micros(part(50)), "p99_us": micros(part(99)) });
-        println!("{line}");
+        out::line(line);
     } else {
-        println!(
+        out::line(format_args!(
             "{rate:.0} locks a second over {}, {} tasks on {}; half of them took {} us or less, 99 of 100 {} us",
             locks.store(),
             options.tasks,
             if options.hot { "one key" } else { "a key each" },
             micros(part(50)),
             micros(part(99)),
-        );
-        println!("measured for {}; nothing was done under the lock", table::short(options.time));
+        ));
+        out::line(format_args!(
+            "measured for {}; nothing was done under the lock",
+            table::short(options.time)
+        ));
     }
     Ok(Exit::OK)
 }

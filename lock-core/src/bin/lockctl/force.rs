@@ -6,6 +6,7 @@ use lock_core::{GrantId, LockInfo};
 
 use crate::args::{ForceRelease, Store};
 use crate::exit::{Exit, Fault};
+use crate::out;
 use crate::table;
 
 /// Takes a lock from its holder, after showing it.
@@ -21,11 +22,11 @@ pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: b
     }
     let done = locks.force_release(key, &id, &options.reason).await?;
     if json {
-        println!("{}", serde_json::json!({ "key": key, "id": id.as_str(), "released": done }));
+        out::line(serde_json::json!({ "key": key, "id": id.as_str(), "released": done }));
     } else if done {
-        println!("released `{}`; its holder is told", key.escape_debug());
+        out::line(format_args!("released `{}`; its holder is told", key.escape_debug()));
     } else {
-        println!("the grant {id} was gone; nothing was released");
+        out::line(format_args!("the grant {id} was gone; nothing was released"));
     }
     Ok(if done { Exit::OK } else { Exit::NO })
 }

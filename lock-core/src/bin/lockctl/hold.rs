@@ -3,6 +3,7 @@
 use crate::acquire::acquire;
 use crate::args::{Lock, Store};
 use crate::exit::{Exit, Fault};
+use crate::out;
 use crate::signals::Signals;
 
 /// Holds the lock until a signal, or until it is lost.
@@ -12,10 +13,10 @@ pub(crate) async fn hold(store: &Store, lock: &Lock, json: bool) -> Result<Exit,
     let guard = acquire(&locks, lock, None, &mut signals, json).await?;
     let token = guard.fencing_token().await.ok().map(|token| token.get());
     if json {
-        println!("{}", serde_json::json!({ "event": "held", "key": guard.key(), "fencing_token": token }));
+        out::line(serde_json::json!({ "event": "held", "key": guard.key(), "fencing_token": token }));
     } else {
         let token = token.map(|token| format!(", fencing token {token}")).unwrap_or_default();
-        println!("holding `{}`{token}; a signal ends it", guard.key().escape_debug());
+        out::line(format_args!("holding `{}`{token}; a signal ends it", guard.key().escape_debug()));
     }
     tokio::select! {
         biased;

@@ -3,6 +3,7 @@
 use crate::acquire::ended;
 use crate::args::{Leader, Store};
 use crate::exit::{Exit, Fault};
+use crate::out;
 use crate::run;
 use crate::signals::Signals;
 use crate::table;
@@ -51,11 +52,11 @@ fn show(name: &str, found: Option<&lock_core::leader::Leader>, json: bool) -> Ex
         let leader = found.map(|leader| {
             serde_json::json!({ "id": leader.id.as_str(), "owner": leader.to_string(), "remaining_ms": leader.remaining.map(table::millis) })
         });
-        println!("{}", serde_json::json!({ "name": name, "leader": leader }));
+        out::line(serde_json::json!({ "name": name, "leader": leader }));
     } else if let Some(leader) = found {
-        println!("{leader}");
+        out::line(leader);
     } else {
-        println!("`{}` has no leader", name.escape_debug());
+        out::line(format_args!("`{}` has no leader", name.escape_debug()));
     }
     if found.is_some() { Exit::OK } else { Exit::NO }
 }

@@ -1,6 +1,6 @@
 //! Who holds what.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use lock_core::LockInfo;
@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use crate::args::{List, Store};
 use crate::exit::{Exit, Fault};
+use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
@@ -19,9 +20,9 @@ pub(crate) async fn list(store: &Store, options: &List, json: bool) -> Result<Ex
     };
     let locks: Vec<LockInfo> = listed.locks.into_iter().filter(is_old).collect();
     if json {
-        locks.iter().for_each(|lock| println!("{}", table::json(lock)));
+        locks.iter().for_each(|lock| out::line(table::json(lock)));
     } else {
-        print!("{}", table::table(&locks));
+        out::print(table::table(&locks));
     }
     if listed.truncated {
         eprintln!("lockctl: there are more locks; give a longer prefix");
@@ -33,23 +34,23 @@ pub(crate) async fn list(store: &Store, options: &List, json: bool) -> Result<Ex
 pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<Exit, Fault> {
     let Some(lock) = store.connect().await?.inspect(key).await? else {
         if json {
-            println!("{}", serde_json::json!({ "key": key, "holding": 0, "holders": [] }));
+            out::line(serde_json::json!({ "key": key, "holding": 0, "holders": [] }));
         } else {
-            println!("`{}` is free", key.escape_debug());
+            out::line(format_args!("`{}` is free", key.escape_debug()));
         }
         return Ok(Exit::NO);
     };
     if json {
-        println!("{}", table::json(&lock));
+        out::line(table::json(&lock));
         return Ok(Exit::OK);
     }
-    print!("{}", table::table(std::slice::from_ref(&lock)));
+    out::print(table::table(std::slice::from_ref(&lock)));
     if lock.holding > lock.holders.len() {
-        println!("and {} more holders", lock.holding - lock.holders.len());
+        out::line(format_args!("and {} more holders", lock.holding - lock.holders.len()));
     }
     for (at, waiter) in lock.waiters.iter().enumerate() {
         let who = waiter.record.as_ref().map_or_else(|| "another program".to_owned(), ToString::to_string);
-        println!("waiting {}: {who} ({})", at + 1, table::mode(waiter.mode));
+        out::line(format_args!("waiting {}: {who} ({})", at + 1, table::mode(waiter.mode)));
     }
     Ok(Exit::OK)
 }
@@ -58,9 +59,9 @@ pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<Exit, F
 pub(crate) async fn available(store: &Store, key: &str, permits: u32, json: bool) -> Result<Exit, Fault> {
     let free = store.connect().await?.semaphore(key, permits).available().await?;
     if json {
-        println!("{}", serde_json::json!({ "key": key, "available": free }));
+        out::line(serde_json::json!({ "key": key, "available": free }));
     } else {
-        println!("{free}");
+        out::line(free);
     }
     Ok(Exit::OK)
 }
@@ -72,7 +73,7 @@ pub(crate) async fn top(store: &Store, every: Duration) -> Result<Exit, Fault> {
     let terminal = std::io::stdout().is_terminal();
     if terminal {
         // Another screen, without a cursor.
-        print!("\x1b[?1049h\x1b[?25l");
+        out::print(format_args!("\x1b[?1049h\x1b[?25l"));
     }
     let outcome = loop {
         let listed = tokio::select! {
@@ -94,11 +95,10 @@ pub(crate) async fn top(store: &Store, every: Duration) -> Result<Exit, Fault> {
             Err(error) => break Err(error.into()),
         };
         if terminal {
-            print!("\x1b[H\x1b[2J{}", fitted(&picture));
+            out::print(format_args!("\x1b[H\x1b[2J{}", fitted(&picture)));
         } else {
-            println!("{picture}");
+            out::line(picture);
         }
-        let _ = std::io::stdout().flush();
         tokio::select! {
             biased;
             _ = signals.next() => break Ok(Exit::OK),
@@ -106,8 +106,7 @@ pub(crate) async fn top(store: &Store, every: Duration) -> Result<Exit, Fault> {
         }
     };
     if terminal {
-        print!("\x1b[?25h\x1b[?1049l");
-        let _ = std::io::stdout().flush();
+        out::print(format_args!("\x1b[?25h\x1b[?1049l"));
     }
     outcome
 }

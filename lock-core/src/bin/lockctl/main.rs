@@ -9,8 +9,9 @@
 //! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
 //! | `list`, `table`, `force` | who holds what, and its release by force |
 //! | `bench`, `postgres` | the rate of a store; the tables of Postgres |
-//! | `exit` | exit codes |
+//! | `exit`, `out` | exit codes; the standard output |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its outputs")]
+#![allow(clippy::disallowed_methods, reason = "its times are for people, and no lease depends on them")]
 
 mod acquire;
 mod args;
@@ -22,6 +23,7 @@ mod hold;
 mod leader;
 mod lease;
 mod list;
+mod out;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod progress;

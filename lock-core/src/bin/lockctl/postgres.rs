@@ -4,16 +4,17 @@ use lock_core::backend::postgres::{migrate as make, migration};
 
 use crate::args::Store;
 use crate::exit::{Exit, Fault};
+use crate::out;
 
 /// Makes the tables.
 pub(crate) async fn migrate(store: &Store) -> Result<Exit, Fault> {
     make(store.url()?).await?;
-    println!("the tables are there");
+    out::line("the tables are there");
     Ok(Exit::OK)
 }
 
 /// Prints the statements that make them.
 pub(crate) fn sql(schema: &str) -> Result<Exit, Fault> {
-    print!("{}", migration(schema)?);
+    out::print(migration(schema)?);
     Ok(Exit::OK)
 }

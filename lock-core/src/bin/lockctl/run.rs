@@ -97,13 +97,11 @@ pub(crate) async fn under(
     if let Ok(token) = guard.fencing_token().await {
         variables.push(("LOCK_FENCING_TOKEN", token.to_string()));
     }
-    let limits = Limits::new(ttl, end.grace);
-    // A grant that came from a queue has the short lease of a waiter until its first renewal.
-    if limits.verdict(guard.remaining()) != Verdict::Work
-        && let Err(error) = guard.extend(ttl).await
-    {
-        return Ended::Failed(error.into());
-    }
+    let lease = match whole_lease(guard, ttl).await {
+        Ok(lease) => lease,
+        Err(fault) => return Ended::Failed(fault),
+    };
+    let limits = Limits::new(lease, end.grace);
     let mut child = match Child::start(command, &variables, limits.grace) {
         Ok(child) => child,
         Err(fault) => return Ended::Failed(fault),
@@ -111,6 +109,16 @@ pub(crate) async fn under(
     let ended = supervise(&mut child, guard, limits, end.on_lost, signals).await;
     child.dismiss().await;
     ended
+}
+
+/// Returns the length of a lease that was renewed just now. A grant that came from a queue has the short lease of a waiter
+/// until its first renewal. A store of sessions renews by itself, and its leases are as long as its session.
+async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
+    if guard.remaining() < ttl / 2 {
+        let _ = guard.extend(ttl).await;
+        guard.check()?;
+    }
+    Ok(guard.remaining().min(ttl))
 }
 
 async fn supervise(

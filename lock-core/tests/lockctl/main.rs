@@ -1,0 +1,7 @@
+//! The program `lockctl` on real servers: exit codes, signals, the end of a command before its lease is over, and what the
+//! commands print.
+
+mod ctl;
+mod running;
+mod shown;
+mod stores;
