@@ -137,6 +137,8 @@ async fn held_back(etcd: &Etcd, ways: &Ways, ttl: Duration, longer: Duration) ->
         // Often renewed, where it is shorter than what no test outlives.
         let request = if ttl < LONG { request.renew_every(ms(500)) } else { request.renew(false) };
         let guard = request.acquire().await.expect("free");
+        // Each for another ttl, so that each needs a lease.
+        let longer = longer + Duration::from_secs(round);
         if let Some(lease) = hold_back(etcd, ways, &guard, longer, longest).await {
             return (guard, lease);
         }

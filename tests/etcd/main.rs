@@ -11,10 +11,8 @@ mod busy;
 #[path = "../redis_process/contenders.rs"]
 mod contenders;
 mod contract;
-mod groups;
+mod crowd;
 mod history;
-#[path = "../in_line/mod.rs"]
-mod in_line;
 mod kinds;
 mod late;
 mod leader;
@@ -23,7 +21,6 @@ mod leaders;
 #[path = "../load/mod.rs"]
 mod load;
 mod login;
-mod names;
 #[path = "../no_stall/mod.rs"]
 mod no_stall;
 #[path = "../outside/mod.rs"]
@@ -32,7 +29,7 @@ mod partition;
 mod processes;
 mod proxied;
 mod rounded;
-mod spare;
+mod sessions;
 mod stalls;
 mod stopped;
 mod store;

@@ -13,7 +13,7 @@ fn url(etcd: &Etcd) -> String {
     format!("{}?round_ttl=up", etcd.url())
 }
 
-/// The time that etcd has given to the lease of the only key. There may be a spare one beside it.
+/// The time that etcd has given to the lease of the only key. A session without keys may be beside it.
 fn stored(etcd: &Etcd) -> String {
     let told = etcd.lease_ids().into_iter().map(|id| etcd.ctl(&["lease", "timetolive", "--keys", &id]));
     let bound: Vec<String> = told.filter(|told| told.contains("[k/")).collect();

@@ -80,7 +80,7 @@ async fn what_is_delivered_late_takes_nothing() {
     while round < ROUNDS || failed <= ROUNDS / 10 {
         assert!(round < MOST, "{failed} of {round} were cut off: this shows nothing");
         let key = format!("k{round}");
-        // A lease of another length must be asked for; the other is spare, and taken with one request.
+        // A lease of another length must be asked for; the other is there.
         let other = LONG + Duration::from_secs((round % ROUNDS) as u64);
         let (length, longest) = if round % 2 == 0 { (LONG, ms(2)) } else { (other, ms(6)) };
         let request = locks.lock(key).ttl(length).strategy(strategy::fail_fast());
@@ -96,7 +96,7 @@ async fn what_is_delivered_late_takes_nothing() {
         works_again(&locks, "other").await;
         round += 1;
     }
-    // The leases are a minute long. What is spare ends with the manager, or by itself: a shutdown does not wait long.
+    // The leases are a minute long. A session without keys ends with the manager, or by itself: a shutdown does not wait long.
     empty(&etcd, PATIENCE).await;
     locks.shutdown(ms(100)).await;
     wait_until("no lease is left", LONG * 2, async || etcd.leases() == 0).await;

@@ -8,15 +8,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::busy::Busy;
 use super::command::WAITER_LEASE;
 use super::config::Config;
+use super::entries::Entries;
 use super::error::{Failure, Reaction};
-use super::ledger::{Lease, Ledger};
 use super::link::{Members, dial};
-use super::store::{Store, lease_id, now};
+use super::session::Sessions;
+use super::store::{Store, now};
 use super::ttl;
-use crate::backend::remote::{PerRuntime, tries};
+use crate::backend::remote::queue_copy::QueueCopies;
+use crate::backend::remote::{PerRuntime, deadline, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
     Order, Released, Renew, Renewal, Waiting,
@@ -24,8 +25,9 @@ use crate::backend::{
 use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
+use crate::sync::Mutex;
 
-/// The longest time for which the end of the store waits for the end of its spare leases.
+/// The longest time for which the end of the store waits for the end of its sessions without keys.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Locks in an etcd cluster.
@@ -34,7 +36,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 /// process: it keeps one connection to one member for each tokio runtime that uses it. Dropping it ends the connections
 /// and leaves the locks to their leases.
 pub struct Etcd {
-    store: Store,
+    store: Arc<Store>,
 }
 
 impl fmt::Debug for Etcd {
@@ -85,13 +87,19 @@ impl Etcd {
         let dialled = tries::connect(&members.config, limit, |left| Box::pin(dial(&members, left))).await;
         let session = dialled.map_err(error)?;
         let connections = PerRuntime::new(Arc::clone(&members), Some(session));
-        let (ledger, busy) = (Ledger::default(), Busy::default());
-        let mut store = Store { connections, ledger, busy, min_ttl: ttl::STEP };
+        let mut store = Store {
+            connections,
+            sessions: Sessions::default(),
+            entries: Entries::default(),
+            copies: QueueCopies::default(),
+            runtimes: Mutex::default(),
+            min_ttl: ttl::STEP,
+        };
         // A server that is slow to greet is slow to answer too.
         let left = limit.saturating_sub(now().since(began)).max(members.config.timeout);
         let proved = timeout(left, prove(&store)).await.unwrap_or_else(|_| Err(Failure::no_answer(left)));
         store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;
-        Ok(Self { store })
+        Ok(Self { store: Arc::new(store) })
     }
 
     fn config(&self) -> &Config {
@@ -122,10 +130,9 @@ async fn prove(store: &Store) -> Result<Duration, Failure> {
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
-    let asked = Lease { id: lease_id(), ttl: ttl::STEP, sent: now() };
-    let given = store.grant_as(asked).await?;
+    let (id, given, _) = store.grant(ttl::STEP).await?;
     // Here, and not when the first lock is lost: what stands between may pass everything else.
-    let kept = store.keep_one_alive(given.id).await;
+    let kept = store.keep_alive(id).await;
     let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
     kept.map_err(|failure| {
         let text = format!(
@@ -134,8 +141,8 @@ async fn prove(store: &Store) -> Result<Duration, Failure> {
         );
         Failure::new(LockErrorKind::Unavailable, text)
     })?;
-    store.revoke(&[], given.id).await?;
-    Ok(given.ttl)
+    store.revoke(id).await?;
+    Ok(given)
 }
 
 impl Backend for Etcd {
@@ -159,7 +166,6 @@ impl Backend for Etcd {
                 "with `?round_ttl=up` in the URL, etcd stores the next longer one, and the holder keeps to what it asked for",
             ),
             keeps_after_release: Some(ttl::LONGEST),
-            shares_places: true,
             ..Capability::exclusive("etcd")
         }
     }
@@ -168,7 +174,7 @@ impl Backend for Etcd {
         let capability = self.capability();
         capability.check(claim)?;
         capability.check_ttl(claim.ttl).map_err(|error| error.with_key(&claim.key).nothing_taken())?;
-        let deadline = self.config().deadline(claim.ttl);
+        let deadline = deadline::of_call(self.config().timeout, claim.ttl);
         let call = async {
             match claim.more.is_empty() {
                 true => self.store.acquire(claim, ask).await,
@@ -188,9 +194,8 @@ impl Backend for Etcd {
         if batch.is_empty() {
             return Vec::new();
         }
-        // So that a renewal that hangs is tried again within the lease.
         let shortest = batch.iter().map(|renew| renew.ttl).min().unwrap_or_default();
-        let deadline = self.config().timeout.min(shortest / 4);
+        let deadline = deadline::of_renewal(self.config().timeout, shortest);
         match timeout(deadline, self.store.renew(batch)).await {
             Ok(answers) => answers
                 .into_iter()
@@ -214,8 +219,9 @@ impl Backend for Etcd {
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        let made =
-            self.within(&claim.key, self.config().deadline(claim.ttl), self.store.fence(claim)).await?;
+        let made = self
+            .within(&claim.key, deadline::of_call(self.config().timeout, claim.ttl), self.store.fence(claim))
+            .await?;
         made.map_err(|reason| LockError::lost(&claim.key, reason))
     }
 
@@ -225,7 +231,7 @@ impl Backend for Etcd {
             return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
         }
         let call = self.store.downgrade(claim);
-        let answer = self.within(&claim.key, self.config().deadline(claim.ttl), call).await;
+        let answer = self.within(&claim.key, deadline::of_call(self.config().timeout, claim.ttl), call).await;
         answer.unwrap_or_else(Renewal::Unknown)
     }
 
@@ -241,7 +247,12 @@ impl Backend for Etcd {
         self.within(key, self.config().timeout, self.store.force_release(key, id)).await
     }
 
-    fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        if let Some(background) = background {
+            let mut runtimes = self.store.runtimes.lock();
+            runtimes.retain(|(of, _)| *of != process);
+            runtimes.push((process, background.clone()));
+        }
         self.store.connections.connector().listeners.add(process, listener);
     }
 
@@ -256,7 +267,7 @@ impl Backend for Etcd {
     async fn close(&self) {
         // Nobody waits for a cluster that does not answer: they end by themselves.
         if self.store.connections.current().is_some() {
-            let _ = timeout(FAREWELL, self.store.revoke_spares()).await;
+            let _ = timeout(FAREWELL, self.store.end_sessions()).await;
         }
         self.store.connections.close();
     }

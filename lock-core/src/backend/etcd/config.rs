@@ -133,12 +133,6 @@ impl Config {
         }
         Ok(())
     }
-
-    /// Returns the deadline of a call that asks for a lease of `lease`. The holder then has at least half of it left, and a
-    /// quarter of one that an earlier lock has left.
-    pub(super) fn deadline(&self, lease: Duration) -> Duration {
-        self.timeout.min(lease / 2)
-    }
 }
 
 #[cfg(test)]
@@ -162,7 +156,6 @@ mod tests {
         let config = Config::parse("etcd://h?timeout=3s&connect_timeout=500ms").expect("options");
         assert_eq!((config.timeout, config.connect_timeout), (Duration::from_secs(3), TIMEOUT / 4));
         assert_eq!(config.dial_timeout, TIMEOUT / 4);
-        assert_eq!(config.deadline(TIMEOUT), TIMEOUT / 2);
         assert!(!config.rounds_ttl && Config::parse("etcd://h?round_ttl=up").expect("it rounds").rounds_ttl);
         let config = Config::parse("etcds://h?ca=/a.pem&cert=/c.pem&key=/k.pem").expect("files");
         assert!(config.tls.is_some_and(|tls| tls.authorities.is_some() && tls.key.is_some()));

@@ -7,10 +7,8 @@
 //! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored. A grant that
 //! was handed on so often that these bits are used up is counted on from a revision that its holder makes.
 
+use super::entries::Since;
 use super::error::Failure;
-use super::keyspace;
-use super::ledger::Since;
-use super::line::{Entry, Line};
 use super::store::Store;
 use crate::backend::{Claim, FencingToken};
 use crate::error::LossReason;
@@ -18,12 +16,8 @@ use crate::error::LossReason;
 /// The number of bits that count hand-offs. 43 bits are left to the revision: 28 years of 10,000 writes a second.
 const BITS: u32 = 20;
 
-/// Returns the token of a claim that was `granted` at this revision, or `None` where it was handed on too often.
-pub(super) fn token(claim: &Claim, granted: i64) -> Option<FencingToken> {
-    token_since(claim, Since { revision: granted, handoffs: 0 })
-}
-
-fn token_since(claim: &Claim, since: Since) -> Option<FencingToken> {
+/// Returns the token of a holder whose tokens are counted `since` a revision, or `None` where it was handed on too often.
+pub(super) fn token(claim: &Claim, since: Since) -> Option<FencingToken> {
     let revision = u64::try_from(since.revision).ok()?;
     let first = revision.checked_mul(1 << BITS)?;
     let handoffs = claim.handoffs.checked_sub(since.handoffs)?;
@@ -35,39 +29,32 @@ fn token_since(claim: &Claim, since: Since) -> Option<FencingToken> {
 impl Store {
     /// Returns the fencing token of the grant of `claim`, or why it has none.
     pub(super) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
+        let ids = Self::ids(claim);
         loop {
             let lines = self.read_all(claim.keys()).await?;
-            let Some(own) = held(claim, &lines) else { return Ok(Err(LossReason::Taken)) };
-            let since = self.counted_since(&own);
-            if let Some(token) = since.and_then(|since| token_since(claim, since)) {
+            let Some(mine) = self.held_in(claim, &ids, &lines) else { return Ok(Err(LossReason::Taken)) };
+            let before: Option<Vec<Since>> = mine.iter().map(|mine| mine.since).collect();
+            let since = before.and_then(|all| all.into_iter().max_by_key(|since| since.revision));
+            if let Some(token) = since.and_then(|since| token(claim, since)) {
                 return Ok(Ok(token));
             }
-            // The grant of an earlier process, or one that was handed on a million times. While it holds its keys, a
-            // revision that it makes is larger than all before, and nobody else is granted one of these keys at it.
-            let Some(revision) = self.touch(&own).await? else { continue };
-            let made = Since { revision, handoffs: claim.handoffs };
-            let made = match own[..] {
-                [entry] => self.ledger.renumber(&entry.page, entry.created, since, made),
-                _ => made,
-            };
-            if let Some(token) = token_since(claim, made) {
+            // A reader or a permit that has waited, the grant of an earlier process, or one that was handed on a million
+            // times. While it holds its keys, a revision that it makes is larger than all before, and nobody else is
+            // granted one of these keys at it.
+            let Some(revision) = self.touch(&ids, &mine).await? else { continue };
+            let mut made = Since { revision, handoffs: if since.is_some() { claim.handoffs } else { 0 } };
+            for (id, before) in ids.iter().zip(&mine) {
+                self.entries.change(id, |mine| {
+                    // Another call may have done so since.
+                    made = if mine.since == before.since { made } else { mine.since.unwrap_or(made) };
+                    mine.since = Some(made);
+                });
+            }
+            if let Some(token) = token(claim, made) {
                 return Ok(Ok(token));
             }
         }
     }
-
-    /// Returns since when the tokens of a holder are counted, if that is known of all its entries.
-    fn counted_since(&self, own: &[&Entry]) -> Option<Since> {
-        let known = own.iter().map(|entry| self.ledger.counted_since(&entry.page, entry.created));
-        let known: Option<Vec<Since>> = known.collect();
-        known?.into_iter().max_by_key(|since| since.revision)
-    }
-}
-
-/// Returns the entries of `claim`, if it holds all its keys.
-fn held<'l>(claim: &Claim, lines: &'l [Line]) -> Option<Vec<&'l Entry>> {
-    let of = |(key, line): (_, &'l Line)| line.held_by(&keyspace::page(key, claim.owner));
-    claim.keys().zip(lines).map(of).collect()
 }
 
 #[cfg(test)]
@@ -83,7 +70,8 @@ mod tests {
         let owner = OwnerSource::new().expect("random bytes").mint();
         let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
         let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
-        let of = |claim: &Claim, granted| token(claim, granted).map(FencingToken::get);
+        let of =
+            |claim: &Claim, revision| token(claim, Since { revision, handoffs: 0 }).map(FencingToken::get);
         assert_eq!(of(&claim, 7), Some(7 << BITS));
         claim.handoffs = 3;
         assert_eq!(of(&claim, 7), Some((7 << BITS) + 3));
@@ -92,8 +80,7 @@ mod tests {
         assert_eq!(of(&claim, 8), Some((8 << BITS) + 3), "above all of an earlier grant");
         claim.handoffs = 1 << BITS;
         assert_eq!(of(&claim, 7), None, "the next would be that of a later grant");
-        let since =
-            |revision, handoffs| token_since(&claim, Since { revision, handoffs }).map(FencingToken::get);
+        let since = |revision, handoffs| token(&claim, Since { revision, handoffs }).map(FencingToken::get);
         assert_eq!(since(9, claim.handoffs), Some(9 << BITS), "counted anew");
         assert_eq!(since(9, claim.handoffs - 5), Some((9 << BITS) + 5));
         assert_eq!(since(9, claim.handoffs + 1), None, "a later holder has counted anew");

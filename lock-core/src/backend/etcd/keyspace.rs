@@ -1,12 +1,12 @@
 //! The names of the stored keys.
 //!
 //! ```text
-//! <key>/<name>     an entry of the line of <key>: a holder or a waiter
+//! <key>/<name>     an entry of the queue of <key>: a holder or a waiter
 //! ```
 //!
-//! `<name>` is a random number, and used again by the process that has chosen it. Whose an entry is, its value says.
-//! `<key>` is the key with `%` and `/` percent-encoded, so that no key is a part of another. `<key>/` is also what
-//! etcd's own lock recipe uses, so `etcdctl lock order:42` stands in the same line.
+//! `<name>` is the id of a lease of the process, and a number where the process has several entries in the queue. The owner
+//! of an entry is in its value. `<key>` is the key with `%` and `/` percent-encoded, so that no key is a part of another. `<key>/` is also what
+//! etcd's own lock recipe uses, so `etcdctl lock order:42` stands in the same queue.
 
 use sha2::{Digest, Sha256};
 
@@ -61,33 +61,10 @@ pub(super) fn beginning_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
     range_of(encoded(prefix))
 }
 
-/// Returns the page of the entry of `owner`: what it is known by in this process, whatever its stored key is.
-pub(super) fn page(key: &Key, owner: Owner) -> Vec<u8> {
-    let mut line = encoded(key.as_str());
-    line.push(SLASH);
-    page_in(&line, owner)
-}
-
-/// Returns the page of a stored entry of `owner`.
-pub(super) fn page_of(stored: &[u8], owner: Owner) -> Vec<u8> {
-    page_in(line_of(stored), owner)
-}
-
-fn page_in(line: &[u8], owner: Owner) -> Vec<u8> {
-    // The token itself is a secret, and a page may be shown where somebody looks for a defect.
-    [line, hex(&digest(&owner.token())[..16]).as_bytes()].concat()
-}
-
-/// Returns what a page or a stored entry begins with: the stored key and the slash.
-pub(super) fn line_of(entry: &[u8]) -> &[u8] {
-    let slash = entry.iter().position(|&byte| byte == SLASH);
-    &entry[..slash.map_or(0, |at| at + 1)]
-}
-
-/// Returns a stored key of which no entry of the line has ever had the name.
-pub(super) fn new_entry(line: &[u8]) -> Vec<u8> {
-    let random = || getrandom::u64().unwrap_or_else(|_| fastrand::u64(..));
-    let name = format!("{:016x}{:016x}", random(), random());
+/// Returns the stored key of the entry with this `number` that was created under the lease `id`. `line` is what all entries
+/// of its queue begin with.
+pub(super) fn entry(line: &[u8], id: i64, number: usize) -> Vec<u8> {
+    let name = if number == 0 { format!("{id:x}") } else { format!("{id:x}-{number}") };
     [line, name.as_bytes()].concat()
 }
 
@@ -138,18 +115,6 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_one_page_whatever_its_name() {
-        let (key, owner) =
-            (Key::new("a/b").expect("a key"), crate::owner::OwnerSource::new().expect("random bytes").mint());
-        let page = page(&key, owner);
-        let names = [new_entry(line_of(&page)), new_entry(line_of(&page))];
-        assert!(
-            names[0] != names[1] && names.iter().all(|name| key_of_entry(name).as_deref() == Some("a/b"))
-        );
-        assert_eq!(names.map(|name| page_of(&name, owner)), [page.clone(), page]);
-    }
-
-    #[test]
     fn no_key_is_a_part_of_another() {
         let texts = ["a", "a/", "a/b", "a%2Fb", "a%", "%", "a%f", "é/锁", "\0", "/"];
         for one in texts {
@@ -159,9 +124,9 @@ mod tests {
                 stored.extend_from_slice(b"/name");
                 assert_eq!(from <= stored && stored < to, one == other, "{other} in {one}");
                 assert_eq!(key_of_entry(&stored).as_deref(), Some(other));
-                assert_eq!(line_of(&stored), &stored[..stored.len() - 4]);
             }
         }
+        assert_eq!(key_of_entry(&entry(b"a/", 0x1f, 2)).as_deref(), Some("a"));
         assert_eq!(key_of_entry(b"a"), None);
         assert_eq!(key_of_entry(b"a/b/c"), None);
         assert_eq!(beginning_with(""), (vec![0], vec![0]));

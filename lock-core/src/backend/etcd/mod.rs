@@ -1,19 +1,16 @@
 #![doc = include_str!("docs.md")]
 
 mod backend;
-mod busy;
 mod command;
 mod config;
+mod entries;
 mod error;
 mod fence;
 mod keyspace;
-mod ledger;
 mod line;
 mod link;
-mod look;
-mod names;
 mod proto;
-mod spare;
+mod session;
 mod store;
 mod ttl;
 

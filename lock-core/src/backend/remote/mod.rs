@@ -15,6 +15,8 @@ mod join;
 mod listeners;
 mod message;
 mod per_runtime;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod queue_copy;
 pub(crate) mod race;
 mod single_flight;
 pub(crate) mod socket;
@@ -22,6 +24,8 @@ mod supervisor;
 mod tls;
 pub(crate) mod tries;
 mod url;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod wait_queue;
 mod words;
 
 #[cfg(any(feature = "etcd", feature = "redis"))]

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use super::secure::{Longer, Secured};
+use crate::backend::etcd::entries::{Id, Lease, Mine, Since};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
-use crate::backend::etcd::ledger::{Held, Lease};
-use crate::backend::etcd::line::{self, Entry, Line, NO_LEASE, Own};
-use crate::backend::etcd::look::{Blocked, FRESH, Look, Turn};
-use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest, TxnResponse};
-use crate::backend::etcd::spare;
+use crate::backend::etcd::line::{self, Line, NO_LEASE};
+use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest};
+use crate::backend::etcd::session::{UnderWay, oldest};
 use crate::backend::etcd::store::{self, Store, now, reads};
-use crate::backend::etcd::ttl;
-use crate::backend::{Ask, Attempt, Claim, Grant, Queue};
+use crate::backend::{Ask, Attempt, Claim, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
@@ -21,93 +18,134 @@ use crate::error::LockErrorKind;
 /// etcd looks for leases that are over twice a second, and its shortest lease is two seconds.
 pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
 
-/// What one look at the line led to.
-enum Step {
-    Done(Attempt),
-    /// The line has changed meanwhile, and was read again if there is a line.
-    Again(Option<Line>),
-}
-
 /// One attempt.
 struct Acquire<'a> {
     store: &'a Store,
     claim: &'a Claim,
     ask: Ask,
-    /// The page of its entry.
-    own: [Vec<u8>; 1],
-    /// A lease that no entry is bound to yet.
-    spare: Option<Lease>,
-    /// Whether it may be one that a released lock has left.
-    borrows: bool,
-    /// A time before the last request that has read the line.
-    read_at: Moment,
+    id: Id,
+    began: Moment,
+}
+
+/// What to do for a claim without an entry.
+enum Plan {
+    Refused(Attempt),
+    Put(Put),
+    /// It has one, which another store of this process has made.
+    Known,
+}
+
+/// A new entry.
+#[derive(Clone)]
+struct Put {
+    /// The last entry that was seen, with the revision at which it was created; `None` where there was none.
+    behind: Option<(Vec<u8>, i64)>,
+    /// Whether it is expected to hold the key.
+    admitted: bool,
+    /// Whether the queue must be read behind it, because no copy shows what becomes of it.
+    reads: bool,
+}
+
+/// What came of it.
+enum Written {
+    /// It is in the queue, which was read where that was asked.
+    In(Option<Line>),
+    /// The queue is another one than was seen.
+    Changed(Line),
+    /// Its lease was over.
+    Over,
+}
+
+/// What the queue says about the entry of a claim.
+enum View {
+    Gone,
+    Holds {
+        revision: i64,
+        waiting: usize,
+    },
+    Waits(Held),
+    /// Another program has written it.
+    Foreign(Box<line::Entry>),
+    /// It holds or waits for what the claim does not ask for.
+    Unfit(Held),
 }
 
 impl Store {
     /// Attempts the claim of one key once.
     pub(in super::super) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
-        let own = [keyspace::page(&claim.key, claim.owner)];
-        let (spare, borrows) = (None, claim.renews);
-        let mut acquire = Acquire { store: self, claim, ask, own, spare, borrows, read_at: now() };
-        let outcome = acquire.run().await;
-        if let Some(lease) = acquire.spare.take() {
-            // The release by the owner would end it too, but nobody releases what was refused.
-            let _ = acquire.give_back(lease).await;
+        let id = Id::new(&claim.key, claim.owner);
+        let acquire = Acquire { store: self, claim, ask, id, began: now() };
+        loop {
+            let attempt = match self.entries.get(&acquire.id) {
+                Some(mine) => acquire.with_entry(&mine).await?,
+                None => acquire.without_entry().await?,
+            };
+            if let Some(attempt) = attempt {
+                return Ok(attempt);
+            }
         }
-        outcome
     }
 }
 
 impl Acquire<'_> {
-    async fn run(&mut self) -> Result<Attempt, Failure> {
-        // The watch that has caused this attempt may have read that it is its turn.
-        let turn = self.store.ledger.take_turn(&self.own[0], FRESH, self.read_at);
-        let mut step = match turn {
-            Some(turn) => self.turn(turn).await?,
-            None => self.guess().await?,
-        };
+    /// Attempts a claim that has no entry. Returns `None` where it is to be attempted again.
+    async fn without_entry(&self) -> Result<Option<Attempt>, Failure> {
+        let mut plan = self.first_plan().await?;
         loop {
-            let line = match step {
-                Step::Done(attempt) => return Ok(attempt),
-                Step::Again(Some(line)) => line,
-                Step::Again(None) => {
-                    self.read_at = now();
-                    self.store.read(&self.claim.key).await?
-                }
+            let put = match plan {
+                Plan::Refused(attempt) => return Ok(Some(attempt)),
+                Plan::Put(put) => put,
+                Plan::Known => return Ok(None),
             };
-            step = self.look(&line).await?;
-        }
-    }
-
-    /// Takes the key unseen, if it may be free and there is a lease at hand: one request, which writes nothing if somebody
-    /// stands in the line, and reads the line then.
-    async fn guess(&mut self) -> Result<Step, Failure> {
-        let may_be_free = self.ask != Ask::Probe && !self.store.busy.was_taken(&self.claim.key, self.read_at);
-        // Without a connection nothing is sent, and nothing is to look as if it were.
-        let is_connected = self.store.connections.current().is_some();
-        if !may_be_free || !is_connected || !self.borrow(self.claim.ttl) {
-            return Ok(Step::Again(None));
-        }
-        match self.take(&Line::default()).await {
-            // A full database refuses the entry before it looks whether there is one: then the line says more.
-            Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
-                Ok(Step::Again(None))
+            plan = match self.put(&put).await {
+                Ok(Written::In(line)) => return self.joined(&put, line).await,
+                Ok(Written::Changed(line)) => self.plan(&line, true)?,
+                Ok(Written::Over) => Plan::Put(put),
+                // A full database refuses the entry before it looks whether there is one: then the queue says more.
+                Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
+                    let line = self.store.read(&self.claim.key).await?;
+                    match self.plan(&line, true)? {
+                        Plan::Put(_) => return Err(failure),
+                        plan => plan,
+                    }
+                }
+                Err(failure) => return Err(failure),
             }
-            step => step,
         }
     }
 
-    async fn look(&mut self, line: &Line) -> Result<Step, Failure> {
+    /// Plans by the copy of the queue, if there is one. Otherwise the key is taken unseen, in one request, where that leaves
+    /// nothing behind if it is not free.
+    async fn first_plan(&self) -> Result<Plan, Failure> {
+        let copy = self.store.copies.existing(&self.id.line).filter(|_| self.ask.enqueues());
+        if let Some(copy) = copy
+            && copy.is_known().await
+            && let Some(plan) = copy.look(|line| self.plan(line, false))
+        {
+            return plan;
+        }
+        // Without a connection nothing is sent, and nothing is to look as if it were.
+        if self.claim.renews && self.ask != Ask::Probe && self.store.connections.current().is_some() {
+            return Ok(Plan::Put(Put { behind: None, admitted: true, reads: false }));
+        }
+        let line = self.store.read(&self.claim.key).await?;
+        self.plan(&line, true)
+    }
+
+    fn plan(&self, line: &Line, reads: bool) -> Result<Plan, Failure> {
         let claim = self.claim;
-        self.store.busy.note(&claim.key, !line.entries.is_empty(), self.read_at);
-        if let Some(place) = line.place(&self.own()) {
-            return self.stands(line, place).await;
+        if let Some(place) = line.place_of(claim.owner) {
+            self.store.noted(&self.id, &line.queue.entries()[place]);
+            return Ok(Plan::Known);
         }
         if let Some(text) = line.conflict(claim.mode) {
             return Err(Failure::new(LockErrorKind::InvalidRequest, text));
         }
-        if line.admits(claim.mode) {
-            return self.take(line).await;
+        let admitted = line.queue.admits(claim.mode);
+        let behind = line.queue.entries().last().map(|last| (last.stored.clone(), last.created));
+        let put = Put { reads: behind.is_some() && (reads || admitted), behind, admitted };
+        if admitted {
+            return Ok(Plan::Put(put));
         }
         let held = line.held(claim, None, None);
         let passed_on = claim.queue == Queue::Barging && held.own;
@@ -115,249 +153,269 @@ impl Acquire<'_> {
             Ask::Enqueue { room } => !passed_on && room.is_none_or(|room| held.waiters < Some(room)),
             Ask::Probe | Ask::Try => false,
         };
-        if !waits {
-            return Ok(Step::Done(Attempt::Held(held)));
-        }
-        // Whoever comes after this answer stands behind the claim too, so its process can hand that grant on to it.
-        match line.shares_with(claim) {
-            Some(owner) => {
-                Ok(Step::Done(Attempt::Held(crate::backend::Held { behind: Some(owner), ..held })))
-            }
-            None => self.join(line).await,
-        }
+        Ok(if waits { Plan::Put(put) } else { Plan::Refused(Attempt::Held(held)) })
     }
 
-    /// The claim has an entry already.
-    async fn stands(&mut self, line: &Line, place: usize) -> Result<Step, Failure> {
-        let entry = &line.entries[place];
-        if entry.lease == NO_LEASE || entry.owner.is_none() {
-            // Another program has written it, and nothing of the claim would end it: its owner lines up again.
-            self.store.delete(&[entry]).await?;
-            return Ok(Step::Again(None));
-        }
-        if self.store.ledger.is_being_revoked(&entry.page, entry.lease) {
-            // An earlier attempt has given it up, and may yet be heard: the claim lines up again.
-            self.store.revoke(&self.own, entry.lease).await?;
-            return Ok(Step::Again(None));
-        }
-        if entry.kept || entry.mode != self.claim.mode {
-            // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
-            return Ok(Step::Done(Attempt::Held(line.held(self.claim, None, None))));
-        }
-        if let Some(turn) = Turn::of(line, place, self.read_at) {
-            return self.turn(turn).await;
-        }
-        Ok(match self.store.keep_place(&entry.page, entry.lease, self.read_at).await? {
-            Some(sent) => self.waits(line, place, sent),
-            None => Step::Again(None),
-        })
-    }
-
-    /// The turn of the claim has come.
-    async fn turn(&mut self, turn: Turn) -> Result<Step, Failure> {
-        self.claim.mark_sent();
-        if let Some(held) = self.store.as_it_waited(self.claim, &turn).await? {
-            return Ok(self.granted(turn.waiting, held.granted, self.since(held.lease, turn.read_at)));
-        }
-        let longer = if self.claim.renews { Longer::Spare } else { Longer::Fresh };
-        Ok(match self.store.secure(&[&turn.entry], self.claim.ttl, turn.read_at, longer).await? {
-            Secured::Held { granted, lease } => {
-                self.granted(turn.waiting, granted, self.since(lease, turn.read_at))
-            }
-            Secured::Changed | Secured::Over => Step::Again(None),
-        })
-    }
-
-    /// The claim stands in line, since `sent` at the latest. Its watch need not read that again.
-    fn waits(&self, line: &Line, place: usize, sent: Moment) -> Step {
-        if let Some(blocked) = Blocked::of(line, Some(place), self.claim, self.read_at) {
-            self.store.ledger.leave(&self.own[0], Look::Waits(blocked));
-        }
-        Step::Done(Attempt::Held(line.held(self.claim, Some(place), Some(sent))))
-    }
-
-    /// Nothing stands in the way.
-    async fn take(&mut self, seen: &Line) -> Result<Step, Failure> {
-        let lease = self.lease(self.claim.ttl).await?;
-        let Some((put, line)) = self.put(seen, lease).await? else { return Ok(Step::Again(None)) };
-        let place = line.place(&self.own()).filter(|_| put);
-        match place {
-            Some(place) if line.holder(place).is_some() => {
-                // The transaction that created it made it the holder.
-                let created = line.entries[place].created;
-                let held = Held { created, granted: created, lease };
-                self.store.ledger.hold(&self.own[0], &line.entries[place].stored, held);
-                let waiting = line.entries.len() - line.holding();
-                Ok(self.granted(waiting, created, self.since(lease, self.read_at)))
-            }
-            // Somebody whom it would overtake came in between: behind it, it looks again.
-            Some(_) => {
-                self.revoke(lease.id).await?;
-                Ok(Step::Again(None))
-            }
-            None => Ok(Step::Again(Some(line))),
-        }
-    }
-
-    /// Joins the line behind those that stand in the way.
-    async fn join(&mut self, seen: &Line) -> Result<Step, Failure> {
-        let lease = self.lease(self.claim.ttl.min(WAITER_LEASE)).await?;
-        let Some((put, line)) = self.put(seen, lease).await? else { return Ok(Step::Again(None)) };
-        let Some(place) = line.place(&self.own()).filter(|_| put) else {
-            return Ok(Step::Again(Some(line)));
+    /// Adds an entry at the end of the queue, if the last one that was seen is still there: all that are in a queue go
+    /// together with each other, so whoever came since goes together with this claim too.
+    async fn put(&self, put: &Put) -> Result<Written, Failure> {
+        let (store, claim) = (self.store, self.claim);
+        let lease = match put.admitted {
+            true => store.lease_for(claim, claim.ttl).await?,
+            false => Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?),
         };
-        if line.holder(place).is_some() {
-            return Ok(Step::Again(Some(line)));
-        }
-        let held = line.held(self.claim, Some(place), Some(self.read_at));
-        if let Ask::Enqueue { room: Some(room) } = self.ask
-            && held.position >= Some(room)
-        {
-            // Others joined at the same moment.
-            self.revoke(lease.id).await?;
-            return Ok(Step::Done(Attempt::Held(crate::backend::Held {
-                position: None,
-                queued_at: None,
-                ..held
-            })));
-        }
-        Ok(self.waits(&line, place, self.read_at))
-    }
-
-    /// Returns a lease of `ttl`, the spare one if it is as long. An entry is bound to it next.
-    async fn lease(&mut self, ttl: Duration) -> Result<Lease, Failure> {
-        if let Some(spare) = self.spare.take() {
-            let fits = spare.ttl == ttl::rounded_up(ttl) || (spare.ttl > ttl && ttl < self.store.min_ttl);
-            if fits && now().since(spare.sent) < spare::oldest(ttl) {
-                self.claim.mark_sent();
-                self.spare = Some(spare);
-                return Ok(spare);
-            }
-            self.give_back(spare).await?;
-        }
-        // Until now nothing could be left behind.
-        self.claim.mark_sent();
-        self.borrow(ttl);
-        let lease = match self.spare {
-            Some(spare) => spare,
-            None => self.store.grant(&self.own, ttl).await?,
-        };
-        self.spare = Some(lease);
-        Ok(lease)
-    }
-
-    /// Takes a lease of `ttl` that a released lock has left. Not for a claim that is not renewed, which has its whole ttl
-    /// at once. Returns whether there was one.
-    fn borrow(&mut self, ttl: Duration) -> bool {
-        if self.borrows {
-            let (length, age) = (self.store.given(ttl), spare::oldest(ttl));
-            self.spare = self.store.ledger.take_spare(&self.own[0], length, age, now());
-        }
-        self.spare.is_some()
-    }
-
-    /// Leaves a lease that no entry was bound to to the next claim, or revokes it.
-    async fn give_back(&self, lease: Lease) -> Result<(), Failure> {
-        if self.claim.renews && self.store.ledger.leave_unused(&self.own[0], lease.id, now()) {
-            return Ok(());
-        }
-        self.revoke(lease.id).await
-    }
-
-    /// Adds an entry at the end of the line, if the last one that was seen is still there: all that stand in a line go
-    /// together with each other, so whoever came since goes together with this claim too. The last one, because it stays
-    /// longest. Returns whether the entry was added, and what there is now; `None` if the lease was over.
-    async fn put(&mut self, seen: &Line, lease: Lease) -> Result<Option<(bool, Line)>, Failure> {
-        self.read_at = now();
-        // What may be there before the request: a value of another program at a name that was never written is no own one.
-        let (claim, [page], own) = (self.claim, &self.own, self.own());
-        let stored = self.store.ledger.stored(page);
-        let stored = stored.unwrap_or_else(|| keyspace::new_entry(keyspace::line_of(page)));
-        let unchanged = match seen.entries.last() {
-            Some(last) => Compare::created_at(last.stored.clone(), last.created),
-            None => {
-                let (from, to) = keyspace::line(&claim.key);
-                Compare::none_created_since(from, to, 1)
+        claim.mark_sent();
+        let stored = store.entries.begin(&self.id, lease.clone(), now());
+        let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
+        let keeps = async {
+            match lease.session() {
+                Some(session) => store.keep(session, oldest(session.ttl)).await,
+                None => Ok(true),
             }
         };
-        let value = line::value(claim, claim.mode, false);
-        let put = PutRequest { key: stored.clone(), value, lease: lease.id, ..PutRequest::default() };
-        let read = reads(&claim.key);
-        let txn = TxnRequest {
-            compare: vec![Compare::created_at(stored.clone(), 0), unchanged],
-            success: vec![put.into(), read.clone()],
-            failure: vec![read],
-        };
-        let Some(answer) = self.bind(txn, &stored, lease).await? else { return Ok(None) };
-        let (put, revision) = (answer.succeeded, answer.revision());
-        if put {
-            // An entry is bound to it, whatever else the answer says.
-            self.spare = None;
+        let (answer, kept) = tokio::join!(store.txn(self.creation(put, stored.clone(), lease.id())), keeps);
+        if answer.as_ref().is_err_and(Failure::is_in_doubt) {
+            return answer.map(|_| Written::Over);
         }
-        let line = store::line(&mut answer.ranges(), revision)?;
-        let is_other = |entry: &Entry| entry.stored == stored && !own.is(entry);
-        if line.entries.iter().any(is_other) {
-            self.store.ledger.rename(&self.own[0]);
-        }
-        Ok(Some((put, line)))
-    }
-
-    /// Runs a transaction that binds the entry to a lease. Returns `None` if somebody has ended the lease: then the claim
-    /// asks for another one.
-    async fn bind(
-        &mut self,
-        txn: TxnRequest,
-        stored: &[u8],
-        lease: Lease,
-    ) -> Result<Option<TxnResponse>, Failure> {
-        let ([own], ledger) = (&self.own, &self.store.ledger);
-        let written_before = ledger.begin_bind(own, stored, lease.id);
-        match self.store.txn(txn).await {
-            Ok(answer) => {
-                match answer.succeeded {
-                    true => ledger.bound(own, lease.id),
-                    false => ledger.not_written(own, lease.id, written_before),
+        under_way.answered();
+        match answer {
+            Ok(answer) if answer.succeeded => {
+                let created = answer.revision();
+                store.entries.change(&self.id, |mine| {
+                    (mine.created, mine.modified, mine.bound) = (Some(created), created, now());
+                });
+                if !kept.unwrap_or(true) {
+                    return Ok(Written::Over);
                 }
-                Ok(Some(answer))
+                let line = put.reads.then(|| store::line(&mut answer.ranges(), created));
+                line.transpose().map(Written::In)
+            }
+            Ok(answer) => {
+                self.forget(&lease).await;
+                let revision = answer.revision();
+                let line = store::line(&mut answer.ranges(), revision)?;
+                if let Some(session) = lease.session().filter(|_| line.has(&stored)) {
+                    // Another program has taken the name, which is that of the lease.
+                    session.retire();
+                }
+                Ok(Written::Changed(line))
             }
             Err(failure) if failure.reaction == Reaction::NoLease => {
-                ledger.lapsed(own, lease.id);
-                (self.spare, self.borrows) = (None, false);
-                Ok(None)
+                store.entries.remove(&self.id);
+                if let Some(session) = lease.session() {
+                    store.session_lost(session);
+                }
+                Ok(Written::Over)
             }
             Err(failure) => {
-                if failure.is_permanent() {
-                    ledger.not_written(own, lease.id, written_before);
-                }
+                self.forget(&lease).await;
                 Err(failure)
             }
         }
     }
 
-    /// Revokes a lease of the entry. Leaves its name, if it has no other.
-    async fn revoke(&self, id: i64) -> Result<(), Failure> {
-        let ([own], ledger) = (&self.own, &self.store.ledger);
-        let name = ledger.name_to_leave(own);
-        self.store.revoke(&self.own, id).await?;
-        name.filter(|_| ledger.stored(own).is_none()).into_iter().for_each(|name| ledger.leave_name(name));
-        Ok(())
+    fn creation(&self, put: &Put, stored: Vec<u8>, lease: i64) -> TxnRequest {
+        let unchanged = match &put.behind {
+            Some((last, created)) => Compare::created_at(last.clone(), *created),
+            None => {
+                let (from, to) = keyspace::line(&self.claim.key);
+                Compare::none_created_since(from, to, 1)
+            }
+        };
+        let value = line::value(self.claim, self.claim.mode, false);
+        let absent = Compare::created_at(stored.clone(), 0);
+        let entry = PutRequest { key: stored, value, lease, ..PutRequest::default() };
+        let read = reads(&self.claim.key);
+        let mut success = vec![entry.into()];
+        success.extend(put.reads.then(|| read.clone()));
+        TxnRequest { compare: vec![absent, unchanged], success, failure: vec![read] }
     }
 
-    fn own(&self) -> Own {
-        Own { stored: self.store.ledger.written(&self.own[0]), page: self.own[0].clone() }
+    /// Forgets an entry that was not created.
+    async fn forget(&self, lease: &Lease) {
+        self.store.entries.remove(&self.id);
+        if lease.session().is_none() {
+            // Otherwise it ends by itself.
+            let _ = self.store.revoke(lease.id()).await;
+        }
     }
 
-    /// Returns from when a grant counts on its lease, and for how long, where it was asked for after `asked`. A grant that is
-    /// not renewed has a lease of its own, and all of it.
-    fn since(&self, lease: Lease, asked: Moment) -> (Moment, Duration) {
-        let began_before = asked.since(lease.sent) > Duration::ZERO;
-        if self.claim.renews && began_before { (asked, lease.rest(asked)) } else { (lease.sent, lease.ttl) }
+    /// The claim has got an entry.
+    async fn joined(&self, put: &Put, line: Option<Line>) -> Result<Option<Attempt>, Failure> {
+        let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
+        let view = match &line {
+            Some(line) => self.view(line, &mine),
+            None if put.admitted => View::Holds { revision: mine.modified, waiting: 0 },
+            None => {
+                let copy = self.store.copies.existing(&self.id.line);
+                let held =
+                    copy.and_then(|copy| copy.look(|line| line.held(self.claim, None, Some(self.began))));
+                let held = held.unwrap_or_else(|| Held { queued_at: Some(self.began), ..Held::default() });
+                View::Waits(Held { position: held.waiters, ..held })
+            }
+        };
+        let mut held = match view {
+            View::Holds { waiting, .. } => {
+                let revision = mine.modified;
+                return self.granted(waiting, Some(revision)).await;
+            }
+            View::Waits(held) => held,
+            _ => return Ok(None),
+        };
+        let is_full = matches!(self.ask, Ask::Enqueue { room: Some(room) } if held.position >= Some(room));
+        if is_full || !self.ask.enqueues() {
+            // Others joined at the same moment.
+            self.store.release(self.claim, None).await?;
+            (held.position, held.queued_at) = (None, None);
+        } else if put.admitted {
+            let session = Lease::Shared(self.store.session(self.claim.ttl.min(WAITER_LEASE)).await?);
+            self.store.bind(std::slice::from_ref(&self.id), &[mine], &session).await?;
+        }
+        Ok(Some(Attempt::Held(held)))
     }
 
-    /// The claim is granted since the revision `granted`, for a time from a moment on.
-    fn granted(&self, waiting: usize, granted: i64, (since, length): (Moment, Duration)) -> Step {
-        let length = self.store.relied_on(length, self.claim.ttl);
-        let grant = Grant::new(since, length).with_waiters(Some(waiting));
-        Step::Done(Attempt::Granted(grant.with_fence(fence::token(self.claim, granted))))
+    /// Attempts a claim that has an entry, or may have one.
+    async fn with_entry(&self, mine: &Mine) -> Result<Option<Attempt>, Failure> {
+        let (store, claim) = (self.store, self.claim);
+        store.entries.change(&self.id, |mine| mine.asked = self.began);
+        let is_sure = mine.created.is_some() && mine.is_certain();
+        let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
+            // All waiters of the key wait for one read.
+            Some(copy) if copy.is_known().await => copy.look(|line| self.view(line, mine)),
+            _ => None,
+        };
+        let view = match seen {
+            Some(view) => view,
+            None => {
+                let line = store.read(&claim.key).await?;
+                match line.place_of(claim.owner) {
+                    Some(place) if mine.created.is_none() || !mine.is_certain() => {
+                        self.view(&line, &store.noted(&self.id, &line.queue.entries()[place]))
+                    }
+                    _ => self.view(&line, mine),
+                }
+            }
+        };
+        match view {
+            View::Holds { revision, waiting } => self.turn(revision, waiting).await,
+            View::Waits(held) => Ok(self.stays(mine).await?.then_some(Attempt::Held(held))),
+            View::Unfit(held) => Ok(Some(Attempt::Held(held))),
+            View::Gone => {
+                store.entries.remove(&self.id);
+                Ok(None)
+            }
+            View::Foreign(entry) => {
+                // Nothing of the claim would end it: its owner queues again.
+                store.delete(&[&entry]).await?;
+                store.entries.remove(&self.id);
+                Ok(None)
+            }
+        }
+    }
+
+    fn view(&self, line: &Line, mine: &Mine) -> View {
+        let claim = self.claim;
+        let entries = line.queue.entries();
+        let Some(place) = entries.iter().position(|entry| entry.stored == mine.stored) else {
+            // Its creation may be on its way to the copy.
+            return match mine.created {
+                Some(created) if line.revision < created => {
+                    let held = line.held(claim, None, Some(self.began));
+                    View::Waits(Held { position: held.waiters, ..held })
+                }
+                _ => View::Gone,
+            };
+        };
+        let entry = &entries[place];
+        if entry.owner != Some(claim.owner) || entry.lease == NO_LEASE {
+            return View::Foreign(Box::new(entry.clone()));
+        }
+        if entry.kept || entry.mode != claim.mode {
+            // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
+            return View::Unfit(line.held(claim, None, None));
+        }
+        match line.queue.holds(place) {
+            true => View::Holds { revision: line.revision, waiting: line.waiting() },
+            false => View::Waits(line.held(claim, Some(place), Some(self.began))),
+        }
+    }
+
+    /// Keeps the entry of a waiter. Returns whether it is there.
+    async fn stays(&self, mine: &Mine) -> Result<bool, Failure> {
+        self.claim.mark_sent();
+        match mine.lease.session() {
+            Some(session) => self.store.keep(session, oldest(session.ttl)).await,
+            None => Ok(true),
+        }
+    }
+
+    /// The turn of the claim has come, as was read at `revision`.
+    ///
+    /// A claim that is renewed begins on the lease of its wait, and has its whole ttl from its first renewal on: a hold that is
+    /// over before that pays for nothing more.
+    async fn turn(&self, revision: i64, waiting: usize) -> Result<Option<Attempt>, Failure> {
+        let (store, claim) = (self.store, self.claim);
+        claim.mark_sent();
+        let Some(mine) = store.entries.get(&self.id) else { return Ok(None) };
+        let fits = match &mine.lease {
+            Lease::Shared(session) => claim.renews && !session.is_retired(),
+            Lease::Own { ttl, .. } => !claim.renews && *ttl >= claim.ttl,
+        };
+        if fits && mine.is_certain() {
+            if let Some(session) = mine.lease.session()
+                && !store.keep(session, oldest(session.ttl)).await?
+            {
+                return Ok(None);
+            }
+            // Two readers or two permits may be read at one revision, and must not have one fencing token.
+            let since = (claim.mode == Mode::Exclusive).then_some(revision);
+            return self.granted(waiting, since).await;
+        }
+        let lease = store.lease_for(claim, claim.ttl).await?;
+        match store.bind(std::slice::from_ref(&self.id), &[mine], &lease).await? {
+            Some(revision) => self.granted(waiting, Some(revision)).await,
+            None => {
+                let line = store.read(&claim.key).await?;
+                match line.held_by(claim.owner) {
+                    Some(entry) => drop(store.noted(&self.id, entry)),
+                    None => drop(store.entries.remove(&self.id)),
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// The claim holds the key, at `revision` if that is its own.
+    async fn granted(&self, waiting: usize, revision: Option<i64>) -> Result<Option<Attempt>, Failure> {
+        let (store, claim) = (self.store, self.claim);
+        store.entries.change(&self.id, |mine| {
+            mine.holds = true;
+            mine.since = mine.since.or(revision.map(|revision| Since { revision, handoffs: 0 }));
+        });
+        let Some(mine) = store.entries.get(&self.id) else { return Ok(None) };
+        let token = match mine.since.and_then(|since| fence::token(claim, since)) {
+            None if claim.fencing => match store.fence(claim).await? {
+                Ok(token) => Some(token),
+                Err(_) => return Ok(None),
+            },
+            token => token,
+        };
+        let grant = store.grant_on(&mine.lease, claim, self.began)?;
+        Ok(Some(Attempt::Granted(grant.with_fence(token).with_waiters(Some(waiting)))))
+    }
+}
+
+impl Store {
+    /// Returns a grant for as long as its lease is certain.
+    pub(super) fn grant_on(&self, lease: &Lease, claim: &Claim, began: Moment) -> Result<Grant, Failure> {
+        let (sent, length) = match lease {
+            Lease::Shared(session) => (began, session.left(began)),
+            Lease::Own { ttl, sent, .. } => (*sent, *ttl),
+        };
+        if length.is_zero() {
+            let text = "it has not kept the lease of this process alive in time";
+            return Err(Failure::new(LockErrorKind::Unavailable, text).in_doubt());
+        }
+        Ok(Grant::new(sent, self.relied_on(length, claim.ttl)))
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::line::{Entry, Line, NO_LEASE};
-use crate::backend::etcd::proto::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse};
 use crate::backend::etcd::store::Store;
 use crate::backend::etcd::ttl;
 use crate::backend::remote::join_all;
@@ -25,7 +24,7 @@ impl Store {
     /// Returns whether somebody waits for the key whom this process cannot hand it off to, or `claim` does not hold it.
     pub(in super::super) async fn others_wait(&self, claim: &Claim) -> Result<bool, Failure> {
         let line = self.read(&claim.key).await?;
-        let (holders, waiting) = line.entries.split_at(line.holding());
+        let (holders, waiting) = (line.queue.holders(), line.queue.waiters());
         let is_other = |owner: Option<Owner>| !owner.is_some_and(|owner| claim.owner.may_hand_off_to(&owner));
         let holds = holders.iter().any(|holder| holder.owner == Some(claim.owner));
         Ok(!holds || waiting.iter().any(|entry| is_other(entry.owner)))
@@ -35,8 +34,8 @@ impl Store {
     pub(in super::super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         loop {
             let line = self.read(key).await?;
-            let holders = &line.entries[..line.holding()];
-            let Some(entry) = holders.iter().find(|entry| entry.id().as_ref() == Some(id)) else {
+            let Some(entry) = line.queue.holders().iter().find(|entry| entry.id().as_ref() == Some(id))
+            else {
                 return Ok(false);
             };
             if !self.delete(&[entry]).await? {
@@ -59,7 +58,7 @@ impl Store {
         line: Line,
         foreign: bool,
     ) -> Result<Option<LockInfo>, Failure> {
-        let (holders, waiters) = line.entries.split_at(line.holding());
+        let (holders, waiters) = (line.queue.holders(), line.queue.waiters());
         let Some(first) = holders.first().filter(|first| foreign || first.owner.is_some()) else {
             return Ok(None);
         };
@@ -87,8 +86,7 @@ impl Store {
         if lease == NO_LEASE {
             return Ok(None);
         }
-        let request = LeaseTimeToLiveRequest { id: lease };
-        let left: LeaseTimeToLiveResponse = self.call("/etcdserverpb.Lease/LeaseTimeToLive", request).await?;
+        let left = self.time_to_live(lease, false).await?;
         Ok(Some(ttl::lease(left.ttl.max(0))))
     }
 }

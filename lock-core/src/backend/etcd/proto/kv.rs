@@ -144,7 +144,7 @@ pub(in super::super) struct Compare {
     target: i32,
     #[prost(bytes = "vec", tag = "3")]
     key: Vec<u8>,
-    #[prost(oneof = "Target", tags = "5, 6, 8")]
+    #[prost(oneof = "Target", tags = "5, 6")]
     value: Option<Target>,
     #[prost(bytes = "vec", tag = "64")]
     range_end: Vec<u8>,
@@ -156,8 +156,6 @@ enum Target {
     Create(i64),
     #[prost(int64, tag = "6")]
     Mod(i64),
-    #[prost(int64, tag = "8")]
-    Lease(i64),
 }
 
 impl Compare {
@@ -165,7 +163,6 @@ impl Compare {
     const LESS: i32 = 2;
     const CREATE: i32 = 1;
     const MOD: i32 = 2;
-    const LEASE: i32 = 4;
 
     /// `key` was created at `revision`; with 0, it does not exist.
     pub(in super::super) fn created_at(key: Vec<u8>, revision: i64) -> Self {
@@ -181,11 +178,6 @@ impl Compare {
     /// `key` was last written at `revision`.
     pub(in super::super) fn modified_at(key: Vec<u8>, revision: i64) -> Self {
         Self { target: Self::MOD, value: Some(Target::Mod(revision)), ..Self::created_at(key, revision) }
-    }
-
-    /// `key` is bound to the lease `id`, and so exists.
-    pub(in super::super) fn bound_to(key: Vec<u8>, id: i64) -> Self {
-        Self { target: Self::LEASE, value: Some(Target::Lease(id)), ..Self::created_at(key, 0) }
     }
 
     /// No key from `key` to `range_end` was created at `revision` or later; with 1, none exists.

@@ -48,6 +48,9 @@ pub(in super::super) struct LeaseKeepAliveResponse {
 pub(in super::super) struct LeaseTimeToLiveRequest {
     #[prost(int64, tag = "1")]
     pub(in super::super) id: i64,
+    /// Whether the answer lists the keys that are bound to the lease.
+    #[prost(bool, tag = "2")]
+    pub(in super::super) keys: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -55,4 +58,6 @@ pub(in super::super) struct LeaseTimeToLiveResponse {
     /// What is left; -1 when there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub(in super::super) keys: Vec<Vec<u8>>,
 }

@@ -17,7 +17,7 @@ pub(super) use lease::{
     LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 pub(super) use maintenance::{StatusRequest, StatusResponse};
-pub(super) use watch::{WatchRequest, WatchResponse};
+pub(super) use watch::{Event, WatchRequest, WatchResponse};
 
 /// The part that every answer begins with.
 #[derive(Clone, PartialEq, prost::Message)]

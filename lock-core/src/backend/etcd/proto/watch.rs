@@ -15,22 +15,15 @@ struct WatchCreateRequest {
     key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     range_end: Vec<u8>,
-    /// 0 leaves puts out, 1 leaves deletions out.
-    #[prost(int32, repeated, tag = "5")]
-    filters: Vec<i32>,
 }
 
 impl WatchRequest {
-    /// Asks for the deletions of the keys from `key` to `range_end` (of `key` alone if that is empty), from now on, and
-    /// with `puts` for every other change too.
-    ///
-    /// The member numbers the watches of a stream by itself.
+    /// Asks for every change of the keys from `key` to `range_end` from now on.
     ///
     /// Not from an earlier revision: the server tells such a watch of nothing before it has gone through the changes
     /// since, which it begins to ten times a second.
-    pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>, puts: bool) -> Self {
-        let filters = if puts { Vec::new() } else { vec![0] };
-        Self { create: Some(WatchCreateRequest { key, range_end, filters }) }
+    pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>) -> Self {
+        Self { create: Some(WatchCreateRequest { key, range_end }) }
     }
 }
 

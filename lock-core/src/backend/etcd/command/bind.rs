@@ -1,0 +1,138 @@
+//! Binding the entries of a claim to a lease.
+
+use crate::backend::Claim;
+use crate::backend::etcd::entries::{Id, Lease, Mine};
+use crate::backend::etcd::error::{Failure, Reaction};
+use crate::backend::etcd::line::{Entry, Line};
+use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
+use crate::backend::etcd::session::UnderWay;
+use crate::backend::etcd::store::{Store, now};
+use crate::key::Key;
+use std::time::Duration;
+
+impl Store {
+    /// Returns the ids of the entries of a claim, one for each of its keys.
+    pub(in super::super) fn ids(claim: &Claim) -> Vec<Id> {
+        claim.keys().map(|key: &Key| Id::new(key, claim.owner)).collect()
+    }
+
+    /// Returns the lease of a lock of `ttl`: that of its session, or one of its own where it is not renewed.
+    pub(in super::super) async fn lease_for(&self, claim: &Claim, ttl: Duration) -> Result<Lease, Failure> {
+        if claim.renews {
+            return self.session(ttl).await.map(Lease::Shared);
+        }
+        let (id, ttl, sent) = self.grant(ttl).await?;
+        Ok(Lease::Own { id, ttl, sent })
+    }
+
+    /// Binds entries to a lease in one transaction. Returns its revision; `None` if an entry was written or deleted since it
+    /// was read, or the lease is over.
+    pub(in super::super) async fn bind(
+        &self,
+        ids: &[Id],
+        mine: &[Mine],
+        lease: &Lease,
+    ) -> Result<Option<i64>, Failure> {
+        for id in ids {
+            self.entries.change(id, |mine| {
+                mine.maybe.push(lease.id());
+                mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
+            });
+        }
+        let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
+        let put = |mine: &Mine| PutRequest {
+            lease: lease.id(),
+            ignore_value: true,
+            ..PutRequest::of(&mine.stored)
+        };
+        let answer = match self.txn(rewriting(mine, put)).await {
+            Err(failure) if failure.is_in_doubt() => return Err(failure),
+            answer => answer,
+        };
+        under_way.answered();
+        if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
+            for (id, before) in ids.iter().zip(mine) {
+                self.entries.change(id, |mine| mine.maybe.clone_from(&before.maybe));
+            }
+        }
+        match answer {
+            Ok(answer) if answer.succeeded => {
+                let revision = answer.revision();
+                for id in ids {
+                    self.entries.change(id, |mine| {
+                        (mine.lease, mine.modified, mine.bound) = (lease.clone(), revision, now());
+                        mine.maybe.clear();
+                    });
+                }
+                self.end_retired().await;
+                return Ok(Some(revision));
+            }
+            Ok(_) => {}
+            Err(failure) if failure.reaction == Reaction::NoLease => {
+                if let Some(session) = lease.session() {
+                    self.session_lost(session);
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(None)
+    }
+
+    /// Writes entries again, as they are. Returns the revision at which that was done, `None` if one of them has changed.
+    pub(in super::super) async fn touch(&self, ids: &[Id], mine: &[Mine]) -> Result<Option<i64>, Failure> {
+        let put = |mine: &Mine| PutRequest {
+            ignore_value: true,
+            ignore_lease: true,
+            ..PutRequest::of(&mine.stored)
+        };
+        let answer = self.txn(rewriting(mine, put)).await?;
+        let revision = answer.succeeded.then(|| answer.revision());
+        for (id, revision) in ids.iter().zip(std::iter::repeat(revision)) {
+            self.entries.change(id, |mine| mine.modified = revision.unwrap_or(mine.modified));
+        }
+        Ok(revision)
+    }
+
+    /// Reads the entries of a claim that holds its keys, and notes what is new of them. `None` if it does not hold them.
+    pub(in super::super) fn held_in(&self, claim: &Claim, ids: &[Id], lines: &[Line]) -> Option<Vec<Mine>> {
+        let held = ids.iter().zip(lines).map(|(id, line)| {
+            let entry = line.held_by(claim.owner)?;
+            Some(self.noted(id, entry))
+        });
+        held.collect()
+    }
+
+    /// Notes an entry that was read. Returns what is known of it.
+    pub(in super::super) fn noted(&self, id: &Id, entry: &Entry) -> Mine {
+        let known = self.entries.get(id).filter(|mine| mine.stored == entry.stored);
+        let mut mine = known.unwrap_or_else(|| Mine {
+            stored: entry.stored.clone(),
+            // Nothing is known of the lease, so the entry is bound to another one before it is relied on.
+            lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
+            created: None,
+            modified: 0,
+            bound: now(),
+            asked: now(),
+            holds: false,
+            since: None,
+            maybe: vec![entry.lease],
+            own_leases: Vec::new(),
+        });
+        if mine.lease.id() != entry.lease && mine.is_certain() {
+            mine.maybe.push(entry.lease);
+        }
+        (mine.created, mine.modified) = (Some(entry.created), entry.modified);
+        self.entries.adopt(id, mine.clone());
+        mine
+    }
+}
+
+/// Returns a transaction that writes entries if they are what they were when they were read. The revision of the last
+/// change, not that of the creation: a transaction that arrives late must not undo what was written since.
+fn rewriting(mine: &[Mine], put: impl Fn(&Mine) -> PutRequest) -> TxnRequest {
+    TxnRequest {
+        compare: mine.iter().map(|mine| Compare::modified_at(mine.stored.clone(), mine.modified)).collect(),
+        success: mine.iter().map(|mine| RequestOp::from(put(mine))).collect(),
+        failure: Vec::new(),
+    }
+}

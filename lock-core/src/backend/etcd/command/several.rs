@@ -1,0 +1,168 @@
+//! Acquiring several keys at once: all of them or none, in one transaction.
+
+use crate::backend::etcd::entries::{Id, Lease, Since};
+use crate::backend::etcd::error::{Failure, Reaction};
+use crate::backend::etcd::fence;
+use crate::backend::etcd::keyspace;
+use crate::backend::etcd::line::{self, Entry, Line};
+use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
+use crate::backend::etcd::session::{UnderWay, oldest};
+use crate::backend::etcd::store::{OPS, Store, now};
+use crate::backend::{Attempt, Claim};
+use crate::error::LockErrorKind;
+use crate::key::Key;
+
+impl Store {
+    /// Attempts a claim of several keys once. It is not queued: it would wait for one key while it holds another.
+    pub(in super::super) async fn acquire_all(&self, claim: &Claim) -> Result<Attempt, Failure> {
+        if claim.keys().count() > OPS {
+            let text = format!("a claim has {OPS} keys at most: one transaction takes them");
+            return Err(Failure::new(LockErrorKind::InvalidRequest, text));
+        }
+        let ids = Self::ids(claim);
+        loop {
+            let began = now();
+            let lines = self.read_all(claim.keys()).await?;
+            if let Some(text) = lines.iter().find_map(|line| line.conflict(claim.mode)) {
+                return Err(Failure::new(LockErrorKind::InvalidRequest, text));
+            }
+            let own = match own_entries(claim, &lines) {
+                Ok(own) => own,
+                Err(at) => {
+                    let held = lines[at].held(claim, None, None);
+                    let key = claim.keys().nth(at).unwrap_or(&claim.key);
+                    return Ok(Attempt::Held(held.on_key(claim, key)));
+                }
+            };
+            claim.mark_sent();
+            let lease = match self.common_lease(claim, &ids).await? {
+                Some(lease) if own.iter().all(Option::is_some) => lease,
+                _ => match self.take_all(claim, &ids, &own).await? {
+                    Some(lease) => lease,
+                    None => continue,
+                },
+            };
+            let since = ids.first().and_then(|id| self.entries.get(id)).and_then(|mine| mine.since);
+            let token = since.and_then(|since| fence::token(claim, since));
+            return Ok(Attempt::Granted(self.grant_on(&lease, claim, began)?.with_fence(token)));
+        }
+    }
+
+    /// Returns the lease of entries that hold their keys, if they have one in common that the claim can rely on, and one
+    /// fencing token.
+    async fn common_lease(&self, claim: &Claim, ids: &[Id]) -> Result<Option<Lease>, Failure> {
+        let Some(mine) = self.entries.all(ids) else { return Ok(None) };
+        let Some(first) = mine.first() else { return Ok(None) };
+        let alike = mine.iter().all(|mine| {
+            mine.holds
+                && mine.is_certain()
+                && mine.lease.id() == first.lease.id()
+                && mine.since == first.since
+        });
+        let fits = match &first.lease {
+            Lease::Shared(session) => claim.renews && !session.is_retired() && session.ttl >= claim.ttl,
+            Lease::Own { ttl, .. } => !claim.renews && *ttl >= claim.ttl,
+        };
+        if !alike || !fits || first.since.is_none() {
+            return Ok(None);
+        }
+        let lives = match first.lease.session() {
+            Some(session) => self.keep(session, oldest(session.ttl)).await?,
+            None => true,
+        };
+        Ok(lives.then(|| first.lease.clone()))
+    }
+
+    /// Binds all keys to one lease, and creates the entries that are missing. Returns the lease; `None` when something has
+    /// changed meanwhile.
+    async fn take_all(
+        &self,
+        claim: &Claim,
+        ids: &[Id],
+        own: &[Option<&Entry>],
+    ) -> Result<Option<Lease>, Failure> {
+        let lease = self.lease_for(claim, claim.ttl).await?;
+        let mut txn = TxnRequest::default();
+        for ((key, id), entry) in claim.keys().zip(ids).zip(own) {
+            let stored = match entry {
+                Some(entry) => {
+                    self.noted(id, entry);
+                    self.entries.change(id, |mine| mine.maybe.push(lease.id()));
+                    entry.stored.clone()
+                }
+                None => self.entries.begin(id, lease.clone(), now()),
+            };
+            if lease.session().is_none() {
+                self.entries.change(id, |mine| mine.own_leases.push(lease.id()));
+            }
+            txn.compare.push(unchanged(key, *entry));
+            let value = line::value(claim, claim.mode, false);
+            let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
+            txn.success.push(RequestOp::from(put));
+        }
+        let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
+        let keeps = async {
+            match lease.session() {
+                Some(session) => self.keep(session, oldest(session.ttl)).await,
+                None => Ok(true),
+            }
+        };
+        let (answer, kept) = tokio::join!(self.txn(txn), keeps);
+        let answer = match answer {
+            Err(failure) if failure.is_in_doubt() => return Err(failure),
+            answer => answer,
+        };
+        under_way.answered();
+        if let Ok(answer) = &answer
+            && answer.succeeded
+        {
+            self.taken(ids, &lease, answer.revision());
+            return Ok(kept.unwrap_or(true).then_some(lease));
+        }
+        for (id, _) in ids.iter().zip(own).filter(|(_, entry)| entry.is_none()) {
+            self.entries.remove(id);
+        }
+        match lease.session() {
+            // Otherwise it ends by itself.
+            None => drop(self.revoke(lease.id()).await),
+            Some(session) if answer.as_ref().is_err_and(|failure| failure.reaction == Reaction::NoLease) => {
+                self.session_lost(session);
+                return Ok(None);
+            }
+            Some(_) => {}
+        }
+        answer.map(|_| None)
+    }
+
+    fn taken(&self, ids: &[Id], lease: &Lease, revision: i64) {
+        for id in ids {
+            self.entries.change(id, |mine| {
+                mine.created = mine.created.or(Some(revision));
+                (mine.lease, mine.modified, mine.bound) = (lease.clone(), revision, now());
+                mine.holds = true;
+                mine.maybe.clear();
+                mine.since = Some(Since { revision, handoffs: 0 });
+            });
+        }
+    }
+}
+
+/// The condition that no other has come for a key, or that the entry of the claim is as it was.
+fn unchanged(key: &Key, entry: Option<&Entry>) -> Compare {
+    match entry {
+        Some(entry) => entry.unchanged(),
+        None => {
+            let (from, to) = keyspace::line(key);
+            Compare::none_created_since(from, to, 1)
+        }
+    }
+}
+
+/// Returns the entry that the claim has for each key, if all others are free; otherwise the number of a key that is not.
+fn own_entries<'l>(claim: &Claim, lines: &'l [Line]) -> Result<Vec<Option<&'l Entry>>, usize> {
+    let own = lines.iter().enumerate().map(|(at, line)| match line.held_by(claim.owner) {
+        None if !line.queue.entries().is_empty() => Err(at),
+        own => Ok(own),
+    });
+    own.collect()
+}

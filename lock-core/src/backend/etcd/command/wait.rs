@@ -1,0 +1,157 @@
+//! Waiting for a turn.
+//!
+//! One watch for each key, process and wait tells of every change of its queue, and feeds a [copy](QueueCopy) of it that
+//! all waiters of the process share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use crate::backend::BoxFuture;
+use crate::backend::Claim;
+use crate::backend::etcd::entries::{Id, Lease};
+use crate::backend::etcd::error::{Failure, of_status, unexpected};
+use crate::backend::etcd::keyspace;
+use crate::backend::etcd::line::Entry;
+use crate::backend::etcd::link::Events;
+use crate::backend::etcd::proto::{WatchRequest, WatchResponse};
+use crate::backend::etcd::session::oldest;
+use crate::backend::etcd::store::{Store, now};
+use crate::backend::remote::join_all;
+use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
+use crate::key::Key;
+
+/// How often the leases of those who wait are looked after. One may be as short as the shortest of etcd.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+
+/// How many of these come before the queue is read again, in case that a watch is silent without an end.
+const BETWEEN_READS: u32 = 4;
+
+/// The pause before a watch that has ended is begun again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl Store {
+    /// Completes when another attempt at the claim makes sense.
+    pub(in super::super) async fn changed(self: &Arc<Self>, claim: &Claim) {
+        let key = match claim.more.is_empty() {
+            true => Some(&claim.key),
+            false => self.first_taken(claim).await,
+        };
+        let Some(key) = key else { return };
+        let (copy, id) = (self.copy_of(key, claim), Id::new(key, claim.owner));
+        self.entries.change(&id, |mine| mine.asked = now());
+        match self.entries.get(&id).map(|mine| (mine.stored, mine.created)) {
+            Some((stored, Some(created))) => copy.served(&stored, created).await,
+            _ => copy.admits(claim.mode).await,
+        }
+        if copy.look(|_| ()).is_none() {
+            // Nobody watches: the library asks, and not in a tight loop.
+            sleep(AGAIN).await;
+        }
+    }
+
+    /// Returns the first key that is not free for a claim of several.
+    async fn first_taken<'c>(&self, claim: &'c Claim) -> Option<&'c Key> {
+        let Ok(lines) = self.read_all(claim.keys()).await else { return std::future::pending().await };
+        let mut keys = claim.keys().zip(&lines);
+        let is_free = |line: &crate::backend::etcd::line::Line| {
+            line.held_by(claim.owner).is_some() || line.queue.admits(claim.mode)
+        };
+        keys.find(|(_, line)| !is_free(line)).map(|(key, _)| key)
+    }
+
+    fn copy_of(self: &Arc<Self>, key: &Key, claim: &Claim) -> CopyUse<Entry> {
+        let watch = |copy: Arc<QueueCopy<Entry>>| {
+            let (store, key) = (Arc::clone(self), key.clone());
+            let watches = {
+                let copy = Arc::clone(&copy);
+                async move {
+                    loop {
+                        // Why a watch has ended does not matter: what it has missed is read.
+                        let _ = store.watch(&key, &copy).await;
+                        copy.lost();
+                        sleep(AGAIN).await;
+                    }
+                }
+            };
+            self.runtime_of(claim).spawn(copy.keep(watches));
+        };
+        self.copies.copy_of(&keyspace::line(key).0, watch)
+    }
+
+    /// Returns the runtime that goes on whatever the application does.
+    fn runtime_of(&self, claim: &Claim) -> Handle {
+        let runtimes = self.runtimes.lock();
+        let own = runtimes.iter().rev().find(|(process, _)| *process == claim.owner.process());
+        own.map_or_else(Handle::current, |(_, runtime)| runtime.clone())
+    }
+
+    /// Keeps a copy up to date until something fails.
+    async fn watch(&self, key: &Key, copy: &QueueCopy<Entry>) -> Result<(), Failure> {
+        let (from, to) = keyspace::line(key);
+        let connection = self.connections.get().await?;
+        let token = connection.token();
+        let mut events = connection.watch(vec![WatchRequest::create(from, to)], token).await?;
+        // From its beginning on it tells of everything; what came before is read.
+        while !next(&mut events).await?.created {}
+        copy.read(self.within(self.timeout(), self.read(key)).await?);
+        let told = async {
+            loop {
+                let answer = next(&mut events).await?;
+                copy.update(|line| line.apply(answer.events));
+            }
+        };
+        tokio::select! {
+            ended = told => ended,
+            ended = self.look_after(key, copy) => ended,
+        }
+    }
+
+    /// Keeps the entries of the waiters alive, and reads the queue from time to time.
+    async fn look_after(&self, key: &Key, copy: &QueueCopy<Entry>) -> Result<(), Failure> {
+        let mut signs = 0;
+        loop {
+            sleep(SIGN_OF_LIFE).await;
+            signs += 1;
+            let waiting = copy.waiting();
+            // Without an answer, the next one is due soon.
+            let _ = self.within(self.timeout(), self.keep_waiters(&waiting)).await;
+            if signs % BETWEEN_READS == 0 && !waiting.is_empty() {
+                copy.read(self.within(self.timeout(), self.read(key)).await?);
+            }
+        }
+    }
+
+    async fn keep_waiters(&self, names: &[Vec<u8>]) -> Result<(), Failure> {
+        let mut waiting = self.entries.named(names);
+        waiting.retain(|(_, mine)| mine.created.is_some() && !mine.holds && mine.lease.session().is_some());
+        let (retired, fine): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|(_, mine)| mine.lease.session().is_some_and(|session| session.is_retired()));
+        let mut sessions: Vec<_> = fine.iter().filter_map(|(_, mine)| mine.lease.session()).collect();
+        sessions.sort_by_key(|session| session.id);
+        sessions.dedup_by_key(|session| session.id);
+        let keeps = sessions
+            .into_iter()
+            .map(|session| -> BoxFuture<'_, _> { Box::pin(self.keep(session, oldest(session.ttl))) });
+        for kept in join_all(keeps.collect()).await {
+            kept?;
+        }
+        for (id, mine) in retired {
+            let Some(session) = mine.lease.session() else { continue };
+            let lease = Lease::Shared(self.session(session.ttl).await?);
+            self.bind(std::slice::from_ref(&id), std::slice::from_ref(&mine), &lease).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn next(events: &mut Events<WatchResponse>) -> Result<WatchResponse, Failure> {
+    match events.message().await {
+        Ok(Some(answer)) if !answer.canceled => Ok(answer),
+        Ok(_) => Err(unexpected("the end of a watch")),
+        Err(status) => Err(of_status(&status)),
+    }
+}

@@ -1,0 +1,362 @@
+//! The sessions of this process: one lease for each ttl in use, which all its entries with that ttl share.
+//!
+//! **When a grant ends.** A lease lives for its whole ttl from the moment at which its last answered sign of life was sent,
+//! and every entry bound to it lives as long. So an entry that is bound to the lease later is granted for what is left, and
+//! not for the ttl. A lease of which more than [a quarter](oldest) is over is kept alive together with the request that binds
+//! an entry to it, so a grant has three quarters of its ttl at least while the cluster answers.
+//!
+//! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it: whoever
+//! needs a lease asks for a sign of life that is young enough, and all who ask at once share one. A lease that nobody needs
+//! ends by itself. The entry of a waiter that has not asked for a whole ttl is deleted, as its own lease would have ended.
+//!
+//! **What a lease must not have.** A request that binds an entry to a lease and is not answered may be executed later, when
+//! its owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it, the locks
+//! under it move to another one with their next renewal, and it is revoked once they have, or ends by itself. The same holds
+//! for a release that is not answered.
+//!
+//! A lease that is lost takes all entries with it. Their owners are told together, and the next lock gets another lease.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::error::{Failure, Reaction, unexpected};
+use super::proto::{Compare, DeleteRangeRequest, TxnRequest};
+use super::store::{Store, now};
+use super::ttl;
+use crate::backend::remote::SingleFlight;
+use crate::clock::Moment;
+use crate::sync::Mutex;
+
+/// How long a caller waits for the request of another one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A lease that is shared by all entries of its ttl.
+pub(super) struct Session {
+    pub(super) id: i64,
+    /// As the server gave it.
+    pub(super) ttl: Duration,
+    /// It lives for `ttl` from here on, whichever member leads.
+    proof: Mutex<Proof>,
+    rounds: SingleFlight<Result<(), Failure>>,
+    /// Whether no further entry may be bound to it.
+    retired: AtomicBool,
+    /// Whether the server has it no more.
+    over: AtomicBool,
+}
+
+#[derive(Clone)]
+struct Proof {
+    sent: Moment,
+    /// The stored keys that were bound to the lease after that.
+    keys: Option<Arc<HashSet<Vec<u8>>>>,
+}
+
+/// The sessions of a store.
+#[derive(Default)]
+pub(super) struct Sessions {
+    by_ttl: Mutex<HashMap<Duration, Arc<Slot>>>,
+    /// Those to which nothing more is bound, until they have ended.
+    retired: Mutex<Vec<Arc<Session>>>,
+}
+
+/// The session of one ttl.
+struct Slot {
+    current: Mutex<Option<Arc<Session>>>,
+    grants: SingleFlight<Result<Arc<Session>, Failure>>,
+}
+
+/// How much of a lease may be over when an entry is bound to it, or when the place of a waiter is looked after.
+pub(super) fn oldest(ttl: Duration) -> Duration {
+    ttl / 4
+}
+
+/// How much of a lease may be over when a lock under it is renewed. Renewals come after a third of the lease, so those of all
+/// locks share a sign of life.
+pub(super) fn renewed(ttl: Duration) -> Duration {
+    ttl / 6
+}
+
+impl Session {
+    pub(super) fn new(id: i64, ttl: Duration, sent: Moment) -> Self {
+        Self {
+            id,
+            ttl,
+            proof: Mutex::new(Proof { sent, keys: None }),
+            rounds: SingleFlight::new(Duration::ZERO, PATIENCE),
+            retired: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns until when it is certain.
+    fn sent(&self) -> Moment {
+        self.proof.lock().sent
+    }
+
+    /// Returns for how long from `at` an entry that is bound to it lives. The clock of the server may be faster, which counts
+    /// from before `at` too.
+    pub(super) fn left(&self, at: Moment) -> Duration {
+        left(self.sent(), self.ttl, at)
+    }
+
+    pub(super) fn is_usable(&self, at: Moment) -> bool {
+        !self.is_retired() && !self.is_over() && self.left(at) > self.ttl / 4
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Marks that an entry may be bound to it late.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the server knew that a key, which was bound before `bound`, is no more bound to the lease.
+    pub(super) fn lacks(&self, key: &[u8], bound: Moment) -> bool {
+        let proof = self.proof.lock();
+        bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))
+    }
+
+    fn is_younger(&self, age: Duration) -> bool {
+        now().since(self.sent()) <= age
+    }
+}
+
+/// Returns what is left at `at` of a lease that was kept alive at `sent`.
+fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
+    sent.plus(ttl).remaining(at).saturating_sub(at.since(sent) / 100)
+}
+
+impl Sessions {
+    fn slot(&self, ttl: Duration) -> Arc<Slot> {
+        let mut slots = self.by_ttl.lock();
+        let new = || {
+            Arc::new(Slot { current: Mutex::new(None), grants: SingleFlight::new(Duration::ZERO, PATIENCE) })
+        };
+        Arc::clone(slots.entry(ttl).or_insert_with(new))
+    }
+
+    /// Takes all sessions out.
+    fn drain(&self) -> Vec<Arc<Session>> {
+        let slots: Vec<Arc<Slot>> = self.by_ttl.lock().drain().map(|(_, slot)| slot).collect();
+        let mut all = std::mem::take(&mut *self.retired.lock());
+        all.extend(slots.iter().filter_map(|slot| slot.current.lock().take()));
+        all
+    }
+
+    /// Takes out the retired sessions that nobody `uses`. Forgets those that have ended.
+    fn take_retired(&self, uses: impl Fn(i64) -> bool) -> Vec<Arc<Session>> {
+        let slots: Vec<Arc<Slot>> = self.by_ttl.lock().values().cloned().collect();
+        let retires =
+            |slot: &Arc<Slot>| slot.current.with(|current| current.take_if(|session| session.is_retired()));
+        let mut retired = self.retired.lock();
+        retired.extend(slots.iter().filter_map(retires));
+        let at = now();
+        let (ended, stay): (Vec<_>, Vec<_>) = retired
+            .drain(..)
+            .filter(|session| !session.is_over() && !session.left(at).is_zero())
+            .partition(|session| !uses(session.id));
+        *retired = stay;
+        ended
+    }
+
+    /// Forgets the sessions that have ended by themselves.
+    fn sweep(&self, at: Moment) {
+        let lives = |session: &Arc<Session>| !session.is_over() && !session.left(at).is_zero();
+        self.by_ttl
+            .lock()
+            .retain(|_, slot| Arc::strong_count(slot) > 1 || slot.current.lock().as_ref().is_some_and(lives));
+    }
+}
+
+impl Slot {
+    fn usable(&self) -> Option<Arc<Session>> {
+        self.current.lock().clone().filter(|session| session.is_usable(now()))
+    }
+}
+
+impl Store {
+    /// Returns the session for locks of `ttl`, and begins it if there is none.
+    pub(super) async fn session(&self, ttl: Duration) -> Result<Arc<Session>, Failure> {
+        let ttl = ttl::rounded_up(ttl).max(self.min_ttl);
+        let slot = self.sessions.slot(ttl);
+        if let Some(session) = slot.usable() {
+            return Ok(session);
+        }
+        let begin = async {
+            if let Some(session) = slot.usable() {
+                return Ok(session);
+            }
+            let (id, given, sent) = self.grant(ttl).await?;
+            let session = Arc::new(Session::new(id, given, sent));
+            let former = slot.current.lock().replace(Arc::clone(&session));
+            self.sessions.retired.lock().extend(former.filter(|former| former.is_retired()));
+            Ok(session)
+        };
+        let begun = slot.grants.fresh(begin).await;
+        self.sessions.sweep(now());
+        begun
+    }
+
+    /// Keeps a session alive, unless it was at most `age` ago. Returns whether it lives.
+    pub(super) async fn keep(&self, session: &Arc<Session>, age: Duration) -> Result<bool, Failure> {
+        if !session.is_over() && !session.is_younger(age) {
+            let round = async {
+                if session.is_over() || session.is_younger(age) { Ok(()) } else { self.round(session).await }
+            };
+            session.rounds.fresh(round).await?;
+        }
+        Ok(!session.is_over())
+    }
+
+    /// Sends one sign of life, and asks what is bound to the lease.
+    ///
+    /// The sign of life counts from before a linearizable read: a leader that stands still does not know that it was
+    /// replaced, and answers a sign of life although the lease counts elsewhere by then. That read it does not answer, and
+    /// whoever was elected since has begun every lease anew.
+    async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
+        let sent = now();
+        self.linearizable_read().await?;
+        let (kept, keys) = tokio::join!(self.keep_alive(session.id), self.keys_of(session.id));
+        match kept? {
+            Some(given) if given >= session.ttl => {
+                *session.proof.lock() = Proof { sent, keys: keys.ok().flatten().map(Arc::new) };
+                self.give_up_unasked(session, sent).await
+            }
+            Some(_) => Err(unexpected("the time of a lease")),
+            None => {
+                self.session_lost(session);
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not hold up those
+    /// behind it, although other waiters keep its lease alive.
+    async fn give_up_unasked(&self, session: &Session, at: Moment) -> Result<(), Failure> {
+        for mine in self.entries.take_unasked(session.id, session.ttl, at) {
+            let compare = vec![Compare::created_at(mine.stored.clone(), mine.created.unwrap_or_default())];
+            let success = vec![DeleteRangeRequest { key: mine.stored }.into()];
+            self.txn(TxnRequest { compare, success, failure: Vec::new() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the server has a session no more, and tells its holders.
+    pub(super) fn session_lost(&self, session: &Session) {
+        if session.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut owners = self.entries.lost(session.id);
+        owners.sort_unstable_by_key(|owner| owner.process());
+        for owners in owners.chunk_by(|one, other| one.process() == other.process()) {
+            let Some(first) = owners.first() else { continue };
+            for listener in self.connections.connector().listeners.of(first.process()) {
+                listener.session_ended(owners);
+            }
+        }
+    }
+
+    /// Ends the retired sessions to which no entry is bound any more. One whose end is not answered ends by itself.
+    pub(super) async fn end_retired(&self) {
+        for session in self.sessions.take_retired(|id| self.entries.uses(id)) {
+            let _ = self.revoke(session.id).await;
+        }
+    }
+
+    /// Ends the sessions under which nothing is. The others end by themselves.
+    pub(super) async fn end_sessions(&self) {
+        for session in self.sessions.drain() {
+            if !self.entries.uses(session.id) {
+                let _ = self.revoke(session.id).await;
+            }
+        }
+    }
+
+    /// Grants a lease of at least `ttl`. Returns its id, its length, and when it was asked for.
+    pub(super) async fn grant(&self, ttl: Duration) -> Result<(i64, Duration, Moment), Failure> {
+        let mut tries = 0;
+        loop {
+            let (id, sent) = (lease_id(), now());
+            match self.grant_as(id, ttl).await {
+                // Another client has chosen the same number, of 2^63.
+                Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => tries += 1,
+                given => return given.map(|given| (id, given, sent)),
+            }
+        }
+    }
+}
+
+/// Draws the id of a lease from the operating system: two children of one process must not draw the same.
+pub(super) fn lease_id() -> i64 {
+    getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
+}
+
+/// A request that binds an entry to a session, or deletes one, and may not be answered. Unless it is, the session is retired.
+pub(super) struct UnderWay<'a>(Option<&'a Session>);
+
+impl<'a> UnderWay<'a> {
+    pub(super) fn begin(session: Option<&'a Session>) -> Self {
+        Self(session)
+    }
+
+    /// The request was answered, or certainly not executed.
+    pub(super) fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.0 {
+            session.retire();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_grant_ends_with_the_lease_and_not_after_a_ttl() {
+        let sent = now();
+        let after = |seconds| sent.plus(Duration::from_secs(seconds));
+        let session = Session::new(1, TTL, sent);
+        for (at, expected) in [(0, 10_000), (2, 7_980), (9, 910), (10, 0), (20, 0)] {
+            assert_eq!(session.left(after(at)), Duration::from_millis(expected), "{at}");
+        }
+        assert!(session.is_usable(after(7)) && !session.is_usable(after(8)), "too little is left of it");
+        *session.proof.lock() = Proof { sent: after(6), keys: None };
+        assert_eq!(session.left(after(8)), Duration::from_millis(7_980), "it was kept alive");
+    }
+
+    #[test]
+    fn a_request_without_an_answer_retires_its_lease() {
+        let session = Session::new(1, TTL, now());
+        UnderWay::begin(Some(&session)).answered();
+        assert!(session.is_usable(now()));
+        drop(UnderWay::begin(Some(&session)));
+        assert!(session.is_retired() && !session.is_usable(now()));
+    }
+
+    #[test]
+    fn a_key_is_missed_only_by_a_round_that_came_after_it_was_bound() {
+        let (session, before) = (Session::new(1, TTL, now()), now());
+        assert!(!session.lacks(b"a", before), "nobody has looked");
+        let sent = before.plus(Duration::from_secs(1));
+        let keys = Some(Arc::new(HashSet::from([b"b".to_vec()])));
+        *session.proof.lock() = Proof { sent, keys };
+        let later = sent.plus(Duration::from_secs(1));
+        assert!(session.lacks(b"a", before) && !session.lacks(b"b", before) && !session.lacks(b"a", later));
+    }
+}

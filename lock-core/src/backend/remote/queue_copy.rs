@@ -1,0 +1,272 @@
+//! Local copies of the queues of the keys for which this process waits.
+//!
+//! All waiters of a process for one key share one copy, and one task that watches the queue in the store keeps it up to
+//! date. Each change is looked at once, by that task, and wakes only the waiters whose turn it is: a release costs one
+//! message, however many wait. A waiter that asks whether its turn has come is answered from the copy.
+//!
+//! The copy shows the queue as it was at one revision of the store. Those before an entry only become fewer, so an entry
+//! that holds the key in an old copy holds it in the store, for as long as its lease lives.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::wait_queue::{Entry, WaitQueue};
+use crate::backend::Mode;
+use crate::sync::{Mutex, Notify};
+
+/// How long a copy is kept up to date after its last waiter: a process that contends for a key comes back soon.
+const LINGERS: Duration = Duration::from_secs(1);
+
+/// A queue as it was at one revision.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen<E> {
+    pub(crate) queue: WaitQueue<E>,
+    pub(crate) revision: i64,
+}
+
+/// The copies of one client, by key.
+pub(crate) struct QueueCopies<E>(Mutex<HashMap<Vec<u8>, Weak<QueueCopy<E>>>>);
+
+impl<E> Default for QueueCopies<E> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// The copy of one queue. Its waiters and the task that watches own it.
+pub(crate) struct QueueCopy<E> {
+    state: Mutex<State<E>>,
+    /// Notifies of every change.
+    changed: Notify,
+}
+
+struct State<E> {
+    /// `None` while the queue is not known: before the first answer, and after a lost connection.
+    seen: Option<Seen<E>>,
+    /// The waiters with an entry, by its name. Two calls may wait for one entry.
+    waiting: HashMap<Vec<u8>, (usize, Arc<Notify>)>,
+    /// How many use the copy.
+    users: usize,
+    /// Whether the task that watched has ended.
+    ended: bool,
+}
+
+/// One use of a copy. While there is one, the copy is kept up to date.
+pub(crate) struct CopyUse<E: Entry>(Arc<QueueCopy<E>>);
+
+impl<E: Entry + Clone + Send + 'static> QueueCopies<E> {
+    /// Returns the copy of the queue of `key`, if there is one.
+    pub(crate) fn existing(&self, key: &[u8]) -> Option<CopyUse<E>> {
+        let copy = self.0.lock().get(key)?.upgrade()?;
+        CopyUse::begin(copy)
+    }
+
+    /// Returns the copy of the queue of `key`. Where there is none, `watch` begins to watch for one.
+    pub(crate) fn copy_of(&self, key: &[u8], watch: impl FnOnce(Arc<QueueCopy<E>>)) -> CopyUse<E> {
+        let mut copies = self.0.lock();
+        if let Some(copy) = copies.get(key).and_then(Weak::upgrade)
+            && let Some(used) = CopyUse::begin(copy)
+        {
+            return used;
+        }
+        copies.retain(|_, copy| copy.strong_count() > 0);
+        let state = State { seen: None, waiting: HashMap::new(), users: 1, ended: false };
+        let copy = Arc::new(QueueCopy { state: Mutex::new(state), changed: Notify::new() });
+        copies.insert(key.to_vec(), Arc::downgrade(&copy));
+        drop(copies);
+        watch(Arc::clone(&copy));
+        CopyUse(copy)
+    }
+}
+
+impl<E: Entry> CopyUse<E> {
+    fn begin(copy: Arc<QueueCopy<E>>) -> Option<Self> {
+        let mut state = copy.state.lock();
+        if state.ended {
+            return None;
+        }
+        state.users += 1;
+        drop(state);
+        Some(Self(copy))
+    }
+
+    /// Looks at the queue. `None` while it is not known.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Seen<E>) -> T) -> Option<T> {
+        self.0.state.lock().seen.as_ref().map(look)
+    }
+
+    /// Waits until the queue is known. Returns whether it is: otherwise nobody watches it any more.
+    pub(crate) async fn is_known(&self) -> bool {
+        self.until(|state| state.seen.is_some()).await
+    }
+
+    /// Completes when an entry of `mode` may be added with success, or refused for good.
+    pub(crate) async fn admits(&self, mode: Mode) {
+        let decided = |seen: &Seen<E>| seen.queue.admits(mode) || seen.queue.clash(mode).is_some();
+        self.until(|state| state.seen.as_ref().is_some_and(decided)).await;
+    }
+
+    async fn until(&self, condition: impl Fn(&State<E>) -> bool) -> bool {
+        loop {
+            let mut changed = std::pin::pin!(self.0.changed.notified());
+            changed.as_mut().enable();
+            {
+                let state = self.0.state.lock();
+                if state.ended {
+                    return false;
+                }
+                if condition(&state) {
+                    return true;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Completes when the entry `name`, which was created at a revision, holds the key or is gone, or nobody watches the
+    /// queue any more.
+    pub(crate) async fn served(&self, name: &[u8], created: i64) {
+        let waiter = Waiter::register(&self.0, name);
+        loop {
+            let mut told = std::pin::pin!(waiter.notify.notified());
+            told.as_mut().enable();
+            if !self.0.state.lock().waits(name, created) {
+                return;
+            }
+            told.await;
+        }
+    }
+}
+
+impl<E: Entry> Drop for CopyUse<E> {
+    fn drop(&mut self) {
+        self.0.state.lock().users -= 1;
+    }
+}
+
+impl<E: Entry> State<E> {
+    fn waits(&self, name: &[u8], created: i64) -> bool {
+        let Some(seen) = &self.seen else { return !self.ended };
+        match seen.queue.place(|entry| entry.name() == name) {
+            Some(place) => !self.ended && !seen.queue.holds(place),
+            // Its creation is still on its way.
+            None => !self.ended && seen.revision < created,
+        }
+    }
+
+    /// Returns the waiters of the holders.
+    fn served(&self) -> Vec<Arc<Notify>> {
+        let Some(seen) = &self.seen else { return Vec::new() };
+        let holders = seen.queue.holders().iter();
+        holders.filter_map(|holder| Some(Arc::clone(&self.waiting.get(holder.name())?.1))).collect()
+    }
+}
+
+impl<E: Entry> QueueCopy<E> {
+    /// Replaces the copy by what was read of the queue.
+    pub(crate) fn read(&self, seen: Seen<E>) {
+        self.change(|state| {
+            let there: std::collections::HashSet<&[u8]> =
+                seen.queue.entries().iter().map(Entry::name).collect();
+            let gone = state.waiting.iter().filter(|(name, _)| !there.contains(&name[..]));
+            let gone = gone.map(|(_, (_, notify))| Arc::clone(notify)).collect();
+            drop(there);
+            state.seen = Some(seen);
+            gone
+        });
+    }
+
+    /// Changes the copy, if the queue is known. `change` returns the names of the entries that are gone.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Seen<E>) -> Vec<Vec<u8>>) {
+        self.change(|state| {
+            let gone = state.seen.as_mut().map(change).unwrap_or_default();
+            gone.iter().filter_map(|name| Some(Arc::clone(&state.waiting.get(name)?.1))).collect()
+        });
+    }
+
+    /// Forgets the queue: changes may have been missed.
+    pub(crate) fn lost(&self) {
+        self.state.lock().seen = None;
+    }
+
+    /// Changes the state, and notifies the waiters whose turn has come and those that `change` returns.
+    fn change(&self, change: impl FnOnce(&mut State<E>) -> Vec<Arc<Notify>>) {
+        let notified = self.state.with(|state| {
+            let mut notified = change(state);
+            notified.extend(state.served());
+            notified
+        });
+        notified.iter().for_each(|waiter| waiter.notify_waiters());
+        self.changed.notify_waiters();
+    }
+
+    /// Returns the names of the entries for which somebody waits.
+    pub(crate) fn waiting(&self) -> Vec<Vec<u8>> {
+        self.state.lock().waiting.keys().cloned().collect()
+    }
+
+    /// Runs `watch` for as long as the copy is used, and a moment longer. However that ends, also where it never begins, the
+    /// waiters are notified.
+    pub(crate) fn keep(self: Arc<Self>, watch: impl Future<Output = ()>) -> impl Future<Output = ()> {
+        let ends = Ends(Arc::clone(&self));
+        async move {
+            let unused = async {
+                let mut unused = 0;
+                while unused < 2 {
+                    tokio::time::sleep(LINGERS / 2).await;
+                    unused = if self.state.lock().users == 0 { unused + 1 } else { 0 };
+                }
+            };
+            tokio::select! {
+                () = watch => {}
+                () = unused => {}
+            }
+            drop(ends);
+        }
+    }
+}
+
+/// Marks the end of the task that watches.
+struct Ends<E: Entry>(Arc<QueueCopy<E>>);
+
+impl<E: Entry> Drop for Ends<E> {
+    fn drop(&mut self) {
+        self.0.change(|state| {
+            state.ended = true;
+            state.waiting.values().map(|(_, notify)| Arc::clone(notify)).collect()
+        });
+    }
+}
+
+/// A call that waits for the turn of one entry.
+struct Waiter<'a, E: Entry> {
+    copy: &'a QueueCopy<E>,
+    name: &'a [u8],
+    notify: Arc<Notify>,
+}
+
+impl<'a, E: Entry> Waiter<'a, E> {
+    fn register(copy: &'a QueueCopy<E>, name: &'a [u8]) -> Self {
+        let mut state = copy.state.lock();
+        let (count, notify) =
+            state.waiting.entry(name.to_vec()).or_insert_with(|| (0, Arc::new(Notify::new())));
+        *count += 1;
+        let notify = Arc::clone(notify);
+        drop(state);
+        Self { copy, name, notify }
+    }
+}
+
+impl<E: Entry> Drop for Waiter<'_, E> {
+    fn drop(&mut self) {
+        let mut state = self.copy.state.lock();
+        if let Some((count, _)) = state.waiting.get_mut(self.name) {
+            *count -= 1;
+            if *count == 0 {
+                state.waiting.remove(self.name);
+            }
+        }
+    }
+}

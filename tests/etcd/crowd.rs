@@ -1,0 +1,117 @@
+//! A crowd of waiters of one process for one key, over a line with a long round trip: each keeps its place, and is served.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lock_core::strategy::retry;
+use lock_core::{LockManager, LockRequest};
+use lock_tests::{Etcd, PATIENCE, Proxy, wait_until};
+use tokio::task::JoinSet;
+
+use crate::support::{LONG, connect, empty, ms};
+
+const WAITERS: usize = 300;
+/// The delay of each direction.
+const EACH_WAY: Duration = ms(5);
+/// The wait of a test for what takes seconds on a quiet machine.
+const MINUTES: Duration = Duration::from_secs(180);
+
+struct Far {
+    etcd: Etcd,
+    locks: LockManager,
+    _proxy: Proxy,
+}
+
+impl Far {
+    /// A manager behind a slow line.
+    async fn start() -> Self {
+        let etcd = Etcd::start();
+        let proxy = Proxy::to(etcd.address(0));
+        // A machine that is busy is no slow server.
+        let locks = connect(&format!("etcd://127.0.0.1:{}?timeout=15s", proxy.port())).await;
+        proxy.delay(EACH_WAY);
+        Self { etcd, locks, _proxy: proxy }
+    }
+
+    /// Lets a crowd wait, and waits until all are in the queue.
+    async fn crowd(&self, already: usize, request: impl Fn(&LockManager) -> LockRequest) -> Crowd {
+        let mut crowd = Crowd { tasks: JoinSet::new(), served: Arc::default() };
+        for number in 0..WAITERS {
+            let request =
+                request(&self.locks).ttl(LONG).strategy(retry().within(MINUTES)).label(format!("n{number}"));
+            let served = Arc::clone(&crowd.served);
+            crowd.tasks.spawn(async move {
+                let guard = request.acquire().await.expect("its turn comes");
+                served.lock().expect("no panic").push(number);
+                guard.release().await.expect("an answer");
+            });
+        }
+        let all = already + WAITERS;
+        wait_until("all wait", MINUTES, async || self.etcd.keys().len() == all).await;
+        crowd
+    }
+
+    /// Returns the numbers of the waiters in the order in which they came.
+    fn order(&self) -> Vec<usize> {
+        let values = self.etcd.ctl(&["get", "k/", "--prefix", "--sort-by=CREATE", "--print-value-only"]);
+        let number = |line: &str| line.split("label=n").nth(1)?.split_whitespace().next()?.parse().ok();
+        values.lines().filter_map(number).collect()
+    }
+}
+
+/// The tasks that wait, and the numbers of those that were served, in their order.
+struct Crowd {
+    tasks: JoinSet<()>,
+    served: Arc<Mutex<Vec<usize>>>,
+}
+
+/// Waits until all were served, and returns their order.
+async fn all(mut crowd: Crowd) -> Vec<usize> {
+    let ends = async {
+        while let Some(task) = crowd.tasks.join_next().await {
+            task.expect("each is served");
+        }
+    };
+    let in_time = tokio::time::timeout(MINUTES, ends).await.is_ok();
+    let served = std::mem::take(&mut *crowd.served.lock().expect("no panic"));
+    assert!(in_time && served.len() == WAITERS, "{} of {WAITERS} were served", served.len());
+    served
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_a_semaphore_is_served() {
+    let far = Far::start().await;
+    let held = far.locks.semaphore("k", 1).ttl(LONG).acquire().await.expect("it is free");
+    let crowd = far.crowd(1, |locks| locks.semaphore("k", 1)).await;
+    held.release().await.expect("an answer");
+    all(crowd).await;
+    empty(&far.etcd, PATIENCE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
+    let far = Far::start().await;
+    let writer = far.locks.write("k").ttl(LONG).acquire().await.expect("it is free");
+    let crowd = far.crowd(1, |locks| locks.read("k")).await;
+    let order = far.order();
+    // Longer than the lease of a waiter.
+    tokio::time::sleep(ms(5_000)).await;
+    assert_eq!(far.order(), order, "each has kept its place");
+    writer.release().await.expect("an answer");
+    all(crowd).await;
+    empty(&far.etcd, PATIENCE).await;
+}
+
+/// The order is that in which the store has received the requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
+    let far = Far::start().await;
+    let fair = |locks: &LockManager| locks.fair("k").max_waiters(10_000);
+    let holder = fair(&far.locks).ttl(LONG).acquire().await.expect("it is free");
+    let crowd = far.crowd(1, fair).await;
+    let order = far.order();
+    assert_eq!(order.len(), WAITERS);
+    holder.release().await.expect("an answer");
+    assert_eq!(all(crowd).await, order, "the order of arrival");
+    empty(&far.etcd, PATIENCE).await;
+}
