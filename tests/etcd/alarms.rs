@@ -38,7 +38,7 @@ async fn a_full_database_says_what_to_do_and_lets_go_of_what_is_held() {
     assert!(left.iter().all(|key| key.starts_with("fill")), "{left:?}");
 }
 
-/// A request that was refused has written nothing: what is there under the name that was chosen is somebody else's.
+/// A request that was refused has written nothing: an entry under the chosen name belongs to another client.
 #[tokio::test]
 async fn what_another_program_has_written_stays_where_a_request_is_refused() {
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
@@ -100,7 +100,7 @@ async fn a_fair_turn_goes_on_while_the_database_is_full() {
     assert_eq!(next.release().await.expect("an answer"), lock_core::Released::Released);
 }
 
-/// Who tries for a key learns who holds it, also with a lease at hand for a free one.
+/// A try for a held key is told the holder, also when the client has a spare lease for a free key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_key_is_held_while_the_database_is_full() {
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();

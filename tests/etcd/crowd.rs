@@ -23,7 +23,7 @@ struct Far {
 }
 
 impl Far {
-    /// A manager behind a slow line.
+    /// A manager over a slow connection.
     async fn start() -> Self {
         let etcd = Etcd::start();
         let proxy = Proxy::to(etcd.address(0));
@@ -59,7 +59,7 @@ impl Far {
     }
 }
 
-/// The tasks that wait, and the numbers of those that were served, in their order.
+/// The tasks that wait, and the numbers of the tasks that were served, in their order.
 struct Crowd {
     tasks: JoinSet<()>,
     served: Arc<Mutex<Vec<usize>>>,

@@ -10,7 +10,7 @@ use crate::support::{LONG, a_moment, connect, empty, ms};
 /// How often the right moment is looked for.
 const ROUNDS: u64 = 400;
 
-/// The longest time that an extend takes over a healthy connection, where the machine is not busy.
+/// The longest time that an extend takes over a healthy connection when the machine is not busy.
 const EXTEND: Duration = ms(6);
 
 /// Two ways to the same member, of which a client has taken the first.
@@ -54,7 +54,7 @@ async fn timed(guard: &LockGuard, ttl: Duration) -> Duration {
     EXTEND.max(since.elapsed().mul_f64(1.2))
 }
 
-/// Returns the lease that the entry of a key is bound to, `None` where there is no entry.
+/// Returns the lease that the entry of a key is bound to, `None` without an entry.
 fn lease_of(etcd: &Etcd, key: &str) -> Option<i64> {
     let text = etcd.ctl(&["get", &format!("{key}/"), "--prefix", "-w", "fields"]);
     let line = text.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));
@@ -134,7 +134,7 @@ async fn held_back(etcd: &Etcd, ways: &Ways, ttl: Duration, longer: Duration) ->
         other.release().await.expect("an answer");
         let key = format!("k{round}");
         let request = locks.lock(key).ttl(ttl);
-        // Often renewed, where it is shorter than what no test outlives.
+        // It is renewed often, if it is short enough to end within a test.
         let request = if ttl < LONG { request.renew_every(ms(500)) } else { request.renew(false) };
         let guard = request.acquire().await.expect("free");
         // Each for another ttl, so that each needs a lease.
@@ -175,8 +175,8 @@ async fn a_late_extend_does_not_undo_a_later_one() {
     .await;
 }
 
-/// The transaction of an extend arrives while the lock is renewed on its first lease: it does not take the key to a
-/// lease that nobody keeps alive.
+/// The transaction of an extend arrives while the lock is renewed on its first lease: it does not bind the key to a
+/// lease that is not kept alive.
 #[tokio::test]
 async fn a_late_extend_leaves_a_renewed_lock_on_its_lease() {
     const TTL: Duration = Duration::from_secs(10);

@@ -58,15 +58,15 @@ async fn a_short_lease_is_renewed_and_extended() {
     guard.release().await.expect("an answer");
 }
 
-/// The cluster stands still: the holder is told after the ttl that it asked for, long before etcd would give the key to
-/// another.
+/// The cluster stops: the holder is told of the loss after the ttl that it asked for, long before etcd would grant the
+/// key to another client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_is_told_at_the_deadline_of_the_holder() {
-    // By the lease of etcd, it would be told later every time.
+    // If the lease of etcd counted, the holder would be told later every time.
     soon_in_one_of_ten(SHORTEST * 3 / 4, async || [loss_of_a_stopped_cluster().await]).await;
 }
 
-/// Returns after which time it is told.
+/// Returns after which time the holder is told.
 async fn loss_of_a_stopped_cluster() -> Duration {
     let etcd = Etcd::start();
     let locks = connect(&url(&etcd)).await;

@@ -115,7 +115,7 @@ async fn a_lock_has_what_is_left_of_its_lease() {
         assert!(first.is_held() && second.is_held(), "after {:?}", over.elapsed());
         tokio::time::sleep(ms(50)).await;
     }
-    // Nobody has renewed it, whatever else the process has.
+    // It was not renewed, whatever else the process holds.
     assert!(!own.is_held());
     wait_until("it is free", PATIENCE, async || try_once(&others, "c").await.is_ok()).await;
     for guard in [first, second] {
@@ -160,7 +160,7 @@ async fn a_lease_is_not_used_again_after_a_lost_answer() {
         }
         proxy.cut();
         proxy.heal();
-        // A question that takes no lease.
+        // A request that takes no lease.
         wait_until("connected", PATIENCE, async || store.inspect(&second.key).await.is_ok()).await;
         granted(&second).await;
         let given: Vec<_> = etcd.lease_ids().into_iter().filter(|id| !leases.contains(id)).collect();

@@ -7,7 +7,7 @@ use lock_tests::{Bound, Etcd, Flow, PATIENCE, Proxy, wait_until};
 
 use crate::support::{LONG, SHORTEST, a_moment, connect, cycle, empty, manager, ms, try_once, works_again};
 
-/// The cluster stands still: the loss is told before anybody else can have the key.
+/// The cluster stops: the holder is told of the loss before another client can have the key.
 #[tokio::test]
 async fn a_loss_is_told_while_the_cluster_stands_still() {
     let etcd = Etcd::start();
@@ -29,7 +29,7 @@ async fn a_loss_is_told_while_the_cluster_stands_still() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// Nobody waits for ever for the list of the locks.
+/// A request for the list of the locks does not wait for ever.
 #[tokio::test]
 async fn a_list_ends_while_the_cluster_stands_still() {
     let etcd = Etcd::start();
@@ -44,7 +44,7 @@ async fn a_list_ends_while_the_cluster_stands_still() {
     held.release().await.expect("an answer");
 }
 
-/// A call that its caller has given up, because the cluster stood still, leaves no lock behind.
+/// A call that its caller has given up, because the cluster had stopped, leaves no lock.
 #[tokio::test]
 async fn nothing_is_taken_late() {
     let etcd = Etcd::start();
@@ -58,7 +58,7 @@ async fn nothing_is_taken_late() {
             assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
         }
         etcd.cont(0);
-        // The leases are a minute long: nobody waits for their end.
+        // The leases are a minute long: no waiter waits until they expire.
         for key in ["k", "l"] {
             works_again(&others, key).await;
         }
@@ -102,7 +102,7 @@ async fn what_is_delivered_late_takes_nothing() {
     wait_until("no lease is left", LONG * 2, async || etcd.leases() == 0).await;
 }
 
-/// The leader dies: a holder keeps its lock, and everybody goes on over the other members.
+/// The leader dies: a holder keeps its lock, and all clients go on over the other members.
 #[tokio::test]
 async fn a_lock_survives_the_leader() {
     let mut etcd = Etcd::builder().members(3).start();

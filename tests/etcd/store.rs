@@ -1,4 +1,4 @@
-//! The store by itself: what a manager never asks, or hides.
+//! The store without a manager: requests that a manager never sends, and answers that it hides.
 
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ async fn a_release_of_what_has_gone_leaves_no_lease_behind() {
             proxy.heal();
         };
         let (first, ()) = tokio::join!(store.release(&claim, Some(LONG)), hold);
-        // Its lease and the one that was to keep the key.
+        // Its lease, and the lease that was to keep the key.
         let both = first.is_err() && etcd.leases() == 2;
         etcd.ctl(&["del", &format!("k{round}/"), "--prefix"]);
         let again = async || store.release(&claim, Some(LONG)).await.is_ok();
@@ -172,8 +172,8 @@ async fn the_member_that_answers_is_reported() {
     assert!(took > Duration::ZERO && took < PATIENCE, "{took:?}");
 }
 
-/// A busy process hands a grant on millions of times while nobody waits elsewhere. Each holder has a token all the same, and each is
-/// larger than those before.
+/// A busy process hands a grant on millions of times while no other process waits. Each holder has a token all the
+/// same, and each is larger than those before.
 #[tokio::test]
 async fn a_grant_that_is_handed_on_without_end_has_tokens_without_end() {
     let etcd = Etcd::start();

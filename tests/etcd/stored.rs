@@ -1,4 +1,4 @@
-//! What is stored, which ttls there are, and others who use the same recipe.
+//! The stored data, the possible ttls, and other programs with the same recipe.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn nothing_is_left_of_a_lock() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
     // Each of the two has the lease of its session.
     assert_eq!((etcd.keys().len(), etcd.leases()), (0, 2));
-    // Also where it was dropped, refused, or given up.
+    // Also when the request was dropped, refused, or given up.
     let held = try_once(&locks, "k").await.expect("free");
     for _ in 0..3 {
         try_once(&locks, "k").await.expect_err("held");
@@ -112,7 +112,7 @@ async fn the_recipe_of_etcd_excludes_a_semaphore() {
     drop(theirs);
 }
 
-/// A permit that waits is served although the lock of another program stands behind it.
+/// A permit that waits is served although the lock of another program comes after it.
 #[tokio::test]
 async fn a_waiting_permit_is_served_before_a_lock_of_another_program() {
     let etcd = Etcd::start();
@@ -154,7 +154,7 @@ async fn an_entry_that_was_overwritten_goes_with_its_release() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// A holder whose entry was overwritten is told by its next renewal, because nothing ends that entry any more.
+/// A holder whose entry was overwritten is told by its next renewal, because that entry no longer expires.
 #[tokio::test]
 async fn a_holder_whose_entry_was_overwritten_is_told() {
     let etcd = Etcd::start();

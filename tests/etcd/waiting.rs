@@ -12,7 +12,7 @@ const WAITERS: usize = 200;
 
 const SEMAPHORE_WAITERS: usize = 60;
 
-/// Two hundred wait for one key. A release is told once to each process, whoever else waits.
+/// Two hundred wait for one key. A release is sent once to each process, however many waiters it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_release_is_told_once_to_each_process() {
     let etcd = Etcd::start();
@@ -33,8 +33,8 @@ async fn one_release_is_told_once_to_each_process() {
     let next = waiting.join_next().await.expect("one is served").expect("no panic").expect("served");
     tokio::time::sleep(ms(300)).await;
     let told = events() - before;
-    // The deletion to the next in line, and the change of its lease to the one behind it. On a busy machine some others lose
-    // their place meanwhile and come again, of which each neighbour is told.
+    // The deletion to the next in line, and the change of its lease to the waiter after it. On a busy machine some
+    // others lose their place meanwhile and queue again, and each neighbour is told of that.
     assert!(told <= WAITERS as f64 / 8.0, "{told} notices of one release to {WAITERS} waiters");
     drop(next);
     waiting.abort_all();
@@ -42,8 +42,8 @@ async fn one_release_is_told_once_to_each_process() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// Sixty wait for a semaphore of three. A release is told once to each process, whoever else waits, and the next is served
-/// whichever of the three leaves.
+/// Sixty wait for a semaphore of three. A release is sent once to each process, however many waiters it has, and the
+/// next is served whichever of the three leaves.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_release_of_a_semaphore_is_told_once_to_each_process() {
     let etcd = Etcd::start();
@@ -81,7 +81,8 @@ async fn one_release_of_a_semaphore_is_told_once_to_each_process() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// A watch ends with its wait. One that stayed would be told every change of its key for as long as the connection lives.
+/// A watch ends with its wait. A watch that stayed would receive every change of its key for as long as the connection
+/// lives.
 #[tokio::test]
 async fn a_wait_that_is_over_leaves_no_watch() {
     let etcd = Etcd::start();
@@ -118,8 +119,8 @@ async fn a_thousand_calls_at_once_are_all_answered() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// The waiters of one process hand the lock to each other for as long as nobody waits elsewhere. Whether somebody does is
-/// asked every 10 ms, by one who releases.
+/// The waiters of one process hand the lock to each other for as long as no other process waits. A task that releases
+/// asks every 10 ms whether another process waits.
 #[tokio::test]
 async fn hand_offs_inside_a_process_write_nothing() {
     const TASKS: u32 = 4;
@@ -134,8 +135,8 @@ async fn hand_offs_inside_a_process_write_nothing() {
     assert!(leases <= f64::from(TASKS), "{leases} leases for {} holds", HOLDS * TASKS);
 }
 
-/// The process asks whether its grant is still there, too: its hand-offs must not go on beside another holder until the
-/// next renewal.
+/// The process also asks whether its grant is still there: its hand-offs must not continue beside another holder until
+/// the next renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
     let etcd = Etcd::start();
@@ -146,7 +147,7 @@ async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
         let (locks, holds, stops) = (locks.clone(), Arc::clone(&holds), Arc::clone(&stops));
         tasks.spawn(async move {
             while !stops.load(Ordering::SeqCst) {
-                // Whoever has it as it is lost is told, and asks again.
+                // The task that has the grant when it is lost is told, and asks again.
                 let Ok(guard) = locks.lock("k").ttl(LONG).wait(LONG).acquire().await else { continue };
                 holds.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(ms(1)).await;

@@ -36,7 +36,7 @@ pub(super) struct Config {
     pub(super) dial_timeout: Duration,
     /// The time limit of a call, reconnecting included.
     pub(super) timeout: Duration,
-    /// Whether a ttl that etcd does not count is stored as the next one that it does.
+    /// Whether a ttl that etcd cannot store is rounded up to the next one that it can.
     pub(super) rounds_ttl: bool,
 }
 

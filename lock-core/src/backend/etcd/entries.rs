@@ -1,4 +1,4 @@
-//! The entries of this process: what it knows of each, from before the request that creates it until it is released.
+//! The entries of this process, each from before the request that creates it until it is released.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sync::Mutex;
 /// The entry of one owner in the queue of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id {
-    /// What the stored keys of the queue begin with.
+    /// The beginning of the stored keys of the queue.
     pub(super) line: Vec<u8>,
     pub(super) owner: Owner,
 }
@@ -29,7 +29,7 @@ impl Id {
 #[derive(Clone)]
 pub(super) enum Lease {
     Shared(Arc<Session>),
-    /// One for this entry alone, which ends by itself: for a lock that is not renewed.
+    /// A lease for this entry alone, which expires: for a lock that is not renewed.
     Own {
         id: i64,
         ttl: Duration,
@@ -53,7 +53,7 @@ impl Lease {
     }
 }
 
-/// What is known of an entry.
+/// The state of an entry.
 #[derive(Clone)]
 pub(super) struct Mine {
     pub(super) stored: Vec<u8>,
@@ -62,17 +62,17 @@ pub(super) struct Mine {
     pub(super) created: Option<i64>,
     /// The revision at which it was last written.
     pub(super) modified: i64,
-    /// When it was known to be bound to the lease.
+    /// When it was certainly bound to the lease.
     pub(super) bound: Moment,
     /// When its waiter last asked for it, or began to wait for its turn.
     pub(super) asked: Moment,
     pub(super) holds: bool,
     /// From when its fencing tokens are counted, once that is known.
     pub(super) since: Option<Since>,
-    /// Other leases that it may be bound to, or be bound to late, by a request that was not answered. Until it is written
-    /// again, nothing relies on its lease.
+    /// Other leases to which an unanswered request may have bound it, or may bind it later. Until it is written again,
+    /// no grant relies on its lease.
     pub(super) maybe: Vec<i64>,
-    /// The leases of its own.
+    /// The separate leases of single entries.
     pub(super) own_leases: Vec<i64>,
 }
 
@@ -87,7 +87,7 @@ impl Mine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) revision: i64,
-    /// How often the grant had been handed on by then.
+    /// How often the grant had been handed off by then.
     pub(super) handoffs: u64,
 }
 
@@ -106,15 +106,15 @@ impl Entries {
         self.0.lock().entries.get(id).cloned()
     }
 
-    /// Returns what is known of entries, if something is known of all.
+    /// Returns the state of entries, if all are known.
     pub(super) fn all(&self, ids: &[Id]) -> Option<Vec<Mine>> {
         let table = self.0.lock();
         ids.iter().map(|id| table.entries.get(id).cloned()).collect()
     }
 
-    /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key: the lease and a number, as the
-    /// recipe of etcd has it. So a key that one process locks again and again has one name for etcd, which walks over all
-    /// names that were ever used until its history is compacted.
+    /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key: the lease and a number, as
+    /// the recipe of etcd has it. So a key that one process locks again and again has one name in etcd, which walks
+    /// over all names that were ever used until its history is compacted.
     pub(super) fn begin(&self, id: &Id, lease: Lease, at: Moment) -> Vec<u8> {
         let mut table = self.0.lock();
         let stored = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
@@ -157,7 +157,7 @@ impl Entries {
         table.entries.values().any(|mine| mine.lease.id() == lease || mine.maybe.contains(&lease))
     }
 
-    /// Forgets the entries that were bound to a lease. Returns the owners of those that held their keys, each once.
+    /// Forgets the entries that were bound to a lease. Returns the owners that held their keys, each once.
     pub(super) fn lost(&self, lease: i64) -> Vec<Owner> {
         let mut table = self.0.lock();
         let bound = table.entries.iter().filter(|(_, mine)| mine.lease.id() == lease && mine.is_certain());

@@ -1,11 +1,11 @@
 //! Fencing tokens: the revision of the transaction that made an entry the holder, and the number of hand-offs since.
 //!
-//! The revision is one number for the whole cluster, which only grows, and that transaction runs while nobody before it
-//! holds the key. The revision at which the entry was created would not do: a claim of several keys would need one
-//! number above those who held its keys before and below those who stand in line already.
+//! The revision is one number for the whole cluster, which only grows, and the transaction runs while no earlier owner
+//! holds the key. The revision at which the entry was created is not enough: a claim of several keys needs one number
+//! above all earlier holders of its keys and below all queued claims.
 //!
-//! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored. A grant that
-//! was handed on so often that these bits are used up is counted on from a revision that its holder makes.
+//! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored. A
+//! grant that was handed off so often that these bits are used up continues from a revision that its holder makes.
 
 use super::entries::Since;
 use super::error::Failure;
@@ -13,15 +13,15 @@ use super::store::Store;
 use crate::backend::{Claim, FencingToken};
 use crate::error::LossReason;
 
-/// The number of bits that count hand-offs. 43 bits are left to the revision: 28 years of 10,000 writes a second.
+/// The number of bits that count hand-offs. The revision has the other 43 bits: 28 years of 10,000 writes a second.
 const BITS: u32 = 20;
 
-/// Returns the token of a holder whose tokens are counted `since` a revision, or `None` where it was handed on too often.
+/// Returns the token of a holder whose tokens count `since` a revision, or `None` if it was handed off too often.
 pub(super) fn token(claim: &Claim, since: Since) -> Option<FencingToken> {
     let revision = u64::try_from(since.revision).ok()?;
     let first = revision.checked_mul(1 << BITS)?;
     let handoffs = claim.handoffs.checked_sub(since.handoffs)?;
-    // Numbers that this process gave out by itself are passed over.
+    // Numbers that this process has assigned already are skipped.
     let number = first.max(claim.own_fence().map_or(0, FencingToken::get)).checked_add(handoffs)?;
     (number >> BITS == revision).then(|| FencingToken::new(number))
 }
@@ -38,14 +38,14 @@ impl Store {
             if let Some(token) = since.and_then(|since| token(claim, since)) {
                 return Ok(Ok(token));
             }
-            // A reader or a permit that has waited, the grant of an earlier process, or one that was handed on a million
-            // times. While it holds its keys, a revision that it makes is larger than all before, and nobody else is
-            // granted one of these keys at it.
+            // The grant is a reader or a permit that has waited, or was handed off a million times. While it holds its
+            // keys, a revision that it makes is larger than all earlier ones, and no other owner is granted one of
+            // these keys at it.
             let Some(revision) = self.touch(&ids, &mine).await? else { continue };
             let mut made = Since { revision, handoffs: if since.is_some() { claim.handoffs } else { 0 } };
             for (id, before) in ids.iter().zip(&mine) {
                 self.entries.change(id, |mine| {
-                    // Another call may have done so since.
+                    // Another call may have made one since.
                     made = if mine.since == before.since { made } else { mine.since.unwrap_or(made) };
                     mine.since = Some(made);
                 });

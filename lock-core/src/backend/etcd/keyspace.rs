@@ -4,9 +4,9 @@
 //! <key>/<name>     an entry of the queue of <key>: a holder or a waiter
 //! ```
 //!
-//! `<name>` is the id of a lease of the process, and a number where the process has several entries in the queue. The owner
-//! of an entry is in its value. `<key>` is the key with `%` and `/` percent-encoded, so that no key is a part of another. `<key>/` is also what
-//! etcd's own lock recipe uses, so `etcdctl lock order:42` stands in the same queue.
+//! `<name>` is the id of a lease of the process, with a number if the process has several entries in the queue. The
+//! owner of an entry is in its value. `<key>` is the key with `%` and `/` percent-encoded, so that no key is a part of
+//! another. etcd's own lock recipe uses `<key>/` too, so `etcdctl lock order:42` waits in the same queue.
 
 use sha2::{Digest, Sha256};
 
@@ -30,7 +30,7 @@ fn encoded(key: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the key of a stored one.
+/// Returns the key of a stored key.
 fn decoded(stored: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(stored).ok()?;
     Some(text.replace("%2F", "/").replace("%25", "%"))
@@ -45,7 +45,7 @@ fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
             return (prefix, end);
         }
     }
-    // Nothing but 0xff, or nothing at all: to the end.
+    // A prefix of 0xff bytes only, or an empty one, has no end.
     (if prefix.is_empty() { vec![0] } else { prefix }, vec![0])
 }
 
@@ -61,8 +61,8 @@ pub(super) fn beginning_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
     range_of(encoded(prefix))
 }
 
-/// Returns the stored key of the entry with this `number` that was created under the lease `id`. `line` is what all entries
-/// of its queue begin with.
+/// Returns the stored key of the entry with this `number` that was created under the lease `id`. `line` is the
+/// beginning of all entries of its queue.
 pub(super) fn entry(line: &[u8], id: i64, number: usize) -> Vec<u8> {
     let name = if number == 0 { format!("{id:x}") } else { format!("{id:x}-{number}") };
     [line, name.as_bytes()].concat()
@@ -79,7 +79,7 @@ pub(super) fn key_of_entry(stored: &[u8]) -> Option<String> {
 pub(super) fn keeping_lease(owner: Owner) -> i64 {
     let digest = Sha256::new().chain_update(b"keep ").chain_update(owner.token().as_str()).finalize();
     let id = digest[..8].iter().fold(0, |id, &byte| (id << 8) | i64::from(byte));
-    // Positive, and 0 would be none.
+    // The id must be positive, and 0 means none.
     (id & i64::MAX).max(1)
 }
 

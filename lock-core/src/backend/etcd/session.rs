@@ -1,20 +1,21 @@
 //! The sessions of this process: one lease for each ttl in use, which all its entries with that ttl share.
 //!
-//! **When a grant ends.** A lease lives for its whole ttl from the moment at which its last answered sign of life was sent,
-//! and every entry bound to it lives as long. So an entry that is bound to the lease later is granted for what is left, and
-//! not for the ttl. A lease of which more than [a quarter](oldest) is over is kept alive together with the request that binds
-//! an entry to it, so a grant has three quarters of its ttl at least while the cluster answers.
+//! **When a grant ends.** A lease lives for its whole ttl from the moment at which its last answered sign of life was
+//! sent, and every entry bound to it lives as long. So an entry that is bound to the lease later is granted for the
+//! rest of it, and not for the ttl. A lease of which more than [a quarter](oldest) is over is kept alive together with
+//! the request that binds an entry to it, so a grant has three quarters of its ttl at least while the cluster answers.
 //!
-//! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it: whoever
-//! needs a lease asks for a sign of life that is young enough, and all who ask at once share one. A lease that nobody needs
-//! ends by itself. The entry of a waiter that has not asked for a whole ttl is deleted, as its own lease would have ended.
+//! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it:
+//! each requests a recent sign of life, and concurrent requests share one. An unused lease expires. The entry of a
+//! waiter that has not asked for a whole ttl is deleted, as its own lease would have ended.
 //!
-//! **What a lease must not have.** A request that binds an entry to a lease and is not answered may be executed later, when
-//! its owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it, the locks
-//! under it move to another one with their next renewal, and it is revoked once they have, or ends by itself. The same holds
+//! **What a lease must not have.** A request that binds an entry to a lease and is not answered may be executed later,
+//! when its owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
+//! the locks under it move to another one with their next renewal, and then it is revoked, or expires. The same holds
 //! for a release that is not answered.
 //!
-//! A lease that is lost takes all entries with it. Their owners are told together, and the next lock gets another lease.
+//! A lease that is lost takes all entries with it. Their owners are notified together, and the next lock gets another
+//! lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,20 +30,20 @@ use crate::backend::remote::SingleFlight;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// How long a caller waits for the request of another one.
+/// How long a caller waits for the request of another caller.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A lease that is shared by all entries of its ttl.
 pub(super) struct Session {
     pub(super) id: i64,
-    /// As the server gave it.
+    /// The ttl that the server granted.
     pub(super) ttl: Duration,
-    /// It lives for `ttl` from here on, whichever member leads.
+    /// The lease lives for `ttl` from this time on, whatever member leads.
     proof: Mutex<Proof>,
     rounds: SingleFlight<Result<(), Failure>>,
     /// Whether no further entry may be bound to it.
     retired: AtomicBool,
-    /// Whether the server has it no more.
+    /// Whether it has ended at the server.
     over: AtomicBool,
 }
 
@@ -57,7 +58,7 @@ struct Proof {
 #[derive(Default)]
 pub(super) struct Sessions {
     by_ttl: Mutex<HashMap<Duration, Arc<Slot>>>,
-    /// Those to which nothing more is bound, until they have ended.
+    /// The retired sessions, until they have ended.
     retired: Mutex<Vec<Arc<Session>>>,
 }
 
@@ -67,12 +68,12 @@ struct Slot {
     grants: SingleFlight<Result<Arc<Session>, Failure>>,
 }
 
-/// How much of a lease may be over when an entry is bound to it, or when the place of a waiter is looked after.
+/// How much of a lease may be over when an entry is bound to it, or when a waiter's lease is checked.
 pub(super) fn oldest(ttl: Duration) -> Duration {
     ttl / 4
 }
 
-/// How much of a lease may be over when a lock under it is renewed. Renewals come after a third of the lease, so those of all
+/// How much of a lease may be over when a lock under it is renewed. Renewals come after a third of the lease, so all
 /// locks share a sign of life.
 pub(super) fn renewed(ttl: Duration) -> Duration {
     ttl / 6
@@ -118,7 +119,7 @@ impl Session {
         self.retired.store(true, Ordering::Release);
     }
 
-    /// Returns whether the server knew that a key, which was bound before `bound`, is no more bound to the lease.
+    /// Returns whether a key that was bound before `bound` is certainly no longer bound to the lease.
     pub(super) fn lacks(&self, key: &[u8], bound: Moment) -> bool {
         let proof = self.proof.lock();
         bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))
@@ -129,7 +130,7 @@ impl Session {
     }
 }
 
-/// Returns what is left at `at` of a lease that was kept alive at `sent`.
+/// Returns the rest at `at` of a lease that was kept alive at `sent`.
 fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
     sent.plus(ttl).remaining(at).saturating_sub(at.since(sent) / 100)
 }
@@ -151,7 +152,7 @@ impl Sessions {
         all
     }
 
-    /// Takes out the retired sessions that nobody `uses`. Forgets those that have ended.
+    /// Takes out the retired sessions without `uses`, and forgets ended ones.
     fn take_retired(&self, uses: impl Fn(i64) -> bool) -> Vec<Arc<Session>> {
         let slots: Vec<Arc<Slot>> = self.by_ttl.lock().values().cloned().collect();
         let retires =
@@ -167,7 +168,7 @@ impl Sessions {
         ended
     }
 
-    /// Forgets the sessions that have ended by themselves.
+    /// Forgets the sessions that have expired.
     fn sweep(&self, at: Moment) {
         let lives = |session: &Arc<Session>| !session.is_over() && !session.left(at).is_zero();
         self.by_ttl
@@ -216,11 +217,11 @@ impl Store {
         Ok(!session.is_over())
     }
 
-    /// Sends one sign of life, and asks what is bound to the lease.
+    /// Sends one sign of life, and reads the keys of the lease.
     ///
-    /// The sign of life counts from before a linearizable read: a leader that stands still does not know that it was
-    /// replaced, and answers a sign of life although the lease counts elsewhere by then. That read it does not answer, and
-    /// whoever was elected since has begun every lease anew.
+    /// The sign of life counts from before a linearizable read: a leader that hung does not know that it was replaced,
+    /// and answers a sign of life although the lease counts elsewhere by then. It does not answer the read, and a new
+    /// leader has begun every lease anew.
     async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
         let sent = now();
         self.linearizable_read().await?;
@@ -249,7 +250,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that the server has a session no more, and tells its holders.
+    /// Notes that a session has ended at the server, and notifies its holders.
     pub(super) fn session_lost(&self, session: &Session) {
         if session.over.swap(true, Ordering::AcqRel) {
             return;
@@ -264,14 +265,15 @@ impl Store {
         }
     }
 
-    /// Ends the retired sessions to which no entry is bound any more. One whose end is not answered ends by itself.
+    /// Ends the retired sessions to which no entry is bound any more. If the request is not answered, the session
+    /// expires.
     pub(super) async fn end_retired(&self) {
         for session in self.sessions.take_retired(|id| self.entries.uses(id)) {
             let _ = self.revoke(session.id).await;
         }
     }
 
-    /// Ends the sessions under which nothing is. The others end by themselves.
+    /// Ends the sessions without keys. The others expire.
     pub(super) async fn end_sessions(&self) {
         for session in self.sessions.drain() {
             if !self.entries.uses(session.id) {
@@ -280,7 +282,7 @@ impl Store {
         }
     }
 
-    /// Grants a lease of at least `ttl`. Returns its id, its length, and when it was asked for.
+    /// Requests a lease of at least `ttl`. Returns its id, its length, and when the request was sent.
     pub(super) async fn grant(&self, ttl: Duration) -> Result<(i64, Duration, Moment), Failure> {
         let mut tries = 0;
         loop {

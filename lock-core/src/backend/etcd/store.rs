@@ -1,4 +1,4 @@
-//! The requests that everything here consists of.
+//! The requests of which all calls consist.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -73,8 +73,8 @@ impl Store {
         self.connections.connector().config.timeout
     }
 
-    /// Returns how long a holder that asked for `asked` may rely on a lease of `given`. Where ttls are rounded up, its own
-    /// deadline stays what it asked for.
+    /// Returns how long a holder that requested `asked` may rely on a lease of `given`. If ttls are rounded up, its own
+    /// deadline is the requested one.
     pub(super) fn relied_on(&self, given: Duration, asked: Duration) -> Duration {
         if self.connections.connector().config.rounds_ttl { given.min(asked) } else { given }
     }
@@ -108,8 +108,8 @@ impl Store {
         self.call("/etcdserverpb.KV/Txn", txn).await
     }
 
-    /// Makes a linearizable read. A sign of life that is sent after this may be counted from before
-    /// this call, whichever member leads.
+    /// Makes a linearizable read. A sign of life that is sent after this may count from before this call, whatever
+    /// member leads.
     pub(super) async fn linearizable_read(&self) -> Result<(), Failure> {
         linearizable_read(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }
@@ -129,7 +129,7 @@ impl Store {
         let mut lines = Vec::with_capacity(ops.len());
         for part in ops.chunks(OPS) {
             let answer = self.txn(TxnRequest { success: part.to_vec(), ..TxnRequest::default() }).await;
-            // A read leaves nothing behind.
+            // A read changes nothing in the store.
             let answer = answer.map_err(Failure::before_any_request)?;
             let revision = answer.revision();
             let mut ranges = answer.ranges();
@@ -140,7 +140,7 @@ impl Store {
         Ok(lines)
     }
 
-    /// Asks for the lease `id`, of at least `ttl`. Returns how long it is.
+    /// Requests the lease `id`, of at least `ttl`. Returns how long it is.
     pub(super) async fn grant_as(&self, id: i64, ttl: Duration) -> Result<Duration, Failure> {
         let seconds = ttl::seconds(ttl);
         let request = LeaseGrantRequest { ttl: seconds, id };
@@ -151,8 +151,8 @@ impl Store {
         Ok(ttl::lease(given.ttl))
     }
 
-    /// Ends a lease, and deletes what is bound to it. From then on no request that is still under way can bind a key to
-    /// it.
+    /// Ends a lease, and deletes the keys that are bound to it. From then on no request that is still under way can
+    /// bind a key to it.
     pub(super) async fn revoke(&self, id: i64) -> Result<(), Failure> {
         let request = LeaseRevokeRequest { id };
         let answer: Result<LeaseRevokeResponse, Failure> =
@@ -173,7 +173,7 @@ impl Store {
         self.call("/etcdserverpb.Lease/LeaseTimeToLive", LeaseTimeToLiveRequest { id, keys }).await
     }
 
-    /// Keeps a lease alive. Returns the time that it has from now on; `None` if it is over.
+    /// Keeps a lease alive. Returns its length from now on; `None` if it is over.
     pub(super) async fn keep_alive(&self, id: i64) -> Result<Option<Duration>, Failure> {
         let connection = self.connections.get().await?;
         let mut has_logged_in = false;

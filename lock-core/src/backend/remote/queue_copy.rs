@@ -1,11 +1,11 @@
 //! Local copies of the queues of the keys for which this process waits.
 //!
 //! All waiters of a process for one key share one copy, and one task that watches the queue in the store keeps it up to
-//! date. Each change is looked at once, by that task, and wakes only the waiters whose turn it is: a release costs one
+//! date. That task processes each change once, and wakes only the waiters whose turn it is: a release costs one
 //! message, however many wait. A waiter that asks whether its turn has come is answered from the copy.
 //!
-//! The copy shows the queue as it was at one revision of the store. Those before an entry only become fewer, so an entry
-//! that holds the key in an old copy holds it in the store, for as long as its lease lives.
+//! The copy shows the queue as it was at one revision of the store. The entries before another one only become fewer,
+//! so an entry that holds the key in an old copy holds it in the store, for as long as its lease lives.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::wait_queue::{Entry, WaitQueue};
 use crate::backend::Mode;
 use crate::sync::{Mutex, Notify};
 
-/// How long a copy is kept up to date after its last waiter: a process that contends for a key comes back soon.
+/// How long a copy is kept up to date after its last waiter: a process that contends for a key usually returns soon.
 const LINGERS: Duration = Duration::from_secs(1);
 
 /// A queue as it was at one revision.
@@ -38,7 +38,7 @@ impl<E> Default for QueueCopies<E> {
 /// The copy of one queue. Its waiters and the task that watches own it.
 pub(crate) struct QueueCopy<E> {
     state: Mutex<State<E>>,
-    /// Notifies of every change.
+    /// Notified of every change.
     changed: Notify,
 }
 
@@ -47,7 +47,7 @@ struct State<E> {
     seen: Option<Seen<E>>,
     /// The waiters with an entry, by its name. Two calls may wait for one entry.
     waiting: HashMap<Vec<u8>, (usize, Arc<Notify>)>,
-    /// How many use the copy.
+    /// The number of users of the copy.
     users: usize,
     /// Whether the task that watched has ended.
     ended: bool,
@@ -63,7 +63,7 @@ impl<E: Entry + Clone + Send + 'static> QueueCopies<E> {
         CopyUse::begin(copy)
     }
 
-    /// Returns the copy of the queue of `key`. Where there is none, `watch` begins to watch for one.
+    /// Returns the copy of the queue of `key`. If there is none, `watch` begins to watch for one.
     pub(crate) fn copy_of(&self, key: &[u8], watch: impl FnOnce(Arc<QueueCopy<E>>)) -> CopyUse<E> {
         let mut copies = self.0.lock();
         if let Some(copy) = copies.get(key).and_then(Weak::upgrade)
@@ -92,12 +92,12 @@ impl<E: Entry> CopyUse<E> {
         Some(Self(copy))
     }
 
-    /// Looks at the queue. `None` while it is not known.
+    /// Reads the queue. `None` while it is unknown.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Seen<E>) -> T) -> Option<T> {
         self.0.state.lock().seen.as_ref().map(look)
     }
 
-    /// Waits until the queue is known. Returns whether it is: otherwise nobody watches it any more.
+    /// Waits until the queue is known. Returns whether it is: otherwise it is no longer watched.
     pub(crate) async fn is_known(&self) -> bool {
         self.until(|state| state.seen.is_some()).await
     }
@@ -125,8 +125,8 @@ impl<E: Entry> CopyUse<E> {
         }
     }
 
-    /// Completes when the entry `name`, which was created at a revision, holds the key or is gone, or nobody watches the
-    /// queue any more.
+    /// Completes when the entry `name`, which was created at a revision, holds the key or was deleted, or the queue is
+    /// no longer watched.
     pub(crate) async fn served(&self, name: &[u8], created: i64) {
         let waiter = Waiter::register(&self.0, name);
         loop {
@@ -151,7 +151,7 @@ impl<E: Entry> State<E> {
         let Some(seen) = &self.seen else { return !self.ended };
         match seen.queue.place(|entry| entry.name() == name) {
             Some(place) => !self.ended && !seen.queue.holds(place),
-            // Its creation is still on its way.
+            // Its creation has not arrived yet.
             None => !self.ended && seen.revision < created,
         }
     }
@@ -165,7 +165,7 @@ impl<E: Entry> State<E> {
 }
 
 impl<E: Entry> QueueCopy<E> {
-    /// Replaces the copy by what was read of the queue.
+    /// Replaces the copy by a read of the queue.
     pub(crate) fn read(&self, seen: Seen<E>) {
         self.change(|state| {
             let there: std::collections::HashSet<&[u8]> =
@@ -178,7 +178,7 @@ impl<E: Entry> QueueCopy<E> {
         });
     }
 
-    /// Changes the copy, if the queue is known. `change` returns the names of the entries that are gone.
+    /// Changes the copy, if the queue is known. `change` returns the names of the deleted entries.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Seen<E>) -> Vec<Vec<u8>>) {
         self.change(|state| {
             let gone = state.seen.as_mut().map(change).unwrap_or_default();
@@ -191,7 +191,7 @@ impl<E: Entry> QueueCopy<E> {
         self.state.lock().seen = None;
     }
 
-    /// Changes the state, and notifies the waiters whose turn has come and those that `change` returns.
+    /// Changes the state, and notifies the waiters whose turn has come and the waiters that `change` returns.
     fn change(&self, change: impl FnOnce(&mut State<E>) -> Vec<Arc<Notify>>) {
         let notified = self.state.with(|state| {
             let mut notified = change(state);
@@ -202,12 +202,12 @@ impl<E: Entry> QueueCopy<E> {
         self.changed.notify_waiters();
     }
 
-    /// Returns the names of the entries for which somebody waits.
+    /// Returns the names of the entries with waiters.
     pub(crate) fn waiting(&self) -> Vec<Vec<u8>> {
         self.state.lock().waiting.keys().cloned().collect()
     }
 
-    /// Runs `watch` for as long as the copy is used, and a moment longer. However that ends, also where it never begins, the
+    /// Runs `watch` for as long as the copy is used, and a moment longer. However it ends, even if it never begins, the
     /// waiters are notified.
     pub(crate) fn keep(self: Arc<Self>, watch: impl Future<Output = ()>) -> impl Future<Output = ()> {
         let ends = Ends(Arc::clone(&self));

@@ -1,14 +1,14 @@
-//! The queue of one key: who holds the key, who waits, and whom a newcomer must wait for. Pure.
+//! The queue of one key: the holders, the waiters, and the entries that a newcomer must wait for. Pure.
 //!
 //! The entries of a queue have one order, in which they were created, and whether an entry holds the key follows from
-//! the entries before it alone. Those only become fewer, so an entry that holds the key goes on holding it until it is
-//! deleted, and no request grants anything. The holders are always the first entries.
+//! the entries before it alone. Those only become fewer, so an entry that holds the key holds it until it is deleted,
+//! and no request grants anything. The holders are always the first entries.
 
 use crate::backend::Mode;
 
 /// One entry of a queue.
 pub(crate) trait Entry {
-    /// What no other entry of its queue is called.
+    /// A name that no other entry of its queue has.
     fn name(&self) -> &[u8];
     fn mode(&self) -> Mode;
 }
@@ -83,7 +83,7 @@ impl<E: Entry> WaitQueue<E> {
     /// Returns the mode of the holders, if no entry of `mode` can ever be in one queue with them: a key is used with
     /// permits of one number, or without permits.
     ///
-    /// Only the holders count. A program that knows no permits may wait behind them, and must make nobody else fail.
+    /// Only the holders count. A program that knows no permits may wait after them, and must make no other client fail.
     pub(crate) fn clash(&self, mode: Mode) -> Option<Mode> {
         let is_permit = |mode| matches!(mode, Mode::Permit { .. });
         let clashes = |held: &Mode| *held != mode && (is_permit(*held) || is_permit(mode));
@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// In each queue of up to six entries: no two holders exclude each other, who holds goes on holding whichever other
-    /// entry is deleted, and a newcomer holds exactly where it is admitted.
+    /// In each queue of up to six entries: no two holders exclude each other, a holder stays one whichever other entry
+    /// is deleted, and a newcomer holds exactly if it is admitted.
     #[test]
     fn who_holds_is_safe_and_stays() {
         let letters = ['x', 'r', '1', '2'];

@@ -16,7 +16,7 @@ impl Store {
         claim.keys().map(|key: &Key| Id::new(key, claim.owner)).collect()
     }
 
-    /// Returns the lease of a lock of `ttl`: that of its session, or one of its own where it is not renewed.
+    /// Returns the lease of a lock of `ttl`: its session's, or a separate one if it is not renewed.
     pub(in super::super) async fn lease_for(&self, claim: &Claim, ttl: Duration) -> Result<Lease, Failure> {
         if claim.renews {
             return self.session(ttl).await.map(Lease::Shared);
@@ -78,7 +78,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Writes entries again, as they are. Returns the revision at which that was done, `None` if one of them has changed.
+    /// Writes entries again, unchanged. Returns the revision of the write, or `None` if one of them has changed.
     pub(in super::super) async fn touch(&self, ids: &[Id], mine: &[Mine]) -> Result<Option<i64>, Failure> {
         let put = |mine: &Mine| PutRequest {
             ignore_value: true,
@@ -93,7 +93,7 @@ impl Store {
         Ok(revision)
     }
 
-    /// Reads the entries of a claim that holds its keys, and notes what is new of them. `None` if it does not hold them.
+    /// Reads the entries of a claim that holds its keys, and notes their changes. `None` if it does not hold them.
     pub(in super::super) fn held_in(&self, claim: &Claim, ids: &[Id], lines: &[Line]) -> Option<Vec<Mine>> {
         let held = ids.iter().zip(lines).map(|(id, line)| {
             let entry = line.held_by(claim.owner)?;
@@ -102,12 +102,12 @@ impl Store {
         held.collect()
     }
 
-    /// Notes an entry that was read. Returns what is known of it.
+    /// Notes an entry that was read. Returns its state.
     pub(in super::super) fn noted(&self, id: &Id, entry: &Entry) -> Mine {
         let known = self.entries.get(id).filter(|mine| mine.stored == entry.stored);
         let mut mine = known.unwrap_or_else(|| Mine {
             stored: entry.stored.clone(),
-            // Nothing is known of the lease, so the entry is bound to another one before it is relied on.
+            // The lease is unknown, so the entry is bound to another one before the claim relies on it.
             lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
             created: None,
             modified: 0,
@@ -127,8 +127,8 @@ impl Store {
     }
 }
 
-/// Returns a transaction that writes entries if they are what they were when they were read. The revision of the last
-/// change, not that of the creation: a transaction that arrives late must not undo what was written since.
+/// Returns a transaction that writes entries if they have not changed since they were read. It compares the revision of
+/// the last change, not of the creation: a late transaction must not undo a later write.
 fn rewriting(mine: &[Mine], put: impl Fn(&Mine) -> PutRequest) -> TxnRequest {
     TxnRequest {
         compare: mine.iter().map(|mine| Compare::modified_at(mine.stored.clone(), mine.modified)).collect(),

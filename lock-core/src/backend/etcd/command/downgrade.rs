@@ -9,7 +9,7 @@ use crate::backend::{Claim, Mode, Renew, Renewal};
 use crate::error::LockErrorKind;
 
 impl Store {
-    /// Changes the entry in its place: the readers behind it hold the key with it from then on, and their watch shows that.
+    /// Changes the entry in its place: the next readers then hold the key with it, and their watch shows that.
     pub(in super::super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         loop {
             let line = self.read(&claim.key).await?;
@@ -32,7 +32,7 @@ impl Store {
                 success: vec![RequestOp::from(put)],
                 failure: Vec::new(),
             };
-            // Whether that was done, the next look says.
+            // The next read shows whether the change was made.
             let answer = self.txn(txn).await?;
             if answer.succeeded {
                 let id = Id::new(&claim.key, claim.owner);

@@ -1,4 +1,4 @@
-//! Who holds a key, and forced releases.
+//! The holders of a key, and forced releases.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::key::Key;
 use crate::owner::Owner;
 
 impl Store {
-    /// Returns who holds one key.
+    /// Returns the holders of one key.
     pub(in super::super) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let line = self.read(key).await?;
         self.info(key.as_str(), line, true).await
     }
 
-    /// Returns whether somebody waits for the key whom this process cannot hand it off to, or `claim` does not hold it.
+    /// Returns whether the key has a waiter of another process, or `claim` does not hold it.
     pub(in super::super) async fn others_wait(&self, claim: &Claim) -> Result<bool, Failure> {
         let line = self.read(&claim.key).await?;
         let (holders, waiting) = (line.queue.holders(), line.queue.waiters());
@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// Describes a key, if it is held by somebody who is to be shown.
+    /// Describes a key, if it has a holder to be shown.
     pub(super) async fn info(
         &self,
         key: &str,
@@ -81,7 +81,7 @@ impl Store {
         Ok(Some(HolderInfo::new(id, entry.record.clone(), remaining, entry.kept)))
     }
 
-    /// Returns what is left of a lease, in whole seconds; `None` for the entry of a program that uses none.
+    /// Returns the rest of a lease, in whole seconds; `None` for the entry of a program that uses none.
     async fn remaining(&self, lease: i64) -> Result<Option<Duration>, Failure> {
         if lease == NO_LEASE {
             return Ok(None);

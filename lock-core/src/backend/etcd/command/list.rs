@@ -1,4 +1,4 @@
-//! Who holds which keys.
+//! Lists of holders.
 
 use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::keyspace;
@@ -11,7 +11,7 @@ use crate::backend::{BoxFuture, Listed, LockInfo};
 /// How many entries are read at once.
 const PAGE: i64 = 1_000;
 
-/// The leases of so many keys are asked for at once.
+/// The number of keys whose leases are requested at once.
 const KEYS_TOGETHER: usize = 32;
 
 /// The entries of one key, in the order of their names.
@@ -22,7 +22,7 @@ struct Key {
 }
 
 impl Store {
-    /// Lists what is held, one page of the store after another. Each of them, and the leases of each batch of keys, must
+    /// Lists held keys, one page of the store after another. Each of them, and the leases of each batch of keys, must
     /// come within the time of a call.
     pub(in super::super) async fn list(
         &self,
@@ -54,7 +54,7 @@ impl Store {
         }
     }
 
-    /// Describes those of the keys that are held by somebody who is to be shown.
+    /// Describes the keys with a holder to be shown.
     async fn infos(&self, keys: Vec<Key>, foreign: bool) -> Result<Vec<LockInfo>, Failure> {
         let info = |key: Key| -> BoxFuture<'_, _> {
             Box::pin(async move {
@@ -70,7 +70,7 @@ impl Store {
     }
 }
 
-/// Sorts a page by keys, and returns those of which all entries are known: the entries of the last one may go on in the
+/// Sorts a page by keys, and returns the keys with all their entries: the entries of the last key may continue on the
 /// next page, so it stays `open`.
 fn complete(open: &mut Option<Key>, page: Vec<KeyValue>) -> Vec<Key> {
     let mut complete = Vec::new();

@@ -1,4 +1,4 @@
-//! What is asked of the cluster, one file for each call of the contract.
+//! The requests to the cluster, one file for each call of the contract.
 
 mod acquire;
 mod bind;

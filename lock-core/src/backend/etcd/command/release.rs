@@ -12,8 +12,8 @@ use crate::backend::etcd::store::{self, Store, reads};
 use crate::backend::{Claim, Released};
 
 impl Store {
-    /// Frees what the owner has. A request of it that was not answered has retired its lease, or has a lease of its own, which
-    /// is revoked: what arrives late frees itself.
+    /// Frees the grant or the place of the owner. An unanswered request of the owner has retired its lease, or has a
+    /// separate lease, which is revoked: so a late request has no effect.
     pub(in super::super) async fn release(
         &self,
         claim: &Claim,
@@ -56,7 +56,7 @@ impl Store {
         self.end_retired().await;
     }
 
-    /// Deletes entries as they are known, in one request. Returns `None` where they are others.
+    /// Deletes known entries, in one request. Returns `None` if they have changed.
     async fn delete_known(&self, claim: &Claim, mine: &[Mine]) -> Result<Option<Released>, Failure> {
         let mut txn = TxnRequest::default();
         let holds = mine.iter().all(|mine| mine.holds);
@@ -80,7 +80,7 @@ impl Store {
         Ok(Some(if is_held(claim, &lines) { Released::Released } else { missing(claim, &lines) }))
     }
 
-    /// Reads what the owner has, and deletes it or keeps it for a while.
+    /// Reads the entries of the owner, and deletes them or keeps them for a while.
     async fn release_seen(
         &self,
         claim: &Claim,
@@ -104,19 +104,19 @@ impl Store {
                 continue;
             }
             if keep_for.is_some() && own.is_empty() && kept.is_empty() {
-                // Its entries have gone, so nothing can be bound any more to the lease that was to keep them.
+                // Its entries were deleted, so no entry can be bound any more to the lease that would have kept them.
                 self.revoke(keyspace::keeping_lease(claim.owner)).await?;
             }
-            // A release that is repeated finds what the first one has kept.
+            // A repeated release finds the entries that the first one has kept.
             let is_released = had || kept.len() == lines.len();
             return Ok(if is_released { Released::Released } else { missing(claim, &lines) });
         }
     }
 
-    /// Binds the entries to a lease of their own that nobody renews. Returns whether they were still there.
+    /// Binds the entries to a separate lease that is not renewed. Returns whether they still existed.
     async fn keep_key(&self, claim: &Claim, own: &[&Entry], keep: Duration) -> Result<bool, Failure> {
-        // One for all tries, so that those without an answer leave no leases behind. Where it exists already, it was asked
-        // for earlier, and for so much longer.
+        // All tries use one lease, so that unanswered tries leave no further leases. If it exists already, it was
+        // requested earlier, and for that much longer.
         let id = keyspace::keeping_lease(claim.owner);
         match self.grant_as(id, keep).await {
             Err(failure) if failure.reaction != Reaction::LeaseExists => return Err(failure),
@@ -132,7 +132,7 @@ impl Store {
         Ok(self.txn(txn).await?.succeeded)
     }
 
-    /// Deletes entries. Returns whether they were still there.
+    /// Deletes entries. Returns whether they still existed.
     pub(in super::super) async fn delete(&self, entries: &[&Entry]) -> Result<bool, Failure> {
         let mut txn = TxnRequest::default();
         for entry in entries {
@@ -143,7 +143,7 @@ impl Store {
     }
 }
 
-/// Returns whether an entry is one of the claim. Another program may have written a value of its own to it.
+/// Returns whether an entry belongs to the claim. Another program may have written its own value to it.
 fn is_of(entry: &Entry, claim: &Claim, mine: Option<&Mine>) -> bool {
     let overwritten = |mine: &Mine| mine.stored == entry.stored && mine.created == Some(entry.created);
     entry.owner == Some(claim.owner) || entry.owner.is_none() && mine.is_some_and(overwritten)
@@ -154,7 +154,7 @@ fn is_held(claim: &Claim, lines: &[Line]) -> bool {
     lines.iter().all(|line| line.held_by(claim.owner).is_some())
 }
 
-/// Returns what to say of a grant that is not there: whether another owner has a key by now.
+/// Returns the answer for a missing grant: whether another owner has a key by now.
 fn missing(claim: &Claim, lines: &[Line]) -> Released {
     let taken = |line: &Line| {
         let mut others = line.queue.clone();

@@ -10,10 +10,10 @@ use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 use crate::clock::Moment;
 
-/// How many grants that need a request of their own get it at once.
+/// How many grants that need a separate request are renewed at once.
 const TOGETHER: usize = 32;
 
-/// What is known of a grant before anything is asked.
+/// The state of a grant before any request.
 enum Known {
     /// Its entries are bound to this session, which is long enough.
     Under(Arc<Session>, Vec<Mine>),
@@ -78,14 +78,14 @@ impl Store {
         }
     }
 
-    /// Renews one grant that has a lease of its own, needs another lease, or of which too little is known.
+    /// Renews one grant that has a separate lease, needs another lease, or whose state is unknown.
     pub(super) async fn renew_one(&self, renew: Renew<'_>) -> Result<Renewal, Failure> {
         let (claim, ids) = (renew.claim, Self::ids(renew.claim));
         if claim.renews
             && let Some(mine) = self.entries.all(&ids)
             && mine.iter().all(|mine| mine.holds && mine.is_certain())
         {
-            // Most have waited, and are bound to their whole ttl now: what they are is known.
+            // Most have waited, and are now bound to a lease of their whole ttl: their entries are known.
             let sent = now();
             if let Some(lease) = self.bind_longer(renew, &ids, &mine).await? {
                 return Ok(self.renewed_on(&lease, renew, sent, None));
@@ -117,8 +117,8 @@ impl Store {
         Renewal::Renewed { sent, lease: self.relied_on(length, renew.ttl), waiters }
     }
 
-    /// Keeps the lease of a grant that is not renewed by itself alive, if it is long enough. The entries were read
-    /// after `sent`, so the sign of life counts from there.
+    /// Keeps the lease of a grant without automatic renewal alive, if it is long enough. The entries were read after
+    /// `sent`, so the sign of life counts from there.
     async fn kept_as_it_is(
         &self,
         renew: Renew<'_>,
@@ -138,7 +138,7 @@ impl Store {
         Ok(Some(lease))
     }
 
-    /// Binds a grant to a lease of the ttl that it asks for. `None` if its entries have changed.
+    /// Binds a grant to a lease of the requested ttl. `None` if its entries have changed.
     async fn bind_longer(
         &self,
         renew: Renew<'_>,
@@ -160,8 +160,8 @@ impl Store {
         }
     }
 
-    /// Goes on with the lease that a grant has, where a full database has no room for a longer one. Otherwise the failure
-    /// stands.
+    /// Continues with the present lease of a grant, if a full database has no room for a longer one. Otherwise returns
+    /// the failure.
     async fn without_room(
         &self,
         renew: Renew<'_>,

@@ -73,8 +73,8 @@ impl Store {
         Ok(lives.then(|| first.lease.clone()))
     }
 
-    /// Binds all keys to one lease, and creates the entries that are missing. Returns the lease; `None` when something has
-    /// changed meanwhile.
+    /// Binds all keys to one lease, and creates the missing entries. Returns the lease; `None` if an entry has changed
+    /// meanwhile.
     async fn take_all(
         &self,
         claim: &Claim,
@@ -123,7 +123,7 @@ impl Store {
             self.entries.remove(id);
         }
         match lease.session() {
-            // Otherwise it ends by itself.
+            // Otherwise it expires.
             None => drop(self.revoke(lease.id()).await),
             Some(session) if answer.as_ref().is_err_and(|failure| failure.reaction == Reaction::NoLease) => {
                 self.session_lost(session);
@@ -147,7 +147,7 @@ impl Store {
     }
 }
 
-/// The condition that no other has come for a key, or that the entry of the claim is as it was.
+/// Returns the condition that a key has no other entry, or that the entry of the claim is unchanged.
 fn unchanged(key: &Key, entry: Option<&Entry>) -> Compare {
     match entry {
         Some(entry) => entry.unchanged(),

@@ -1,7 +1,7 @@
 //! Waiting for a turn.
 //!
-//! One watch for each key, process and wait tells of every change of its queue, and feeds a [copy](QueueCopy) of it that
-//! all waiters of the process share.
+//! One watch for each key and process reports every change of its queue, and feeds a [copy](QueueCopy) of it that all
+//! waiters of the process share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
 use crate::key::Key;
 
-/// How often the leases of those who wait are looked after. One may be as short as the shortest of etcd.
+/// How often the leases of waiters are checked. The shortest is etcd's minimum.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 
-/// How many of these come before the queue is read again, in case that a watch is silent without an end.
+/// How many of these checks come before the queue is read again, in case a watch is silent.
 const BETWEEN_READS: u32 = 4;
 
-/// The pause before a watch that has ended is begun again.
+/// The pause before an ended watch is begun again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Store {
@@ -47,7 +47,7 @@ impl Store {
             _ => copy.admits(claim.mode).await,
         }
         if copy.look(|_| ()).is_none() {
-            // Nobody watches: the library asks, and not in a tight loop.
+            // Without a watch the library sends requests, but not in a tight loop.
             sleep(AGAIN).await;
         }
     }
@@ -69,7 +69,7 @@ impl Store {
                 let copy = Arc::clone(&copy);
                 async move {
                     loop {
-                        // Why a watch has ended does not matter: what it has missed is read.
+                        // The reason for which a watch has ended does not matter: missed changes are read.
                         let _ = store.watch(&key, &copy).await;
                         copy.lost();
                         sleep(AGAIN).await;
@@ -81,7 +81,7 @@ impl Store {
         self.copies.copy_of(&keyspace::line(key).0, watch)
     }
 
-    /// Returns the runtime that goes on whatever the application does.
+    /// Returns the runtime that the application cannot block.
     fn runtime_of(&self, claim: &Claim) -> Handle {
         let runtimes = self.runtimes.lock();
         let own = runtimes.iter().rev().find(|(process, _)| *process == claim.owner.process());
@@ -94,7 +94,7 @@ impl Store {
         let connection = self.connections.get().await?;
         let token = connection.token();
         let mut events = connection.watch(vec![WatchRequest::create(from, to)], token).await?;
-        // From its beginning on it tells of everything; what came before is read.
+        // The watch reports all later changes; earlier ones are read.
         while !next(&mut events).await?.created {}
         copy.read(self.within(self.timeout(), self.read(key)).await?);
         let told = async {

@@ -32,7 +32,7 @@ fn the_order_is_that_of_the_creation() {
 #[test]
 fn a_copy_follows_the_changes_behind_its_revision() {
     let mut line = line(vec![kv("k/1", 4, 4, ""), kv("k/2", 6, 6, "")], 8);
-    // What the list has shown already is told late.
+    // The watch reports a change that the list has shown already.
     assert!(line.apply(vec![event(0, kv("k/0", 3, 3, "")), event(1, kv("k/2", 0, 5, ""))]).is_empty());
     assert_eq!((names(&line), line.revision), (vec!["k/1", "k/2"], 8));
     // Two entries of one transaction have one revision.
@@ -60,7 +60,7 @@ fn the_value_says_whose_an_entry_is_and_how_it_excludes() {
             assert!(entry.record.is_some() && entry.id() == keyspace::grant_id(&owner.token()));
         }
     }
-    // Of another program nothing is read.
+    // The value of another program is not parsed.
     let foreign = Entry::new(kv("k/1", 1, 1, "somebody mode=s kept=1"));
     assert_eq!((foreign.owner, foreign.mode, foreign.kept), (None, Mode::Exclusive, false));
 }

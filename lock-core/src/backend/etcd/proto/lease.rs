@@ -1,4 +1,4 @@
-//! Leases: what keys are bound to, and what ends without a sign of life. Times are in seconds.
+//! Leases, to which keys are bound, and which end without a sign of life. Times are in seconds.
 
 use super::Header;
 
@@ -12,7 +12,7 @@ pub(in super::super) struct LeaseGrantRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseGrantResponse {
-    /// The ttl that the server gave: not below its minimum.
+    /// The ttl that the server granted: not below its minimum.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
 }
@@ -55,7 +55,7 @@ pub(in super::super) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseTimeToLiveResponse {
-    /// What is left; -1 when there is no such lease.
+    /// The rest; -1 when there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
     #[prost(bytes = "vec", repeated, tag = "5")]

@@ -1,5 +1,5 @@
-//! The messages of etcd's API, version 3, written by hand after its `rpc.proto` and `kv.proto`: only those that are
-//! used here, with only the fields that are used. So a build needs no `protoc`.
+//! The messages of etcd's API, version 3, written by hand after its `rpc.proto` and `kv.proto`: only the messages and
+//! fields that are used here. So a build needs no `protoc`.
 
 mod auth;
 mod kv;

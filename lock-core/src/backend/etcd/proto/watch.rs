@@ -20,8 +20,8 @@ struct WatchCreateRequest {
 impl WatchRequest {
     /// Asks for every change of the keys from `key` to `range_end` from now on.
     ///
-    /// Not from an earlier revision: the server tells such a watch of nothing before it has gone through the changes
-    /// since, which it begins to ten times a second.
+    /// It does not begin at an earlier revision: the server reports nothing to such a watch before it has gone through
+    /// the changes since, which it begins ten times a second.
     pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>) -> Self {
         Self { create: Some(WatchCreateRequest { key, range_end }) }
     }
@@ -31,10 +31,10 @@ impl WatchRequest {
 pub(in super::super) struct WatchResponse {
     #[prost(message, optional, tag = "1")]
     pub(in super::super) header: Option<Header>,
-    /// The watch has begun: every change after the revision of the header is told.
+    /// The watch has begun: every change after the revision of the header is reported.
     #[prost(bool, tag = "3")]
     pub(in super::super) created: bool,
-    /// The server has ended the watch, as where there is no leader.
+    /// The server has ended the watch, for example because there is no leader.
     #[prost(bool, tag = "4")]
     pub(in super::super) canceled: bool,
     #[prost(message, repeated, tag = "11")]
