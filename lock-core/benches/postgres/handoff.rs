@@ -19,7 +19,7 @@ const HOLD: Duration = Duration::from_millis(10);
 
 pub(crate) async fn processes(server: &Server) {
     println!("hand-off between processes after a hold of {HOLD:?}, {} waiting", PROCESSES - 1);
-    // The tables, before anybody needs them.
+    // The tables, before any task needs them.
     drop(LockManager::connect(&server.url()).await.expect("connects"));
     for round in 1..=3 {
         for kind in ["advisory", "fair", "lock"] {

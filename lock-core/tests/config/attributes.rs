@@ -1,4 +1,4 @@
-//! What the attributes of a program name is found, also where nobody calls the function.
+//! The profiles that a program's attributes name are found, also when no code calls the function.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ async fn pay(id: u64) -> Result<(u64, LockManager), LockError> {
     Ok((id, LockManager::current()?))
 }
 
-/// Nobody calls any of these.
+/// No code calls these.
 #[allow(dead_code)]
 mod uncalled {
     use super::*;

@@ -20,7 +20,7 @@ pub(crate) enum Kept {
     All,
     /// A heartbeat of an owner without a queue entry creates one.
     AllButGone,
-    /// Nobody is notified of a grant from the queue.
+    /// No listener is notified of a grant from the queue.
     AllButWord,
     /// A heartbeat does not extend the short lease of a grant from the queue.
     AllButLease,

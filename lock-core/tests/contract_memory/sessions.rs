@@ -113,7 +113,7 @@ enum Fault {
     KeepsItsGrants,
     /// Its end ends every other session.
     EndsOthers,
-    /// Nobody is notified of its end.
+    /// No listener is notified of its end.
     TellsNobody,
     /// The notification of its end includes released grants.
     TellsOfReleased,

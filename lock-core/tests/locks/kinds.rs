@@ -228,8 +228,8 @@ async fn keys_that_are_all_locked_have_one_holder_each_whatever_the_profile_says
     }
 }
 
-/// The keys that a request has already are kept for as long as it waits for the others, and not for ever where nobody polls
-/// it any more.
+/// The keys that a request has already are kept for as long as it waits for the others, and not for ever if it is not
+/// polled any more.
 #[tokio::test(start_paused = true)]
 async fn the_keys_of_a_request_that_is_not_polled_are_free_after_its_ttl() {
     const TTL: Duration = Duration::from_secs(3);

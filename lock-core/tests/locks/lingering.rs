@@ -1,4 +1,4 @@
-//! Grants that linger: taken again by their process at no cost, and out of the way of everybody who waits.
+//! Grants that linger: their process takes them again at no cost, and they do not delay waiters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -541,7 +541,7 @@ async fn a_strategy_is_told_of_the_time_that_a_lost_grant_took() {
     assert_eq!(*told.0.lock().unwrap(), [Duration::from_secs(3)]);
 }
 
-/// It is skipped while nobody polls it, and comes back to a key that is free for its process.
+/// It is skipped while it is not polled, and comes back to a key that is free for its process.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_comes_back_takes_the_lingering_grant_at_once() {
     let locks = LockManager::in_memory();

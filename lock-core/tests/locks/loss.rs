@@ -113,7 +113,7 @@ async fn a_normal_release_is_not_a_loss() {
     assert!(tokio::time::timeout(millis(60_000), handle.lost()).await.is_err());
 }
 
-/// Its renewer ended with the runtime that acquired the lock, so nobody renews; but the loss is reported.
+/// Its renewer ended with the runtime that acquired the lock, so it is not renewed; but the loss is reported.
 #[test]
 fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
     let locks = LockManager::in_memory();

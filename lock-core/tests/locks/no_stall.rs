@@ -1,5 +1,5 @@
-//! Many waiters of every kind, on a paused clock. There, time passes only while all tasks wait. So a key that is free
-//! for a while although somebody waits for it was missed: a notification was lost, and a timer had to repair that.
+//! Many waiters of every kind, on a paused clock. There, time passes only while all tasks wait. So if a key is free for
+//! a while although it has a waiter, a notification was lost, and a timer had to repair that.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! What a refusal and a loss say: which key is held, by whom, and whether anybody holds it at all.
+//! The texts of a refusal and a loss: which key is held, by whom, and whether it is held at all.
 
 use lock_core::strategy::fail_fast;
 use lock_core::{GrantId, HolderInfo, Listed, LockErrorKind, LockInfo, LockManager, LossReason};

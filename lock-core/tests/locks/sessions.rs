@@ -58,7 +58,7 @@ async fn what_an_unanswered_request_may_have_taken_is_released_however_long_that
     assert!(is_free(&other, "k").await);
 }
 
-/// A guard that nobody drops stands for a body that never returns.
+/// A guard that is not dropped stands for a body that never returns.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_released_though_nobody_drops_its_guard() {
     let unrenewed = |locks: &LockManager| locks.lock("k").ttl(millis(500)).renew(false);

@@ -25,7 +25,7 @@ struct Untold {
     counts: Arc<Counts>,
     /// Whether it leaves the question whether others wait unanswered.
     is_silent: bool,
-    /// Whether it tells nobody that a grant was taken away.
+    /// Whether it sends no notification when a grant is taken away.
     is_mute: bool,
     /// While this is locked no acquire gets through.
     entrance: Arc<Mutex<()>>,
@@ -170,7 +170,7 @@ async fn a_key_that_nobody_here_waits_for_is_released_without_a_question() {
     assert_eq!((store.releases(), store.questions()), (3, 0));
 }
 
-/// Nobody waits for the answer, but without one the key goes back after 100 ms.
+/// No caller waits for the answer, but without one the key goes back after 100 ms.
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_the_process_keeps_the_key_no_longer_than_an_answer_may_take() {
     let store = Untold { is_silent: true, ..Untold::default() };

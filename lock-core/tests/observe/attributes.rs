@@ -1,10 +1,10 @@
-//! The attributes of the program are there before anybody calls their functions.
+//! The attributes of the program are known before their functions are called.
 
 use lock_core::{LockError, LockManager, distributed_lock};
 
 use crate::recorder::Memory;
 
-/// Nobody calls any of these.
+/// No code calls these.
 #[allow(dead_code)]
 mod uncalled {
     use super::*;

@@ -147,7 +147,7 @@ async fn losses_by_their_reason_and_the_gauge_is_back_at_once() {
     drop(guard);
     assert_eq!((losses(&recorder, "max_hold"), uses(&recorder, "max_hold")), (1.0, vec![0.3]));
 
-    // A guard that nobody drops, over a store that does not answer.
+    // A guard that is not dropped, over a store that does not answer.
     std::mem::forget(order(&locks).ttl(secs(3)).acquire().await.unwrap());
     control.fail_always(Operation::Renew, Fault::LoseRequest);
     tokio::time::sleep(secs(4)).await;

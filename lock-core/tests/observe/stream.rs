@@ -172,7 +172,7 @@ async fn several_keys_are_one_event_and_a_nested_call_is_none() {
     assert_silent(&mut events).await;
 }
 
-/// It has no guard yet, so nobody is to be told that it is held for long.
+/// It has no guard yet, so no warning says that it is held for long.
 #[tokio::test(start_paused = true)]
 async fn a_part_that_waits_for_another_key_for_long_is_renewed_as_ever() {
     let (locks, control) = flaky(|builder| builder.warn_held_after(secs(5)));

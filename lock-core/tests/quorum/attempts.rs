@@ -151,7 +151,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
     }
 }
 
-/// Nobody has asked the node since it returned, and it is needed now.
+/// The node was not asked since it returned, and it is needed now.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_away_is_waited_for_where_another_fails() {
     for health in [Health::Down, Health::Stuck] {
@@ -187,7 +187,7 @@ async fn a_yes_that_comes_after_the_attempt_has_failed_goes_back() {
     assert!(all_free(&nodes).await);
 }
 
-/// The other nodes refused the attempt, so nobody will request its release.
+/// The other nodes refused the attempt, so its release will not be requested.
 #[tokio::test(start_paused = true)]
 async fn what_a_node_may_have_granted_that_lost_its_answer_goes_back_soon() {
     let nodes = nodes::<3>();
@@ -307,7 +307,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     assert_eq!(waits[4..], [Duration::ZERO; 6], "known to be silent");
     assert!(nodes[2].calls().tries <= 4, "{:?}", nodes[2].calls());
     assert_eq!(quorum.unresponsive_nodes(), ["3"]);
-    // Once that request is given up, another one is sent, and nobody waits for the answer.
+    // When that request is given up, another one is sent, and no caller waits for the answer.
     tokio::time::sleep(TTL * 2).await;
     let (asked, start, [claim, holder]) = (nodes[2].calls().tries, Instant::now(), claims());
     assert!(gets(&nodes[0].memory(), &holder).await);
@@ -342,7 +342,7 @@ async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
             assert!(all_free(&nodes).await, "what it granted too late went back");
             assert_eq!(quorum.unresponsive_nodes(), [""; 0]);
         }
-        // Where the others agree nobody waits for it, and it has the lock all the same.
+        // If the others agree, no caller waits for it, and it has the lock all the same.
         let (start, [claim]) = (Instant::now(), claims());
         assert!(gets(&quorum, &claim).await);
         assert_eq!(start.elapsed(), Duration::ZERO);

@@ -41,7 +41,7 @@ pub(super) struct State {
     faults: VecDeque<Fault>,
     /// Every step fails, and none is executed.
     pub(super) down: bool,
-    /// Nobody is notified when a latch opens.
+    /// No waiter is notified when a latch opens.
     silent: bool,
     pub(super) listeners: Vec<Weak<dyn Listener>>,
     closed: Arc<Notify>,
@@ -68,7 +68,7 @@ impl Store {
         Self { state: Arc::default(), store, capability }
     }
 
-    /// Returns a store that notifies nobody when a latch opens.
+    /// Returns a store that sends no notification when a latch opens.
     pub(super) fn silent() -> Self {
         let store = Self::new();
         store.state().silent = true;

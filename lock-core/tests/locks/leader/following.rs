@@ -67,7 +67,7 @@ async fn a_candidate_is_told_of_its_own_lead_at_once() {
     assert!(depose(&there, "k").await.unwrap());
     assert_eq!(next(&mut changes).await, "lost Forced");
     assert_eq!(began.elapsed(), waited, "at once");
-    // Until the other has taken the key, nobody leads.
+    // There is no leader until the other has taken the key.
     settle().await;
     assert_eq!(next(&mut changes).await, "other");
     assert_eq!(began.elapsed(), waited + millis(5), "it is asked at once who follows");
@@ -101,7 +101,7 @@ async fn the_lead_of_a_sibling_is_not_taken_for_ones_own() {
     drop(second);
 }
 
-/// A lost grant stays in the store for a while. It is nobody's lead.
+/// A lost grant stays in the store for a while. No candidate leads.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_its_own_lead_is_no_other_leader() {
     let (locks, store) = Scripted::manager(|_| {});

@@ -140,7 +140,7 @@ async fn who_leads_is_what_the_store_shows() {
     let other = locks.leader("k").current().await.unwrap().unwrap();
     assert_eq!((other.id, other.is_self, other.fencing_token), (own.id, false, None));
     leadership.resign().await.unwrap();
-    // A key that is kept after its release is led by nobody.
+    // A key that is kept after its release has no leader.
     locks.lock("k").min_hold(millis(500)).run(async {}).await.unwrap();
     assert!(locks.is_locked("k").await.unwrap() && election.current().await.unwrap().is_none());
     tokio::time::sleep(millis(600)).await;
