@@ -1,9 +1,9 @@
 //! The only place that reads time.
 //!
 //! A grant is valid until a local deadline, whatever the network does. So the clock that measures it must not stop
-//! while the machine is suspended, and must not jump when somebody sets the wall clock. On Linux, no single clock does
-//! both on every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts:
-//! `CLOCK_BOOTTIME`, which runs during suspend, and `CLOCK_MONOTONIC`, which does not.
+//! while the machine is suspended, and must not jump when the wall clock is set. On Linux, no single clock does both on
+//! every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts: `CLOCK_BOOTTIME`,
+//! which runs during suspend, and `CLOCK_MONOTONIC`, which does not.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,8 +14,8 @@ use crate::simulation;
 
 /// The clock with which a manager measures its leases.
 ///
-/// The leases of a store in another process are measured with [`Clock::Suspend`]. Those of the memory store, which
-/// lives in this process, are measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their
+/// The leases of a store in another process are measured with [`Clock::Suspend`]. The leases of the memory store, which
+/// is in this process, are measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their
 /// expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -103,9 +103,9 @@ pub(crate) fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The wall clock for whoever has just read the clock of a manager: for owner records. It is read a hundred times in a
-/// second at most, and counted on with the other clock in between. So a record may be late by that when the wall clock
-/// is set.
+/// The wall clock for code that has just read the clock of a manager: for owner records. It is read a hundred times in
+/// a second at most, and extrapolated by the other clock in between. So a record may be late by that when the wall
+/// clock is set.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     /// By how much it is ahead of the other clock.
@@ -115,7 +115,7 @@ pub(crate) struct WallClock {
 }
 
 impl WallClock {
-    /// How long it is counted on, in nanoseconds.
+    /// How long it is extrapolated, in nanoseconds.
     const COUNTED_ON: i64 = 10_000_000;
 
     pub(crate) fn new() -> Self {
@@ -129,7 +129,7 @@ impl WallClock {
 
     fn at_or(&self, now: Moment, wall: impl FnOnce() -> Duration) -> Duration {
         let age = now.mono.saturating_sub(self.read.load(Ordering::Acquire));
-        // A clock that stands still, as in a test, does not count the other one on.
+        // A clock that stands still, as in a test, does not extrapolate the other one.
         if (1..Self::COUNTED_ON).contains(&age) {
             let wall = now.mono.saturating_add(self.ahead.load(Ordering::Relaxed));
             return Duration::from_nanos(u64::try_from(wall).unwrap_or(0));
@@ -224,7 +224,7 @@ impl Moment {
         Duration::from_nanos(u64::try_from(self.nanos_left(now)).unwrap_or(0))
     }
 
-    /// As [`remaining`](Self::remaining), in nanoseconds, and less than zero where it has passed.
+    /// As [`remaining`](Self::remaining), in nanoseconds, and negative if it has passed.
     pub(crate) fn nanos_left(self, now: Self) -> i64 {
         self.mono.saturating_sub(now.mono).min(self.boot.saturating_sub(now.boot))
     }

@@ -29,7 +29,7 @@ impl Store {
         Self { backend, observer }
     }
 
-    /// Makes a store for a test, whose metrics nobody reads.
+    /// Makes a store for a test, without metrics.
     #[cfg(test)]
     pub(crate) fn unobserved(backend: impl crate::backend::Backend) -> Self {
         let clock = backend.capability().placement.clock();

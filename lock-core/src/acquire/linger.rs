@@ -1,12 +1,12 @@
-//! The grant that lingers in this process: taken by the next acquisition, or given back before it asks.
+//! The grant that lingers in this process: taken by the next acquisition, or released before its request.
 
 use super::run::Acquire;
 use crate::backend::{Mode, Queue};
 use crate::local_queue::{Expected, Handoff};
 
 impl Acquire<'_> {
-    /// Takes the grant that lingers in this process, if this request may have it. One that it may not have is given
-    /// back first: the store would refuse the request because of it.
+    /// Takes the grant that lingers in this process, if this request may have it. A grant that it may not take is
+    /// released first: the store would refuse the request because of it.
     pub(super) async fn lingering(&mut self) -> Option<Handoff> {
         for key in self.plan.keys() {
             let Some(handoff) = self.engine.local_queue.take_lingering(key) else { continue };
@@ -18,7 +18,7 @@ impl Acquire<'_> {
             self.has_awaited = true;
         }
         if self.plan.options.linger.is_some() {
-            // Before the store is asked: the notification that somebody waits may overtake the answer.
+            // This comes before the request: the notification of a waiter may overtake the answer.
             self.expected = Some(Expected::new(&self.engine.local_queue, &self.plan.key));
         }
         None
@@ -28,8 +28,8 @@ impl Acquire<'_> {
         let (plan, engine, grant) = (self.plan, self.engine, handoff.grant());
         // Nothing was awaited since. The clock is read once more before the grant is used.
         let now = self.started;
-        // As for a hand-off: a kind that queues in the store has its place there, and a crash of the new holder must
-        // not keep others out for longer than it said.
+        // The rule is that of a hand-off: a kind that queues in the store has its place there, and a crash of the new
+        // holder must not lock the key for longer than requested.
         plan.options.kind.queue() == Queue::Barging
             && plan.options.kind.mode() == Mode::Exclusive
             && plan.more.is_empty()
@@ -38,9 +38,10 @@ impl Acquire<'_> {
             && engine.reported_lost(grant.claim.owner).is_none()
     }
 
-    /// Gives a grant back, and waits for the answer. Without one, the background goes on.
+    /// Releases a grant, and waits for the answer. Without one, the release continues in the background.
     async fn give_back(&self, handoff: Handoff) {
-        // Accepted only with the answer: a future that is dropped at this await releases it in the background.
+        // The grant is settled only by the answer: a future that is dropped at this await releases it in the
+        // background.
         if self.engine.release(handoff.claim(), None, self.engine.clock.now()).await.is_ok() {
             drop(handoff.accept());
         }

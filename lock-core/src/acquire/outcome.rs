@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
 
-/// Acquires what is planned, if it could be planned.
+/// Carries out the plan, unless planning has failed.
 #[allow(
     clippy::manual_async_fn,
     reason = "the future of an async function has room for an argument twice, and is moved with both"
@@ -29,7 +29,7 @@ pub(crate) fn acquire(mut plan: Result<Plan>) -> impl Future<Output = Result<Loc
             }
             Err(error) => return Err(error),
         };
-        // Out of the plan, which ends here.
+        // The span is taken out of the plan, which ends here.
         Ok(LockGuard::new(hold, plan?.hub))
     }
 }
@@ -82,7 +82,7 @@ async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> 
     within(span, looping).await
 }
 
-/// Returns a future that runs within `span`, if there is anybody to be told of that.
+/// Returns a future that runs within `span`, if the span has a subscriber.
 fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }

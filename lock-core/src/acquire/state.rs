@@ -20,7 +20,7 @@ pub(super) enum Waiting {
 pub(super) enum LastQuestion {
     /// None was sent yet.
     None,
-    /// There was no pause since.
+    /// There was no pause after that.
     Fresh,
     /// It was sent before the last pause.
     Stale,

@@ -11,10 +11,10 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::{Hold, LockGuard};
 
 impl LockHandle {
-    /// Sets the lease to `ttl` from now on, and renews it at once: for a body that learns how long its work will take,
-    /// and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened: a shorter `ttl` takes
-    /// effect with the next renewal that would end later. [`max_hold`](crate::LockRequest::max_hold) still ends the
-    /// lock.
+    /// Sets the lease to `ttl`, counted from now, and renews it at once: for a body that learns how long its work will
+    /// take, and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened: a shorter `ttl`
+    /// takes effect with the next renewal that would end later. [`max_hold`](crate::LockRequest::max_hold) still ends
+    /// the lock.
     ///
     /// # Errors
     /// As [`LockGuard::extend`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.
@@ -96,8 +96,8 @@ impl LockHandle {
 
 impl LockHandle {
     /// Returns a guard that holds this lock too: for work that continues after the code under the lock has ended, such
-    /// as work behind an answer 202, or a websocket. The lock is released when both have ended, this guard and the
-    /// code; until then it is renewed.
+    /// as work after an answer 202, or a websocket. The lock is released when both have ended, this guard and the code;
+    /// until then it is renewed.
     ///
     /// Work in another task is not dropped when the lock is lost, unless [`LockGuard::run`] runs it, which also lets
     /// nested calls enter the lock. [`release_early`](Self::release_early) does nothing while the guard is there, and

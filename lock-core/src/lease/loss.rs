@@ -1,4 +1,4 @@
-//! Whether a grant is still held, and who is notified when it is lost.
+//! Whether a grant is still held, and the notifications of a loss.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Lease {
-    /// Notes that renewals are late. Returns whether that is news.
+    /// Notes that renewals are late. Returns whether this was not noted before.
     pub(crate) fn endanger(&self) -> bool {
         self.state
             .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
@@ -44,46 +44,46 @@ impl Lease {
         if known > state::ENDANGERED {
             return reason(known);
         }
-        // The clock decides, whoever asks. The renewer may report late or never: its thread may be blocked by the log,
-        // and its runtime may be gone.
+        // The clock decides, not the report: the renewer may report late or never, if the log blocks its thread or its
+        // runtime has ended.
         if self.deadline().is_past(now) {
             self.lose(LossReason::Expired);
         } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {
             self.lose(LossReason::MaxHold);
         }
-        // Read again: another thread may have noted a loss first, with another reason, or released the lease.
+        // The state is read again: another thread may have noted a loss first, with another reason, or released the
+        // lease.
         reason(self.state.load(Ordering::Acquire))
     }
 
-    /// Loses the grant, and notifies everybody whom that concerns. The first reason stays; a released lease cannot be
-    /// lost.
+    /// Marks the grant as lost, and sends all notifications. The first reason stays; a released lease cannot be lost.
     pub(crate) fn lose(&self, why: LossReason) -> bool {
         let lost = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(code(why))
         });
         if lost.is_ok() {
-            // None of these ends the others: a waker that panics is survived, and the log is last.
+            // None of these keeps the others from running: a waker may panic, and the log comes last.
             self.changed.notify_waiters();
             // The waiters of this process waited for this guard, and must ask the store now.
             self.claim().keys().for_each(|key| self.engine.local_queue.freed(key, self.claim().owner));
-            // The session keeps the grant for as long as this process is connected, even if nobody drops the guard.
+            // The session keeps the grant for as long as this process is connected, even if the guard is never dropped.
             // When the session has ended, there is nothing left to release.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
                 self.release_when_forgotten();
             }
-            // Last, because the log belongs to the application, which may block or panic.
+            // The log comes last, because it belongs to the application, which may block or panic.
             self.record_lost(why);
         }
         lost.is_ok()
     }
 
-    /// Fails where the grant is lost, or was released.
+    /// Fails if the grant is lost, or was released.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_loss()?;
         self.check_ended()
     }
 
-    /// Fails where the grant is lost.
+    /// Fails if the grant is lost.
     pub(crate) fn check_loss(&self) -> Result<()> {
         self.loss().map_or(Ok(()), |reason| Err(self.lost_error(reason)))
     }
@@ -98,7 +98,7 @@ impl Lease {
     /// Returns why the grant was lost, in words.
     pub(super) fn why_lost(&self, reason: LossReason) -> &'static str {
         match reason {
-            // Nobody need look for a renewal that was not answered.
+            // There was no renewal, so the text names none.
             LossReason::Expired if !self.options.renew => {
                 "its lease ran out, and it was not renewed (renew = false)"
             }
@@ -106,7 +106,7 @@ impl Lease {
         }
     }
 
-    /// Fails where the grant was released.
+    /// Fails if the grant was released.
     pub(crate) fn check_ended(&self) -> Result<()> {
         if !self.has_ended() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Lease {
         }
     }
 
-    /// Completes when somebody notes that the grant is lost.
+    /// Completes when the loss is noted.
     async fn until_notified(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -138,12 +138,12 @@ impl Lease {
     async fn until_lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registered before the check: a loss between the two would notify nobody.
+            // The waiter registers before the check: otherwise it would miss a loss between the two.
             changed.as_mut().enable();
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            // The renewer notifies, but may be late: its runtime is gone, or the log blocks its thread.
+            // The renewer notifies, but may be late: its runtime may have ended, or the log may block its thread.
             let left = self.remaining();
             tokio::select! {
                 // `biased` keeps the simulation deterministic.

@@ -1,4 +1,4 @@
-//! What an operator sees of a lease: metrics, events, spans and the log.
+//! The metrics, events, spans and log of a lease.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Lease {
         }
     }
 
-    /// Closes the record, if the lease has ended without a loss: its last guard is gone.
+    /// Closes the record, if the lease has ended without a loss: its last guard was released or dropped.
     pub(crate) fn record_released(&self) {
         if !self.has_ended() {
             return;
@@ -50,8 +50,8 @@ impl Lease {
         tracing::debug!(parent: &self.span, "lock released");
     }
 
-    /// Returns the time after the end of the lease was reported, which began at `now`: that time, where nobody was told.
-    /// Whoever is told may have blocked.
+    /// Returns the time after the report of the lease's end, which began at `now`; without a subscriber that is `now`.
+    /// A subscriber may have blocked.
     pub(crate) fn after_report(&self, now: Moment) -> Moment {
         let is_told = tracing::enabled!(tracing::Level::DEBUG)
             || !self.span.is_disabled()
@@ -101,8 +101,8 @@ impl Lease {
         }
     }
 
-    /// Returns when the lock will have been held for long; `None` once that was reported, or was due before the lock had a
-    /// guard. Then the next renewal after the guard is there reports it.
+    /// Returns when the lock will have been held for long; `None` once that was reported, or was due before the lock
+    /// had a guard. Then the next renewal after the guard exists reports it.
     pub(super) fn held_long_at(&self) -> Option<Moment> {
         (!self.recorder.is_done_with_long()).then(|| self.long_from())
     }
@@ -116,8 +116,8 @@ impl Lease {
         if !self.long_from().is_past(now) {
             return;
         }
-        // A part of a claim for several keys that waits for another one has no guard yet. Its next look comes with its
-        // renewal: a time that has passed would have it looked at, and renewed, without a pause.
+        // A part of a claim for several keys that waits for another key has no guard yet. It is checked again at its
+        // renewal: with a time that has passed, it would be checked, and renewed, without a pause.
         let Some(subject) = self.recorder.subject() else { return self.recorder.defer_long() };
         if !self.recorder.report_long() {
             return;
@@ -190,7 +190,7 @@ mod tests {
     use crate::observe::Meter;
     use crate::pending::Granted;
 
-    /// A hold like that of `guard` that has not come to its caller.
+    /// A hold like that of `guard`, which has not reached its caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
         another_in(guard, Span::none())
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     impl tracing::Subscriber for Wants {
-        // Whoever else has a subscriber, this one is asked each time.
+        // Even with other subscribers, this one is asked each time.
         fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
             Interest::sometimes()
         }

@@ -1,4 +1,4 @@
-//! Giving the grant of a lease back in the background.
+//! Releasing the grant of a lease in the background.
 
 use super::lease::Lease;
 use crate::clock::Moment;
@@ -21,13 +21,13 @@ impl Lease {
         );
     }
 
-    /// Notes that the release begins at `now`, so that the next acquisition of the keys stays behind it.
+    /// Notes that the release begins at `now`, so that the next acquisition of the keys follows it.
     pub(crate) fn release_under_way(&self, now: Moment) -> ReleaseUnderWay {
         self.engine.cleanup.under_way.add(self.claim(), now)
     }
 
-    /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a
-    /// lease of its own. For a grant in a session, which forgets none.
+    /// Releases the grant of a lost lease in the background, at the time at which a lease of the grant alone would have
+    /// expired. This is for a session, whose grants do not expire.
     pub(super) fn release_when_forgotten(&self) {
         let (keep_until, context) = (self.keep_until(), self.recorder.release_context());
         self.engine.cleanup.release_later(self.claim(), keep_until, self.store_until(), context);

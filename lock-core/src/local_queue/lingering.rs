@@ -1,9 +1,9 @@
-//! Grants that linger: released, and kept at hand for the next holder of this process.
+//! Grants that linger: released, and kept for the next holder of this process.
 //!
-//! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when somebody takes it, when
-//! the store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time.
-//! A busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a
-//! key has one entry, which is moved to the present end only when it comes up.
+//! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when it is taken, when the
+//! store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time. A
+//! busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a key
+//! has one entry, which is moved to the present end only when it comes up.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -23,8 +23,8 @@ impl LocalQueue {
         !self.lingering.is_empty() && self.with(key, |queue| queue.lingering().is_some()).unwrap_or(false)
     }
 
-    /// Takes the grant of `key` that lingers, if there is one. The caller is its holder now, and tells the queue when
-    /// it is not any more.
+    /// Takes the grant of `key` that lingers, if there is one. The caller is then its holder, and must tell the queue
+    /// when it is released.
     pub(crate) fn take_lingering(&self, key: &Key) -> Option<Handoff> {
         if self.lingering.is_empty() {
             return None;
@@ -43,18 +43,18 @@ impl LocalQueue {
         self.lingering.due.load(Ordering::Acquire)
     }
 
-    /// Completes when that has become earlier. Enable it before asking when it is due.
+    /// Completes when this time has become earlier. Enable it before asking when it is due.
     pub(crate) fn lingering_due_earlier(&self) -> Notified<'_> {
         self.lingering.earlier.notified()
     }
 
-    /// Gives the grants back whose time is over.
+    /// Releases the grants whose time is over.
     pub(crate) fn end_lingering(&self) {
         let now = self.clock.now();
         if instant(now) < self.lingering_due() {
             return;
         }
-        // Before the look: whatever begins to linger from now on brings its own time.
+        // This comes before the check: a grant that begins to linger after it is listed with its own time.
         self.lingering.due.store(i64::MAX, Ordering::Release);
         let mut ended = Vec::new();
         let mut keys = self.lingering.keys.lock();
@@ -82,19 +82,19 @@ impl LocalQueue {
         drop(ended);
     }
 
-    /// Gives all of them back: the manager ends.
+    /// Releases all of them, because the manager ends.
     pub(crate) fn end_all_lingering(&self) {
         drop(self.take_all_lingering(|_| true));
     }
 
-    /// Gives the grants back that the store has reported as lost.
+    /// Releases the grants that the store has reported as lost.
     pub(crate) fn lose_all_lingering(&self, owners: &HashSet<&Owner>) {
         if !self.lingering.is_empty() {
             drop(self.take_all_lingering(|lingering| owners.contains(&lingering.owner())));
         }
     }
 
-    /// Gives the grant of `key` back if it is that of `owner`: the store no longer has it.
+    /// Drops the grant of `key` if it belongs to `owner`: the store no longer has it.
     pub(crate) fn lose_lingering(&self, key: &Key, owner: Owner) {
         if !self.lingering.is_empty() {
             let is_lost = |lingering: &Lingering| lingering.owner() == owner;
@@ -102,27 +102,27 @@ impl LocalQueue {
         }
     }
 
-    /// Gives all of them back, and counts those that are held as wanted elsewhere: the store has lost notifications.
+    /// Releases all of them, and counts held keys as wanted elsewhere: the store has lost notifications.
     pub(crate) fn missed(&self) {
         let now = self.clock.now();
         self.contend_all(now);
         self.end_all_lingering();
     }
 
-    /// Takes the grants for which `ends` says so. Dropping them gives them back, which takes the locks of the queues.
+    /// Takes the grants for which `ends` is true. Dropping them releases them, which locks the queues.
     pub(super) fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
         let keys = self.lingering.keys.lock();
         let take = |(_, key): &(i64, Key)| self.with(key, |queue| self.take_if(queue, &ends)).flatten();
         keys.iter().filter_map(take).collect()
     }
 
-    /// Takes the grant of one queue that lingers, if `ends` says so.
+    /// Takes the lingering grant of one queue, if `ends` is true for it.
     fn take_if(&self, queue: &mut KeyQueue, ends: impl FnOnce(&Lingering) -> bool) -> Option<Handoff> {
         let taken = queue.lingering().is_some_and(ends).then(|| queue.take_lingering()).flatten();
         taken.map(|handoff| self.ended(handoff))
     }
 
-    /// Counts a grant that has ceased to linger and is about to be given back. Call it under the lock of its queue.
+    /// Counts a grant that no longer lingers and is about to be released. Call it under the lock of its queue.
     pub(super) fn ended(&self, mut handoff: Handoff) -> Handoff {
         self.lingering.ended();
         handoff.begin_release();
@@ -130,8 +130,8 @@ impl LocalQueue {
     }
 }
 
-/// An acquisition whose grant may linger. While it lives, its key has a queue, which notes that somebody waits
-/// elsewhere: the notification may overtake the grant.
+/// An acquisition whose grant may linger. While it lives, its key has a queue, which notes waiters elsewhere: the
+/// notification may overtake the grant.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     local_queue: &'a LocalQueue,
@@ -144,7 +144,7 @@ impl<'a> Expected<'a> {
         Self { local_queue, key: key.clone() }
     }
 
-    /// Notes that the store granted the key to `owner`, and whether others wait there.
+    /// Notes that the store granted the key to `owner`, and whether others wait elsewhere.
     pub(crate) fn granted(&self, owner: Owner, contended: bool) {
         let now = self.local_queue.clock.now();
         self.local_queue.with(&self.key, |queue| queue.granted_here(owner, contended, now));

@@ -1,4 +1,4 @@
-//! Releases that nobody waits for: grants of dropped guards, and what a cancelled acquire may have taken.
+//! Releases in the background: grants of dropped guards, and possible grants of cancelled acquires.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,16 +20,16 @@ use crate::owner::Owner;
 use crate::store::Store;
 use crate::sync::{Notify, survives, survives_polls};
 
-/// What is known of the claim that is released.
+/// How certain the grant of a released claim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certainty {
-    /// The store granted it: one answered release ends it.
+    /// The store has granted it: one answered release ends it.
     Granted,
-    /// The request was sent and not answered: it may take effect after the first release, so that is repeated until one
-    /// has freed something.
+    /// The request was sent and not answered: it may take effect after the first release, so releases are repeated
+    /// until one has freed a grant.
     Maybe,
-    /// The same for an owner with earlier grants. A release that freed something may have freed those, and the request
-    /// may arrive behind it, so nothing ends the repetition early.
+    /// The same for an owner with earlier grants. A release may have freed those, and the request may arrive after it,
+    /// so no answer ends the repetition early.
     MaybeAgain,
 }
 
@@ -45,18 +45,19 @@ pub(crate) enum Next {
 
 /// Is notified when a key was released in the background.
 pub(crate) trait FreedKeys: Send + Sync {
-    /// The key is no longer that of `owner`, or will not be without another notification: whoever waits in this process
-    /// asks the store.
+    /// The key no longer belongs to `owner`, or this is the last notification about it: a waiter in this process must
+    /// ask the store.
     fn freed(&self, key: &Key, owner: Owner);
 }
 
-/// Releases in the background what nobody wants any more.
+/// Releases claims in the background.
 pub(crate) struct Cleanup {
     pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     background: Arc<Background>,
-    /// The waiters of this process. Weak, because they keep claims and grants that come back here.
+    /// The waiters of this process. The reference is weak, because the waiters keep claims and grants that are released
+    /// here.
     waiters: Weak<dyn FreedKeys>,
     /// All of them that have begun, by key: the next acquisition of a key stays behind them.
     pub(crate) under_way: Arc<ReleasesUnderWay>,
@@ -65,12 +66,12 @@ pub(crate) struct Cleanup {
     /// Notified when the last of them is answered.
     settled: Notify,
     permits: Semaphore,
-    /// The manager ends: releases that are only repeated to be safe stop now.
+    /// Whether the manager ends: then answered releases are no longer repeated.
     hurrying: AtomicBool,
     hurry: Notify,
 }
 
-/// When a release is repeated after an answer that did not settle it. A request that is still on its way on an older
+/// When a release is repeated after an answer that did not settle it. A request that is still under way on an older
 /// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
 const REPEATS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
@@ -78,7 +79,7 @@ const REPEATS: [Duration; 3] =
 /// The shortest time for which the release of a short lease is repeated.
 const SHORTEST_REPEAT: Duration = Duration::from_millis(1_500);
 
-/// How many releases are with the store at the same time.
+/// How many releases are under way at the same time.
 const AT_ONCE: usize = 256;
 
 /// Pauses between tries that are not answered.
@@ -108,8 +109,7 @@ impl Cleanup {
         })
     }
 
-    /// Returns whether the grants of this process live in one session with the store, so that none of them ends by
-    /// itself.
+    /// Returns whether the grants of this process live in one session with the store, so that none of them expires.
     pub(crate) fn has_session(&self) -> bool {
         self.capability.lease == LeaseScope::Session
     }
@@ -129,8 +129,8 @@ impl Cleanup {
     /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
     /// callable from anywhere, also outside a runtime and while unwinding.
     ///
-    /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless
-    /// it lives in a session. `next` counts for a release that cannot be done at once.
+    /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives
+    /// in a session. `next` counts for a release that cannot be done at once.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
@@ -146,7 +146,7 @@ impl Cleanup {
             self.freed(claim);
             return;
         }
-        // When the grant of one of the two requests is released, the other may still be under way.
+        // If the grant of one of two requests is released, the other request may still be under way.
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
         let until = Some(until).filter(|_| !self.has_session());
@@ -156,13 +156,13 @@ impl Cleanup {
         };
         let (claim, context) = (claim.clone(), context());
         let not_before = None;
-        // On a runtime of the library and never with `tokio::spawn`, which panics outside a runtime. While a thread
-        // unwinds, that panic would abort the process.
+        // The task runs on a runtime of the library, and is never spawned with `tokio::spawn`, which panics outside a
+        // runtime. While a thread unwinds, that panic would abort the process.
         self.spawn(PendingRelease { claim, keep_until, certainty, not_before, until, under_way, context });
     }
 
-    /// Releases the grant of a lost lease at the time at which the store would have forgotten a lease of its own: until
-    /// then the body may not know that the lock is lost. For a grant in a session, which forgets none.
+    /// Releases the grant of a lost lease at the time at which a lease of the grant alone would have expired: until
+    /// then the body may not know that the lock is lost. This is for a session, whose grants do not expire.
     pub(crate) fn release_later(
         self: &Arc<Self>,
         claim: &Claim,
@@ -181,12 +181,12 @@ impl Cleanup {
         });
     }
 
-    /// Returns the runtime of the background; `None` where it is gone.
+    /// Returns the runtime of the background; `None` if it has ended.
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
         self.background.runtime()
     }
 
-    /// Completes with `call`, which is polled inside tokio whoever polls it. See [`Background::inside`].
+    /// Completes with `call`, which is polled inside tokio, whatever executor polls this. See [`Background::inside`].
     pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
         self.background.inside(call).await
     }
@@ -217,7 +217,7 @@ impl Cleanup {
     pub(crate) async fn settled(&self) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
-            // Registered before the count is read: the last release notifies only those who are registered.
+            // The waiter registers before the count is read: the last release notifies only registered waiters.
             settled.as_mut().enable();
             if self.pending() == 0 {
                 return;
@@ -226,9 +226,10 @@ impl Cleanup {
         }
     }
 
-    /// Stops the repetition of releases that were answered: somebody waits for the last of them.
+    /// Stops the repetition of answered releases: a shutdown waits for the last of them.
     pub(crate) fn hurry(&self) {
-        // Stored before the notification: a release that begins to sleep now reads it after it has registered.
+        // The flag is stored before the notification: a release that begins to sleep now reads it after it has
+        // registered.
         self.hurrying.store(true, Ordering::Release);
         self.hurry.notify_waiters();
     }
@@ -237,7 +238,8 @@ impl Cleanup {
         self.hurrying.load(Ordering::Acquire)
     }
 
-    /// Notifies the waiters of this process. Called once the store has answered: before that they would ask in vain.
+    /// Notifies the waiters of this process. This is called when the store has answered: before that a request would
+    /// still find the key held.
     fn freed(&self, claim: &Claim) {
         if let Some(waiters) = self.waiters.upgrade() {
             for key in claim.keys() {
@@ -252,8 +254,8 @@ impl Cleanup {
         }
         let first = self.until_answered(&release).await;
         release.under_way = None;
-        // Also without an answer: the store has forgotten the grant by now, or is closed, and the waiters must find
-        // that out.
+        // This is done without an answer too: the grant has expired by now, or the store is closed, and the waiters
+        // must find out.
         self.freed(&release.claim);
         let Some(mut answer) = first else { return };
         let until = self.clock.now().plus(release.claim.ttl.max(SHORTEST_REPEAT));
@@ -270,34 +272,36 @@ impl Cleanup {
             let Some(next) = self.until_answered(&release).await else { return };
             answer = next;
             if answer == Released::Released {
-                // The request had taken effect late, and the waiters of this process took it for a holder of theirs.
+                // The request had taken effect late, and the waiters of this process took its grant for a holder of
+                // their own.
                 self.freed(&release.claim);
             }
         }
     }
 
-    /// Sleeps, unless the manager ends: the release that follows is then the last.
+    /// Sleeps, unless the manager ends: the next release is then the last.
     async fn sleep(&self, pause: Duration) {
         let mut hurry = std::pin::pin!(self.hurry.notified());
-        // Registered before the flag is read, as in `settled`.
+        // The waiter registers before the flag is read, as in `settled`.
         hurry.as_mut().enable();
         if !self.is_hurrying() {
             let _ = tokio::time::timeout(pause, hurry).await;
         }
     }
 
-    /// Tries until the store answers; `None` once the grant has run out by itself, or the store is closed.
+    /// Repeats the release until the store answers; `None` when the grant has expired, or the store is closed.
     async fn until_answered(&self, release: &PendingRelease) -> Option<Released> {
         let mut pauses = PAUSES;
         loop {
-            // The permit is given back before the pause, so that releases which wait for their next try keep no others
+            // The permit is returned before the pause, so that releases that wait for their next try keep no others
             // back.
             let answer = {
-                // While the store hangs, the releases must not crowd out everything else.
+                // While the store hangs, the releases must not use up the connection.
                 let _permit = self.permits.acquire().await;
-                // Anew for each try: `min_hold` counts from the grant, however late its release arrives.
+                // The rest is computed anew for each try, because `min_hold` counts from the grant, however late its
+                // release arrives.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
-                // The log and the metrics of the application are called within. Nobody else releases the key.
+                // The log and the metrics of the application are called within. Only this task releases the key.
                 let answer = survives_polls(self.store.release(&release.claim, keep_for)).await;
                 answer.unwrap_or_else(|| {
                     let what = "the log or the metrics of the application panicked";
@@ -310,7 +314,7 @@ impl Cleanup {
                 Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
                 Err(error) => {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
-                        // Whether the others took anything was never known, so nothing is reported of them.
+                        // For the others it is unknown whether there was a grant, so they are not reported.
                         if release.certainty == Certainty::Granted {
                             survives(|| self.log_abandoned(release, &error));
                         }
@@ -343,18 +347,17 @@ struct PendingRelease {
     /// The end of its `min_hold`.
     keep_until: Option<Moment>,
     certainty: Certainty,
-    /// It is not released before this time, unless the manager ends.
+    /// The release waits until this time, unless the manager ends.
     not_before: Option<Moment>,
-    /// From here on the store has forgotten it by itself. `None` where it never does: the release is repeated until it
-    /// is answered.
+    /// The claim has expired at the store. `None` if it does not expire: the release is repeated until it is answered.
     until: Option<Moment>,
     /// What keeps the next acquisition of the keys waiting until the first answer.
     under_way: Option<ReleaseUnderWay>,
-    /// What it was, for those who read the log.
+    /// The description of the claim, for the log.
     context: ReleaseContext,
 }
 
-/// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
+/// Counts one release for as long as it is under way, even if its task is dropped with its runtime.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<Cleanup>);
 

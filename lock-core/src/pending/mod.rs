@@ -1,8 +1,8 @@
-//! What is neither held nor free: claims on their way to the store, and releases on theirs.
+//! Requests that are not answered yet: claims on their way to the store, and releases.
 //!
-//! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. What it,
-//! a dropped guard or a hand-off without a taker leaves behind goes to the [`Cleanup`], which releases it in the
-//! background. `under_way` keeps the next acquisition of a key behind its release.
+//! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. Grants
+//! left over by a dropped claim, a dropped guard or an unclaimed hand-off go to the [`Cleanup`], which releases them in
+//! the background. `under_way` keeps the next acquisition of a key behind its release.
 
 mod claim;
 mod cleanup;

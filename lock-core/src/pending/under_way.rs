@@ -137,7 +137,7 @@ impl Earlier {
 #[derive(Debug)]
 pub(crate) struct ReleasesUnderWay {
     shards: [Mutex<KeyMap<Vec<Arc<Earlier>>>>; SHARDS],
-    /// The number of keys in all shards: while it is zero, an acquisition looks nothing up.
+    /// The number of keys in all shards: while it is zero, an acquisition needs no look-up.
     keys: AtomicUsize,
 }
 

@@ -68,7 +68,7 @@ impl TestLocks {
         &self.manager
     }
 
-    /// Lets another process hold `key` from now on, exclusively.
+    /// Lets another process hold `key`, exclusively.
     ///
     /// # Panics
     /// When the key is held already ([`steal`](Self::steal) takes it away), or has a waiter.
@@ -199,8 +199,7 @@ impl TestLocks {
         self.store.switches().fail_releases = true;
     }
 
-    /// Sets how failing calls fail from now on. Default, and after [`store_up`](Self::store_up):
-    /// [`StoreFault::Unreachable`].
+    /// Sets how failing calls fail. Default, and after [`store_up`](Self::store_up): [`StoreFault::Unreachable`].
     ///
     /// # Examples
     /// ```
@@ -220,7 +219,7 @@ impl TestLocks {
         self.store.switches().fault = fault;
     }
 
-    /// Lets every call of the store take `time` from now on.
+    /// Lets every later call of the store take `time`.
     pub fn delay(&self, time: Duration) {
         self.store.switches().delay = time;
     }

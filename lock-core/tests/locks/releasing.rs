@@ -18,7 +18,7 @@ use crate::{is_free, millis};
 
 const ROOMY: usize = usize::MAX;
 
-/// One try, with a release that nobody waits for.
+/// One try, with a release that no caller waits for.
 fn quick(locks: &LockManager) -> LockRequest {
     locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast()).release(Release::Background)
 }
@@ -78,7 +78,7 @@ async fn where_the_store_cannot_say_the_next_acquisition_waits_for_the_answer() 
     assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
 }
 
-/// The usual release, and a caller without patience behind a guard or an acquisition that was dropped.
+/// The usual release, and a caller without patience after a guard or an acquisition that was dropped.
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_does_not_refuse_its_own_process() {
     let request = |locks: &LockManager| locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast());
@@ -431,7 +431,7 @@ async fn one_after_the_other(seed: u64) {
             }
             inside.fetch_sub(1, Ordering::SeqCst);
         };
-        // Long pauses of the wire keep nobody for long enough to count.
+        // Long pauses of the wire delay no caller long enough to count.
         match quick(&locks).run(body).await {
             Ok(()) => {}
             Err(error) => {

@@ -82,7 +82,7 @@ impl Scripted {
         Self::build(change).unwrap()
     }
 
-    /// Does the same, where the manager may be refused.
+    /// Does the same, for a manager that may be refused.
     pub(crate) fn build(change: impl FnOnce(&mut Capability)) -> Result<(LockManager, Self)> {
         let store = Memory::new();
         let mut capability = store.capability();

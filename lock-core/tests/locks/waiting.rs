@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::scripted::{Every, Scripted, no_answer};
 use crate::{is_free, millis};
 
-/// Returns a manager on a store that notifies nobody of a release.
+/// Returns a manager on a store that sends no notification of a release.
 fn silent() -> (LockManager, Scripted) {
     Scripted::manager(|store| store.waiting = Waiting::Poll { order: Order::Any })
 }
@@ -139,7 +139,7 @@ async fn a_waiter_whose_time_is_over_tries_once_more_though_it_is_not_its_turn()
     drop(guard);
     drop(head.await.unwrap().unwrap());
 
-    // Nobody got the key: it was one try, and the wait has ended.
+    // No task got the key: it was one try, and the wait has ended.
     let guard = store.stranger().lock("k").acquire().await.unwrap();
     let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
     settle().await;
@@ -326,7 +326,7 @@ impl Strategy for Decisions {
     }
 }
 
-/// Those of a plain lock stand behind one another in the local queue, the others in the queue of the store.
+/// The waiters of a plain lock queue in the local queue, the others in the queue of the store.
 #[tokio::test(start_paused = true)]
 async fn waiters_that_are_notified_wake_once_a_second() {
     const WAITERS: usize = 100;
@@ -365,7 +365,7 @@ async fn the_second_soon_asks_in_place_of_a_head_that_nobody_polls() {
     drop(later.await.unwrap().unwrap());
 }
 
-/// Its waiter pauses for a second where it is notified of its turn. A store that fails notifies nobody.
+/// Its waiter pauses for a second when it is notified of its turn. A store that fails sends no notification.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_once_is_asked_again_soon() {
     let (locks, store) = Scripted::manager(|_| {});

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::scripted::no_answer;
 
-/// What travels on the wire.
+/// A message on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Acquire,
@@ -77,7 +77,7 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is on the wire, the oldest first.
+    /// The messages on the wire, the oldest first.
     pub(crate) fn on_wire(&self) -> Vec<Sent> {
         let kind = |request: &Request| match request {
             Request::Acquire(..) => Sent::Acquire,
@@ -140,7 +140,7 @@ impl Wire {
         }
     }
 
-    /// Loses everything on the wire; nobody gets an answer. Half of it may have been executed.
+    /// Loses everything on the wire; no caller gets an answer. Half of it may have been executed.
     pub(crate) async fn cut(&self, executed: usize) {
         let lost = std::mem::take(&mut self.state().wire);
         for request in lost.into_iter().take(executed) {

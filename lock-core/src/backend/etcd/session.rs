@@ -239,8 +239,8 @@ impl Store {
         }
     }
 
-    /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not hold up those
-    /// behind it, although other waiters keep its lease alive.
+    /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not delay
+    /// the waiters after it, although other waiters keep its lease alive.
     async fn give_up_unasked(&self, session: &Session, at: Moment) -> Result<(), Failure> {
         for mine in self.entries.take_unasked(session.id, session.ttl, at) {
             let compare = vec![Compare::created_at(mine.stored.clone(), mine.created.unwrap_or_default())];

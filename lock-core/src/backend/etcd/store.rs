@@ -173,7 +173,7 @@ impl Store {
         self.call("/etcdserverpb.Lease/LeaseTimeToLive", LeaseTimeToLiveRequest { id, keys }).await
     }
 
-    /// Keeps a lease alive. Returns its length from now on; `None` if it is over.
+    /// Keeps a lease alive. Returns its new length; `None` if it has expired.
     pub(super) async fn keep_alive(&self, id: i64) -> Result<Option<Duration>, Failure> {
         let connection = self.connections.get().await?;
         let mut has_logged_in = false;

@@ -39,7 +39,7 @@ pub(in super::super) struct LeaseKeepAliveRequest {
 pub(in super::super) struct LeaseKeepAliveResponse {
     #[prost(int64, tag = "2")]
     pub(in super::super) id: i64,
-    /// The ttl that the lease has from now on; 0 when there is no such lease.
+    /// The new ttl of the lease; 0 when there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
 }

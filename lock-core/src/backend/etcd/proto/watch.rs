@@ -18,7 +18,7 @@ struct WatchCreateRequest {
 }
 
 impl WatchRequest {
-    /// Asks for every change of the keys from `key` to `range_end` from now on.
+    /// Asks for every later change of the keys from `key` to `range_end`.
     ///
     /// It does not begin at an earlier revision: the server reports nothing to such a watch before it has gone through
     /// the changes since, which it begins ten times a second.

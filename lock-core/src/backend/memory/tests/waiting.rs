@@ -12,7 +12,7 @@ use crate::backend::memory::Memory;
 use crate::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 use crate::clock::Clock;
 
-/// A pending `changed`, polled by hand so that a test sees who is woken and can drop it between wake and poll.
+/// A pending `changed`, polled by hand so that a test sees the wake-up and can drop it before the poll.
 struct Waiter<'a> {
     future: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     wakes: Arc<Wakes>,

@@ -59,7 +59,7 @@ impl Router {
             };
             // Any other failure may follow an execution, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
-            // Kept outside this future, which a deadline may drop in the next pause or call.
+            // This is kept outside this future, because a deadline may drop the future in the next pause or call.
             last.keep(&redirect);
             match redirect {
                 Redirect::Moved { slot, place } => {

@@ -250,8 +250,8 @@ impl Router {
             state.others = None;
             state.note_former(&view);
             state.behind = None;
-            // After a redirect the slots differ from the view. The same view is then news, because the node that was
-            // named may be gone.
+            // After a redirect the slots differ from the view. The same view then counts as a change, because the named
+            // node may be gone.
             if state.view == view && !state.overruled {
                 return false;
             }

@@ -18,7 +18,7 @@ pub(crate) struct Server<R: Role = Primary> {
 }
 
 impl<R: Role> Server<R> {
-    /// Starts with the connection that proved the server fit. Dials at once if there is none.
+    /// Starts with the connection over which the server was checked. Dials at once if there is none.
     pub(crate) fn new(shared: Arc<Shared<R>>, first: Option<Session<R>>) -> Self {
         Self { connections: PerRuntime::new(shared, first) }
     }

@@ -21,8 +21,8 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads an answer. The shortest forms are a number alone, granted at that time, without waiters; and a text,
-    /// granted at that time, which is the fencing token, where nobody looked for waiters.
+    /// Reads an answer. The shortest forms are a number alone: granted at that time, without waiters; and a text:
+    /// granted at that time, which is the fencing token, and the waiters were not counted.
     fn read(answer: Value, sent: Moment) -> Result<Self, Failure> {
         let parts = match answer {
             Value::Int(now) => vec![Value::Int(1), Value::Int(now), Value::Int(0)],

@@ -52,7 +52,7 @@ impl<S: SessionState> Connection<S> {
             return Ok(());
         }
         // One caller at a time, so that no other caller proceeds before the server has confirmed the first
-        // subscription. Dropping a caller here changes nothing.
+        // subscription. A caller that is dropped here changes nothing.
         let _one = self.subscriptions.alone().await;
         let version = listeners.version();
         if subscribed.load(Ordering::Acquire) >= version {
