@@ -47,8 +47,8 @@ impl<K> LockLayer<K> {
     /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::CONFLICT);
     /// busy.release().await?;
     /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::OK);
-    /// let nobody = Request::post("/import").body(Body::empty())?;
-    /// assert_eq!(app.oneshot(nobody).await?.status(), StatusCode::BAD_REQUEST);
+    /// let unnamed = Request::post("/import").body(Body::empty())?;
+    /// assert_eq!(app.oneshot(unnamed).await?.status(), StatusCode::BAD_REQUEST);
     /// # Ok(())
     /// # }
     /// ```

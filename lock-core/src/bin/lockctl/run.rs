@@ -46,7 +46,7 @@ fn nested(store: &Store, key: &str) -> Result<String, Fault> {
 /// How a command under a lock has ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// By itself, or by a signal of somebody else.
+    /// The command ended by itself, or by a signal of another process.
     Done(Exit),
     /// It was stopped, because the lock was about to be lost.
     Stopped,
