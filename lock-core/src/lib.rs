@@ -46,15 +46,12 @@
 //! | --- | --- | --- |
 //! | `macros` | the attribute `#[distributed_lock]` | yes |
 //! | `redis` | the store `redis://` | no |
-//! | `redis-tls` | TLS for it, `rediss://`, `redlocks://` | no |
 //! | `redlock` | a majority of independent Redis servers, `redlock://` | no |
 //! | `etcd` | the store `etcd://` | no |
-//! | `etcd-tls` | TLS for it, `etcds://` | no |
 //! | `postgres` | the store `postgres://` | no |
-//! | `postgres-tls` | TLS for it, `?sslmode=verify-full` | no |
 //! | `zookeeper` | ZooKeeper, `zookeeper://` | no |
-//! | `zookeeper-tls` | TLS for it, `zookeepers://` | no |
 //! | `zookeeper-sasl` | SASL with DIGEST-MD5 for it, `?auth=sasl` | no |
+//! | `tls` | TLS for the stores that are on: `rediss://`, `redlocks://`, `etcds://`, `zookeepers://`, `?sslmode=verify-full` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `config` | profiles from a TOML file and from the environment | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
@@ -67,6 +64,10 @@ compile_error!(
     "lock-core runs on Unix (Linux, macOS, the BSDs) only: it uses Unix sockets and the Unix host name. On Windows, build \
      and run your service under WSL or in a container."
 );
+
+// The docs of `option_setters!` link to this crate by its name, wherever the macro is used.
+#[allow(unused_extern_crates, reason = "only docs use it")]
+extern crate self as lock_core;
 
 // The modules are in the order of the data flow. First what a program calls, and what the attribute generates.
 mod manager;

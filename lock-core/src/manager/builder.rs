@@ -198,7 +198,7 @@ impl LockManager {
 
     /// Connects to the store that `url` names: `memory://` or, with the feature `redis`, `redis://host:port/db`,
     /// `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
-    /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock`
+    /// `redis+cluster://host:port,host:port`; with `tls` also `rediss` in the place of `redis`; with `redlock`
     /// also `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS; with `postgres`
     /// `postgres://user:password@host:port/database`; with `etcd` `etcd://host:port,host:port`; with `zookeeper`
     /// `zookeeper://host:port,host:port/path`.

@@ -55,7 +55,7 @@ impl Etcd {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): `etcds` without the feature `etcd-tls`, a server before 3.3.
+    /// [`Unsupported`](LockErrorKind::Unsupported): `etcds` without the feature `tls`, a server before 3.3.
     /// [`Unavailable`](LockErrorKind::Unavailable): no member answers or knows a leader (temporary); the password is
     /// refused, or the database is full (permanent). No error shows the URL or a part of the password.
     ///

@@ -47,7 +47,7 @@ impl Postgres {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): TLS without the feature `postgres-tls`, a server before 12, a
+    /// [`Unsupported`](LockErrorKind::Unsupported): TLS without the feature `tls`, a server before 12, a
     /// database that is not in UTF8. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer
     /// (temporary), refuses the password, lacks a permission or the tables, or is a standby (permanent). No error shows
     /// the URL or a part of the password.

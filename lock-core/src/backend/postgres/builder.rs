@@ -56,7 +56,7 @@ impl Postgres {
     /// session, the TLS mode, and the limit of the first connection and of a later dial (`connect_timeout`).
     ///
     /// Of several hosts the first one that takes writes is used. `SslMode::Require` verifies the certificate and its
-    /// name against the authorities of the system, and needs the feature `postgres-tls`. `SslMode::Prefer`, the default
+    /// name against the authorities of the system, and needs the feature `tls`. `SslMode::Prefer`, the default
     /// of the driver, is no TLS, as it is for the driver with its `NoTls`. What the driver has beside these, such as its
     /// keepalives, has no effect on connections that the store opens.
     ///

@@ -65,7 +65,7 @@ impl Redis {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `redis-tls`, a server before 6.2, a
+    /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `tls`, a server before 6.2, a
     /// node before 7.0, a URL of another topology than the server has. [`Unavailable`](LockErrorKind::Unavailable): the
     /// server does not answer within the `connect_timeout` (temporary), refuses the password or lacks a permission, or is a replica (permanent). No
     /// error shows the URL or a part of the password.

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(url.urls[1], "rediss://app:x@b:1/?ca=/ca.pem&cert=c.pem&key=k.pem&timeout=1s");
         for url in &url.urls {
             let outcome = Config::parse(url);
-            assert_eq!(outcome.is_ok(), cfg!(feature = "redis-tls"), "{url}");
+            assert_eq!(outcome.is_ok(), cfg!(feature = "tls"), "{url}");
         }
     }
 }

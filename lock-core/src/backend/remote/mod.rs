@@ -37,7 +37,7 @@ pub(crate) use message::Message;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use single_flight::SingleFlight;
 pub(crate) use supervisor::Connector;
-#[cfg(feature = "zookeeper-tls")]
+#[cfg(all(feature = "tls", feature = "zookeeper"))]
 pub(crate) use tls::{Pem, ring_by_default};
 pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::UrlForm;

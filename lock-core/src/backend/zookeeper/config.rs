@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn what_the_build_lacks_is_told_with_its_feature() {
         for (url, feature, on) in [
-            ("zookeepers://u:s3cret@h?ca=/none.pem", "`zookeeper-tls`", cfg!(feature = "zookeeper-tls")),
+            ("zookeepers://u:s3cret@h?ca=/none.pem", "`tls`", cfg!(feature = "tls")),
             ("zookeeper://u:s3cret@h?auth=sasl", "`zookeeper-sasl`", cfg!(feature = "zookeeper-sasl")),
         ] {
             let text = match Config::parse(url).and_then(Config::secured) {

@@ -20,7 +20,7 @@ mod own;
 mod places;
 mod process;
 mod release;
-#[cfg_attr(not(feature = "zookeeper-tls"), path = "no_secure.rs")]
+#[cfg_attr(not(feature = "tls"), path = "no_secure.rs")]
 mod secure;
 mod session;
 mod several;

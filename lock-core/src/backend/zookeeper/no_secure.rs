@@ -14,8 +14,7 @@ pub(super) enum Secure {}
 impl Secure {
     /// Refuses every URL that asks for TLS.
     pub(super) fn read(_form: &UrlForm, _files: &TlsFiles, _hosts: &[(String, u16)]) -> Result<Self> {
-        let detail =
-            "this build has no TLS for ZooKeeper: add the feature `zookeeper-tls` to lock-core in Cargo.toml";
+        let detail = "this build has no TLS for ZooKeeper: add the feature `tls` to lock-core in Cargo.toml";
         Err(LockError::new(LockErrorKind::Unsupported, detail))
     }
 

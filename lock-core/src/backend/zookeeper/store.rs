@@ -56,7 +56,7 @@ impl ZooKeeper {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): `zookeepers` without the feature `zookeeper-tls`, `auth=sasl`
+    /// [`Unsupported`](LockErrorKind::Unsupported): `zookeepers` without the feature `tls`, `auth=sasl`
     /// without `zookeeper-sasl`, GSSAPI, a server before 3.5.
     /// [`Unavailable`](LockErrorKind::Unavailable): no server answers or TLS fails (temporary), or they refuse the
     /// password or lack a permission (permanent). No error shows the URL or a part of the password.

@@ -24,8 +24,8 @@ impl Config {
                 return Err(invalid("`hostaddr` is not supported: name the address as the host"));
             }
             config.tls = (driver.get_ssl_mode() == SslMode::Require).then(TlsFiles::default);
-            if config.tls.is_some() && !cfg!(feature = "postgres-tls") {
-                let detail = "this build has no TLS for Postgres: add the feature `postgres-tls` to lock-core in Cargo.toml, or \
+            if config.tls.is_some() && !cfg!(feature = "tls") {
+                let detail = "this build has no TLS for Postgres: add the feature `tls` to lock-core in Cargo.toml, or \
                               open the connections yourself";
                 return Err(LockError::new(LockErrorKind::Unsupported, detail));
             }
@@ -108,7 +108,7 @@ mod tests {
             assert!(error.to_string().contains(expected), "{text}: {error}");
         }
         let tls = of("host=h user=u sslmode=require");
-        assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "postgres-tls"));
+        assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "tls"));
         // An application that opens the connections needs no host, and TLS is its own.
         let opener = Opener::new(|_| async { Err("nothing".into()) });
         let config =

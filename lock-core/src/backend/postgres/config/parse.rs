@@ -27,12 +27,10 @@ impl Config {
         }
         config.address = places.address()?;
         match &config.tls {
-            Some(_) if config.prefers_tls && !cfg!(feature = "postgres-tls") => {
-                Ok(Self { tls: None, ..config })
-            }
-            Some(_) if !cfg!(feature = "postgres-tls") => Err(LockError::new(
+            Some(_) if config.prefers_tls && !cfg!(feature = "tls") => Ok(Self { tls: None, ..config }),
+            Some(_) if !cfg!(feature = "tls") => Err(LockError::new(
                 LockErrorKind::Unsupported,
-                "this build has no TLS for Postgres: add the feature `postgres-tls` to lock-core in Cargo.toml",
+                "this build has no TLS for Postgres: add the feature `tls` to lock-core in Cargo.toml",
             )),
             Some(files) => files.check(&FORM).map(|()| config),
             None => Ok(config),

@@ -150,15 +150,15 @@ fn a_bad_url_says_what_was_expected() {
     }
 }
 
-#[cfg(not(feature = "postgres-tls"))]
+#[cfg(not(feature = "tls"))]
 #[test]
 fn tls_is_refused_aloud() {
     let error = Config::parse("postgres://user:s3cret@h?sslmode=require").expect_err("no TLS");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
-    assert!(error.to_string().contains("feature `postgres-tls`"), "{error}");
+    assert!(error.to_string().contains("feature `tls`"), "{error}");
 }
 
-#[cfg(feature = "postgres-tls")]
+#[cfg(feature = "tls")]
 #[test]
 fn tls_is_read_with_its_files() {
     use std::path::PathBuf;

@@ -57,9 +57,9 @@ macro_rules! upgrade {
     };
 }
 
-#[cfg(feature = "_tls")]
+#[cfg(feature = "tls")]
 upgrade!(tokio_rustls::client::TlsStream<TcpStream>);
-#[cfg(not(feature = "_tls"))]
+#[cfg(not(feature = "tls"))]
 upgrade!(TcpStream);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {

@@ -75,7 +75,7 @@ mod tests {
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 
-    #[cfg(feature = "redis-tls")]
+    #[cfg(feature = "tls")]
     #[test]
     fn tls_with_the_roots_of_the_system_is_taken_over() {
         let address =

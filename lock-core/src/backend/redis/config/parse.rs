@@ -45,10 +45,10 @@ impl Config {
 
     /// Refuses TLS if this build has none.
     pub(super) fn check_tls(&self) -> Result<()> {
-        if self.tls.is_some() && !cfg!(feature = "redis-tls") {
+        if self.tls.is_some() && !cfg!(feature = "tls") {
             return Err(LockError::new(
                 LockErrorKind::Unsupported,
-                "this build has no TLS for Redis: add the feature `redis-tls` to lock-core in Cargo.toml",
+                "this build has no TLS for Redis: add the feature `tls` to lock-core in Cargo.toml",
             ));
         }
         Ok(())

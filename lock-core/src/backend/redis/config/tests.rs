@@ -1,12 +1,12 @@
 //! Tests of valid and invalid URLs.
 
-#[cfg(feature = "redis-tls")]
+#[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
 use crate::backend::redis::durability::{Durability, MinReplicas};
-#[cfg(feature = "redis-tls")]
+#[cfg(feature = "tls")]
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::error::LockErrorKind;
@@ -125,15 +125,15 @@ fn a_bad_url_says_what_was_expected() {
     }
 }
 
-#[cfg(not(feature = "redis-tls"))]
+#[cfg(not(feature = "tls"))]
 #[test]
 fn tls_is_refused_aloud() {
     let error = Config::parse("rediss://user:s3cret@h").expect_err("no TLS");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
-    assert!(error.to_string().contains("feature `redis-tls`"), "{error}");
+    assert!(error.to_string().contains("feature `tls`"), "{error}");
 }
 
-#[cfg(feature = "redis-tls")]
+#[cfg(feature = "tls")]
 #[test]
 fn tls_is_read_with_its_files() {
     assert_eq!(parsed("redis://h").tls, None);
