@@ -2,22 +2,26 @@
 //! `cargo run -p lock-examples --features grpc --example tonic`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
+#[path = "common/plain.rs"]
+mod plain;
+
 use std::convert::Infallible;
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use lock_axum::LockLayer;
 use lock_core::LockManager;
 use tokio::net::TcpListener;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::service::LayerExt;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 use tower::Service;
+
+use plain::Plain;
 
 async fn ship(order: Bytes) -> Bytes {
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -109,41 +113,3 @@ macro_rules! service {
 
 service!(Orders, "shop.Orders", ship);
 service!(Health, "shop.Health", check_health);
-
-/// Messages that are their bytes.
-#[derive(Clone, Copy, Default)]
-struct Plain;
-
-impl Codec for Plain {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Plain {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Plain {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
-    }
-}

@@ -6,6 +6,8 @@ mod hang_up;
 mod keep_alive;
 mod loss;
 mod metrics;
+#[path = "../../examples/common/plain.rs"]
+mod plain;
 mod plain_hyper;
 mod stores;
 mod trailers;

@@ -160,7 +160,8 @@ impl LockRejection {
 /// For locks that a handler acquires itself: the client gets the answer that the layer would give. A function under
 /// `#[distributed_lock]` can return `Result<_, LockRejection>`.
 ///
-/// The answer names no template and has the status of the table, even if a layer has options for it.
+/// The answer names no template and has the status of the table, even if a layer has options for it. If another holder
+/// has the key, `Retry-After` is 1 s, or the rest of the holder's lease if that is shorter.
 ///
 /// # Examples
 /// ```
@@ -184,7 +185,14 @@ impl LockRejection {
 impl From<LockError> for LockRejection {
     fn from(error: LockError) -> Self {
         // The version of HTTP is unknown here. A server of HTTP/1 closes the connection when it ends in any case.
-        let rejection = Self::of_error(&error, None, Version::HTTP_2);
+        let mut rejection = Self::of_error(&error, None, Version::HTTP_2);
+        if matches!(rejection.outcome(), Outcome::Contended | Outcome::TimedOut | Outcome::Overloaded)
+            && !error.is_kept()
+        {
+            // Nobody has measured how long such a handler takes. The rest of the lease says nothing about that.
+            let rest = error.retry_after().unwrap_or(UNKNOWN);
+            rejection = rejection.with_retry_after(rest.min(UNKNOWN));
+        }
         if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
             // The text of the error is left out, because it may contain a key that is kept out of the log. The lock
             // logs it if that is allowed.
