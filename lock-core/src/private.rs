@@ -115,7 +115,7 @@ impl Request {
 
     /// This is a separate function, so that the compiler generates its code once and not for each body.
     fn asking(self) -> body::Asking {
-        Box::pin(async move { self.0?.acquire_to_run().await })
+        Box::pin(async move { self.0?.acquire_for_body().await })
     }
 
     /// Acquires the lock, for a function whose body needs it or that has a fallback.
@@ -128,7 +128,7 @@ impl Request {
     ///
     /// As [`LockRequest::acquire`].
     pub async fn acquire(self) -> Result<Held> {
-        let (guard, on_lost) = self.0?.acquire_to_run().await?;
+        let (guard, on_lost) = self.0?.acquire_for_body().await?;
         Ok(Held { guard, on_lost })
     }
 }

@@ -87,11 +87,10 @@ impl Config {
     pub(crate) fn request(&self, keys: Rendered, label: Option<Cow<'static, str>>) -> LockRequest {
         let options = self.options();
         let request = match keys {
-            Rendered::One(key) => options.manager.request(key, options.kind),
-            Rendered::All(keys) => options.manager.all(keys).of_kind(options.kind),
+            Rendered::One(key) => options.manager.request(key, None),
+            Rendered::All(keys) => options.manager.all(keys),
         };
-        let mut request = request.template(self.keys().template().to_owned());
-        request.fill(&options.own);
+        let mut request = request.template(self.keys().template().to_owned()).options(&options.own);
         request = match &options.strategy {
             Some(strategy) => request.strategy(Arc::clone(strategy)),
             // The request looks its profile up each time, because a manager can reload it.

@@ -1,7 +1,5 @@
 //! How long the lock is held, and what happens when something goes wrong.
 
-use lock_core::{OnLost, Release};
-
 use super::builder::LockLayer;
 use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
 use crate::hold::Hold;
@@ -10,26 +8,6 @@ impl<K> LockLayer<K> {
     /// Sets when the lock is released. Default: [`Hold::Auto`].
     pub fn hold(mut self, hold: Hold) -> Self {
         self.options.hold = hold;
-        self
-    }
-
-    /// Sets what an answer waits for once the handler, or with [`Hold::Body`] its body, has ended. Default: the
-    /// profile's, else [`Release::Await`]: a client that has its answer finds the key free, on every server.
-    ///
-    /// With [`Release::Background`] the answer is sent while the release is under way. The next request for the key to
-    /// this process is not refused because of it; a request to another process may be, for a round trip. [`Release`]
-    /// says what else that gives up.
-    ///
-    /// # Examples
-    /// ```
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// use lock_axum::LockLayer;
-    /// use lock_core::Release;
-    ///
-    /// let quick = LockLayer::new(locks).key("session:<id>").release(Release::Background);
-    /// ```
-    pub fn release(mut self, release: Release) -> Self {
-        self.options.own = self.options.own.release(release);
         self
     }
 
@@ -44,25 +22,6 @@ impl<K> LockLayer<K> {
     /// ```
     pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
         self.options.on_disconnect = on_disconnect;
-        self
-    }
-
-    /// Sets what happens to the handler when the lock is lost. Default: the profile's, else [`OnLost::Cancel`], which
-    /// drops the handler before another request can hold the lock.
-    ///
-    /// Either way the client gets 503, with [`OnLost::Finish`] after the handler has ended. A body that carries the
-    /// lock is sent to its end with `OnLost::Finish`, and cut with `OnLost::Cancel`.
-    ///
-    /// # Examples
-    /// ```
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// use lock_axum::LockLayer;
-    /// use lock_core::OnLost;
-    ///
-    /// let to_the_end = LockLayer::new(locks).key("order:<id>").on_lost(OnLost::Finish);
-    /// ```
-    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.options.own = self.options.own.on_lost(on_lost);
         self
     }
 

@@ -10,6 +10,8 @@ use lock_core::strategy::Strategy;
 use super::builder::LockLayer;
 
 impl<K> LockLayer<K> {
+    lock_core::option_setters!(self => &mut self.options.own);
+
     /// Sets the kind of lock. Default: the [`profile`](Self::profile)'s, else [`Kind::Reentrant`].
     ///
     /// | kind | requests for one key |
@@ -45,36 +47,7 @@ impl<K> LockLayer<K> {
     /// ```
     pub fn kind(mut self, kind: Kind) -> Self {
         self.options.kind = Some(kind);
-        self
-    }
-
-    /// Sets how many permits of a [semaphore](Kind::Semaphore) each request takes, all at once or none: see
-    /// [`LockRequest::take`](lock_core::LockRequest::take). Default: the [`profile`](Self::profile)'s, if the kind is
-    /// the profile's too, else 1.
-    ///
-    /// [`check`](LockLayer::check) refuses 0, more than 1 for a kind without permits, more permits than the semaphore has
-    /// or than 100, and more than 1 over a store that gives one to each holder.
-    ///
-    /// # Examples
-    /// ```
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// use lock_axum::LockLayer;
-    /// use lock_core::Kind;
-    ///
-    /// let reports = || LockLayer::new(locks.clone()).key("report").kind(Kind::Semaphore { permits: 10 });
-    /// // A large report counts as three of the ten that may run at the same time.
-    /// let (small, large) = (reports().check()?, reports().take(3).check()?);
-    /// # Ok::<(), lock_core::LockError>(())
-    /// ```
-    pub fn take(mut self, permits: u32) -> Self {
-        self.options.own = self.options.own.take(permits);
-        self
-    }
-
-    /// Sets the lease: how long the key stays locked after its server has crashed. It is renewed while the request
-    /// runs. Default: the manager's.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.own = self.options.own.ttl(ttl);
+        self.options.own = self.options.own.kind(kind);
         self
     }
 
@@ -96,20 +69,6 @@ impl<K> LockLayer<K> {
     /// For a limit on everything, use a timeout in an outer layer.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
-        self
-    }
-
-    /// Sets the time between renewals, for a long ttl: a renewal finds out that the key was deleted. See
-    /// [`LockRequest::renew_every`](lock_core::LockRequest::renew_every). Default: a third of the ttl.
-    pub fn renew_every(mut self, every: Duration) -> Self {
-        self.options.own = self.options.own.renew_every(every);
-        self
-    }
-
-    /// Sets the longest time that a request holds its lock. Then the lock is lost and the handler dropped. Default:
-    /// none.
-    pub fn max_hold(mut self, max: Duration) -> Self {
-        self.options.own = self.options.own.max_hold(max);
         self
     }
 
@@ -171,69 +130,6 @@ impl<K> LockLayer<K> {
     /// ```
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.options.label = Some(label.into());
-        self
-    }
-
-    /// Sets whether the lease is renewed while the request runs. If not, a request that takes longer than its
-    /// [`ttl`](Self::ttl) loses the lock. Default: yes.
-    ///
-    /// # Examples
-    /// ```
-    /// # use std::time::Duration;
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let fixed = lock_axum::LockLayer::new(locks).key("order:<id>").ttl(Duration::from_secs(5)).renew(false);
-    /// ```
-    pub fn renew(mut self, renew: bool) -> Self {
-        self.options.own = self.options.own.renew(renew);
-        self
-    }
-
-    /// Sets the shortest time for which the key stays locked, counted from the grant: a second click within it is
-    /// refused even if the first was served at once. The answer does not wait for it. Default: none.
-    ///
-    /// [`check`](LockLayer::check) refuses a time that is longer than [`max_hold`](Self::max_hold).
-    ///
-    /// # Examples
-    /// ```
-    /// # use std::time::Duration;
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let one_a_second = lock_axum::LockLayer::new(locks).key("mail:<user>").min_hold(Duration::from_secs(1));
-    /// ```
-    pub fn min_hold(mut self, min: Duration) -> Self {
-        self.options.own = self.options.own.min_hold(min);
-        self
-    }
-
-    /// Sets how long this process keeps a lock after its request: the next request for the same key then costs the
-    /// store nothing. Requests that wait in another process are still served at once. Requests there that do not wait,
-    /// which is the default of the layer, may be answered with 409 for that long. See
-    /// [`LockRequest::linger`](lock_core::LockRequest::linger). Default: the profile's or the manager's, else not at
-    /// all.
-    ///
-    /// [`check`](LockLayer::check) refuses more than a second or a third of the ttl, several [`keys`](Self::keys), and
-    /// each [`kind`](Self::kind) but `Reentrant`.
-    ///
-    /// # Examples
-    /// ```
-    /// # use std::time::Duration;
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let sticky = lock_axum::LockLayer::new(locks).key("cart:<id>").linger(Duration::from_millis(5));
-    /// ```
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.options.own = self.options.own.linger(linger);
-        self
-    }
-
-    /// Sets whether the fencing token comes with the lock, so that the extractor [`FencingToken`](crate::FencingToken)
-    /// need not ask the store. Default: no.
-    ///
-    /// # Examples
-    /// ```
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let fenced = lock_axum::LockLayer::new(locks).key("order:<id>").fencing(true);
-    /// ```
-    pub fn fencing(mut self, fencing: bool) -> Self {
-        self.options.own = self.options.own.fencing(fencing);
         self
     }
 

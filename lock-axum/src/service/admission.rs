@@ -46,7 +46,7 @@ pub(super) async fn admit<B: Send + 'static>(
     let counted = read.and_then(|()| count(config, &keys));
     let permit = counted.map_err(|rejection| Box::new(config.answer(rejection, Some(parts))))?;
     let label = config.label(parts).await;
-    match config.request(keys, label).acquire_to_run().await {
+    match config.request(keys, label).acquire_for_body().await {
         Ok((guard, on_lost)) => {
             parts.extensions.insert(LockHandle::new(guard.handle()));
             Ok(Admitted::Locked(guard, on_lost, permit))

@@ -87,12 +87,11 @@ impl LockGuard {
         self.lease().is_endangered()
     }
 
-    /// As [`check`](Self::check), but a lock that was [released early](LockHandle::release_early) is no error. For the
-    /// layers above.
+    /// As [`check`](Self::check), but a lock that was [released early](LockHandle::release_early) is no error: for layers,
+    /// after a body that may do that.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
-    #[doc(hidden)]
     pub fn check_loss(&self) -> Result<()> {
         self.lease().check_loss()
     }
@@ -193,8 +192,11 @@ impl LockGuard {
 
 impl LockGuard {
     /// Releases the lock as the request says: waits for at most `patience`, after which the release continues in the
-    /// background, or not at all. A release that fails is reported by the lock. For the layers above.
-    #[doc(hidden)]
+    /// background, or not at all with [`Release::Background`]. The lock reports a release that fails. For layers, whose
+    /// answer does not depend on the release.
+    ///
+    /// # Cancel safety
+    /// Dropping the future continues the release in the background.
     pub async fn release_within(self, patience: Duration) {
         if self.lease().options.release == Release::Background {
             return self.begin_release();

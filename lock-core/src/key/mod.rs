@@ -47,6 +47,7 @@
 //! # Ok::<(), lock_core::LockError>(())
 //! ```
 
+mod bad_key;
 mod blame;
 mod builder;
 mod clash;
@@ -59,8 +60,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bad_key::BadKey;
 pub use builder::KeyBuilder;
-#[doc(hidden)]
 pub use clash::Values;
 pub(crate) use hash::KeyMap;
 pub use name::{IntoKey, Key};

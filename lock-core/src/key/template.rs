@@ -87,9 +87,9 @@ impl KeyTemplate {
         key.finish()
     }
 
-    /// Renders a label, in which values are not encoded. `lookup` writes the value of each placeholder. For the layers
-    /// above.
-    #[doc(hidden)]
+    /// Renders a label, in which values are not encoded. `lookup` writes the value of each placeholder.
+    /// A label of more than 256 bytes is cut.
+    #[must_use]
     pub fn render_label<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> V) -> String {
         let mut label = LabelBuilder::new();
         for piece in &self.pieces {
@@ -126,7 +126,6 @@ impl KeyTemplate {
 
     /// Does as [`clash`](Self::clash); `values` says which characters the values of a placeholder consist of. A number
     /// cannot spell `nightly`, so `job:<id>` and `job:nightly` do not clash.
-    #[doc(hidden)]
     #[must_use]
     pub fn clash_with_values(&self, other: &Self, values: impl Fn(&str) -> Values) -> Option<String> {
         clash::clash(&self.parts(&values), &other.parts(&values))

@@ -9,7 +9,7 @@ use super::wait::Wait;
 use crate::backend::{LatchState, LatchStep};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
-use crate::key::{IntoKey, Key};
+use crate::key::{BadKey, IntoKey, Key};
 
 /// A count-down latch that all processes share. It is set to a count once and counted down; when the count reaches
 /// zero, it opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) makes one, which calls the store
@@ -64,17 +64,10 @@ pub struct CountDownLatch {
     ttl: Duration,
 }
 
-/// Why a key is invalid; kept until a method is called.
-#[derive(Clone, Debug)]
-struct BadKey {
-    kind: LockErrorKind,
-    text: Arc<str>,
-}
-
 impl CountDownLatch {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
         let key = key.into_key().map(|key| key.in_namespace(&hub.engine.namespace));
-        let key = key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() });
+        let key = key.map_err(|error| BadKey::new(&error));
         let ttl = hub.engine.profiles.defaults.ttl();
         Self { hub, key, ttl }
     }
@@ -222,7 +215,7 @@ impl CountDownLatch {
 
     /// Returns the key, after a check, before any I/O, of the key and of what the store can do.
     fn checked(&self) -> Result<&Key> {
-        let key = self.key.as_ref().map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
+        let key = self.key.as_ref().map_err(BadKey::error)?;
         self.check().map_err(|error| error.with_latch(key))?;
         Ok(key)
     }

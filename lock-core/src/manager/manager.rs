@@ -285,16 +285,14 @@ impl LockManager {
         self.hub.engine.observer.record_bypass(template);
     }
 
-    /// Returns an error as the log may show it: only its kind, if keys must stay out of the log. For the layers above.
-    #[doc(hidden)]
+    /// Returns an error as the log may show it: only its kind, if keys [must stay out of the log](crate::ManagerBuilder::redact_keys). For layers.
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
         self.hub.engine.observer.redact_error(error)
     }
 
     /// Returns whether the log should now say that a request of `template` was refused, and how many like it were left
-    /// out before: one in ten seconds is logged. For the layers above.
-    #[doc(hidden)]
+    /// out before: one in ten seconds is logged. For layers.
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {
         self.hub.engine.observer.admit(template, Warning::Refused)

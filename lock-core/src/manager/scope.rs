@@ -70,8 +70,7 @@ impl LockScope {
 }
 
 impl LockHandle {
-    /// Returns the manager of the lock, and the template that it is counted under. For the layers above.
-    #[doc(hidden)]
+    /// Returns the manager of the lock, and the template that it is counted under. For extractors.
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {
         (LockManager::of(Arc::clone(self.hub())), self.lease().template())

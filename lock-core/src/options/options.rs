@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::on_lost::OnLost;
+use super::profile::Profile;
 use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
@@ -31,6 +32,13 @@ pub(crate) struct Options {
     /// How long the process keeps the grant after its release; zero for not at all.
     pub(crate) linger: Option<Duration>,
     pub(crate) label: Option<Cow<'static, str>>,
+}
+
+/// The options that the attribute or a layer has for all its requests. They come after those of the profile.
+#[derive(Clone, Default)]
+pub(crate) struct Usual {
+    pub(crate) label: Option<&'static str>,
+    pub(crate) strategy: Option<Arc<dyn Strategy>>,
 }
 
 impl Options {
@@ -71,6 +79,22 @@ impl Options {
         if self.label.is_none() && defaults.label.is_some() {
             self.label.clone_from(&defaults.label);
         }
+    }
+
+    /// Fills in what a request does not set, in the order of precedence: from its profile, from the usual options of its
+    /// layer or attribute, and from the manager.
+    pub(crate) fn complete(&mut self, profile: Option<&Profile>, usual: Usual, manager: &Self) {
+        let has_strategy = self.strategy.is_some() || profile.is_some_and(Profile::has_strategy);
+        if let Some(profile) = profile {
+            self.fill(&profile.options);
+        }
+        if self.label.is_none() {
+            self.label = usual.label.map(Cow::Borrowed);
+        }
+        if !has_strategy {
+            self.strategy = usual.strategy;
+        }
+        self.fill(manager);
     }
 
     /// As [`fill`](Self::fill), for a chain.

@@ -1,14 +1,14 @@
 //! From a request to a guard, or to a body under its lock.
 
-use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::lock_request::{BadKey, LockRequest};
+use super::lock_request::LockRequest;
 use crate::acquire::{self, Plan};
 use crate::error::{LockErrorKind, Result};
 use crate::guard::body;
 use crate::guard::{LockGuard, LockHandle};
+use crate::key::BadKey;
 use crate::kind::Kind;
 use crate::options::{OnLost, Resolved, find};
 use crate::strategy;
@@ -67,7 +67,7 @@ impl LockRequest {
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     pub fn try_acquire(mut self) -> impl Future<Output = Result<Option<LockGuard>>> + Send {
-        let options = self.own();
+        let options = &mut self.own().options;
         (options.wait, options.backoff) = (None, None);
         options.strategy = Some(Arc::new(strategy::fail_fast()));
         let acquire = self.acquire();
@@ -108,7 +108,7 @@ impl LockRequest {
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
         // Boxed, because every async function that takes a future by value stores a copy of it in its own.
         let body = Box::pin(body);
-        let (guard, on_lost) = self.acquire_to_run().await?;
+        let (guard, on_lost) = self.acquire_for_body().await?;
         body::under(guard, on_lost, body).await
     }
 
@@ -136,20 +136,35 @@ impl LockRequest {
         F: FnOnce(LockHandle) -> Fut,
         Fut: Future,
     {
-        let (guard, on_lost) = self.acquire_to_run().await?;
+        let (guard, on_lost) = self.acquire_for_body().await?;
         let body = Box::pin(body(guard.handle()));
         body::under(guard, on_lost, body).await
     }
 
-    /// Acquires the lock for a body, and returns what happens to that when the lock is lost. For the layers above.
+    /// Acquires the lock for a body, and returns what happens to the body when the lock is lost: for layers that run the
+    /// body by [`LockGuard::run_on_lost`] and release the lock by [`LockGuard::release_within`].
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    #[doc(hidden)]
-    pub fn acquire_to_run(self) -> impl Future<Output = Result<(LockGuard, OnLost)>> + Send {
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use std::time::Duration;
+    ///
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let (guard, on_lost) = locks.lock("order:7").acquire_for_body().await?;
+    /// let answer = guard.run_on_lost(on_lost, async { 42 }).await;
+    /// guard.release_within(Duration::from_secs(1)).await;
+    /// assert_eq!(answer?, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_for_body(self) -> impl Future<Output = Result<(LockGuard, OnLost)>> + Send {
         let plan = self.plan();
         let on_lost = plan.as_ref().map(|plan| plan.on_lost).unwrap_or_default();
         let acquire = acquire::acquire(plan);
@@ -178,23 +193,15 @@ impl LockRequest {
         if self.is_plain() {
             return Ok(None);
         }
-        let mut options = self.options.take().unwrap_or_default();
+        let mut options = self.options.take().map(|own| own.options).unwrap_or_default();
         options.kind = self.kind;
         let (profiles, own_linger) = (&self.hub.engine.profiles, options.linger);
-        let mut has_strategy = false;
-        if let Some(name) = self.profile.as_deref() {
-            let named = profiles.in_force();
-            let profile = find(&named, name).map_err(|error| error.with_key(key))?;
-            has_strategy = profile.has_strategy();
-            options.fill(&profile.options);
-        }
-        if options.label.is_none() {
-            options.label = self.usual.label.map(Cow::Borrowed);
-        }
-        if options.strategy.is_none() && !has_strategy {
-            options.strategy = self.usual.strategy.take();
-        }
-        options.fill(&profiles.defaults);
+        let named = self.profile.as_ref().map(|_| profiles.in_force());
+        let profile = match (&self.profile, &named) {
+            (Some(name), Some(named)) => Some(find(named, name).map_err(|error| error.with_key(key))?),
+            _ => None,
+        };
+        options.complete(profile, std::mem::take(&mut self.usual), &profiles.defaults);
         let store = &self.hub.engine.capability;
         let resolved = Resolved::of(&mut options, own_linger, self.of_all, store);
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))

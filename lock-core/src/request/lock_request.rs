@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::backend::MoreKeys;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
-use crate::key::{IntoKey, Key};
+use crate::key::{BadKey, IntoKey, Key};
 use crate::kind::Kind;
-use crate::options::Options;
+use crate::options::{Profile, Usual};
 use crate::strategy::Strategy;
 
 /// A request for a lock. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings. It does nothing
@@ -51,20 +51,13 @@ pub struct LockRequest {
     /// `None` for that of its profile.
     pub(super) kind: Option<Kind>,
     /// What it says by itself, if anything. Boxed, because a request is moved several times, and most say nothing.
-    pub(super) options: Option<Box<Options>>,
+    pub(super) options: Option<Box<Profile>>,
     /// What counts where neither the request nor its profile says otherwise.
     pub(super) usual: Usual,
     /// It shares no place in the store's queue, and so no grant.
     pub(super) alone: bool,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,
-}
-
-/// The options that the attribute or a layer has for all its requests, below those of the profile.
-#[derive(Clone, Default)]
-pub(super) struct Usual {
-    pub(super) label: Option<&'static str>,
-    pub(super) strategy: Option<Arc<dyn Strategy>>,
 }
 
 /// Writes what is requested, and which options are set.
@@ -84,7 +77,7 @@ impl fmt::Debug for LockRequest {
         if self.kind.is_some() || self.profile.is_none() {
             text.field("kind", &self.kind.unwrap_or_default());
         }
-        let Some(options) = &self.options else { return text.finish() };
+        let Some(Profile { options }) = self.options.as_deref() else { return text.finish() };
         if let Some(ttl) = &options.ttl {
             text.field("ttl", ttl);
         }
@@ -95,19 +88,6 @@ impl fmt::Debug for LockRequest {
             text.field("wait", wait);
         }
         text.finish()
-    }
-}
-
-/// Why a key was refused. Kept until the request is made.
-#[derive(Debug, Clone)]
-pub(super) struct BadKey {
-    pub(super) kind: LockErrorKind,
-    pub(super) text: Arc<str>,
-}
-
-impl BadKey {
-    pub(super) fn error(&self) -> LockError {
-        LockError::new(self.kind, self.text.to_string())
     }
 }
 
@@ -122,13 +102,13 @@ impl LockRequest {
     }
 
     /// Returns its own options, to set one.
-    pub(super) fn own(&mut self) -> &mut Options {
+    pub(super) fn own(&mut self) -> &mut Profile {
         self.options.get_or_insert_default()
     }
 
     /// Returns the lease that it asks for, unless a profile sets another.
     pub(crate) fn own_ttl(&self) -> Duration {
-        self.options.as_ref().and_then(|options| options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
+        self.options.as_ref().and_then(|own| own.options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
     }
 
     /// Shares no place in the store's queue: a fair lock then has a grant of its own, with its own record and id.
@@ -166,7 +146,7 @@ impl LockRequest {
     fn with_key(hub: Arc<Hub>, key: Result<Key>, kind: Option<Kind>) -> Self {
         Self {
             hub,
-            key: key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() }),
+            key: key.map_err(|error| BadKey::new(&error)),
             more: MoreKeys::default(),
             of_all: false,
             kind,

@@ -1,0 +1,22 @@
+//! A key that was refused, kept until the request is made.
+
+use std::sync::Arc;
+
+use crate::error::{LockError, LockErrorKind};
+
+/// The reason why a key was refused. A request can be cloned, and an error cannot.
+#[derive(Clone, Debug)]
+pub(crate) struct BadKey {
+    pub(crate) kind: LockErrorKind,
+    text: Arc<str>,
+}
+
+impl BadKey {
+    pub(crate) fn new(error: &LockError) -> Self {
+        Self { kind: error.kind(), text: error.detail().into() }
+    }
+
+    pub(crate) fn error(&self) -> LockError {
+        LockError::new(self.kind, self.text.to_string())
+    }
+}
