@@ -16,13 +16,13 @@
 //!
 //! A distributed lock is a *lease*: the store frees it when its holder has not renewed it for a ttl, so that a crash
 //! does not block others for ever. It follows that no library can promise that you hold the lock until you release it.
-//! A process that is stopped for longer than the ttl, a store that fails over before it has replicated, a key that
-//! somebody deletes: each ends the lock while its holder still works. This library
+//! A process that is stopped for longer than the ttl, a store that fails over before it has replicated, a key that an
+//! operator deletes: each ends the lock while its holder still works. This library
 //!
 //! - reports the loss as soon as it knows: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`] drops
 //!   the body,
 //! - gives you a [fencing token](LockGuard::fencing_token): a number that the protected resource can compare, so that
-//!   it refuses a late write of a former holder. *Where a double execution costs money, compare it.*
+//!   it refuses a late write of a former holder. *If a double execution costs money, compare it.*
 //!
 //! # The parts, in the order of the data flow
 //!

@@ -52,7 +52,7 @@ impl Service<http::Request<Body>> for Echo {
     }
 }
 
-/// Starts a server behind `layer`, and returns a channel to it.
+/// Starts a server with `layer`, and returns a channel to it.
 async fn connect(layer: LockLayer) -> Channel {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");

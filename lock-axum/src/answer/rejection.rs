@@ -189,7 +189,7 @@ impl From<LockError> for LockRejection {
         if matches!(rejection.outcome(), Outcome::Contended | Outcome::TimedOut | Outcome::Overloaded)
             && !error.is_kept()
         {
-            // Nobody has measured how long such a handler takes. The rest of the lease says nothing about that.
+            // The duration of such a handler is not known. The rest of the lease says nothing about that.
             let rest = error.retry_after().unwrap_or(UNKNOWN);
             rejection = rejection.with_retry_after(rest.min(UNKNOWN));
         }

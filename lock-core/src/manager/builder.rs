@@ -219,7 +219,7 @@ impl LockManager {
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set, or is set and empty, as a template
-    /// leaves it whose value is missing: a machine that locks only for itself must not go unnoticed. Else as
+    /// leaves it whose value is missing: a machine that locks only for itself must not go unnoticed. The rest is as in
     /// [`connect`](Self::connect).
     ///
     /// # Cancel safety

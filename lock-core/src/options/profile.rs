@@ -147,7 +147,7 @@ impl Profile {
     /// The limit does not interrupt a call to the store, because a call that is merely slow may find the key free.
     /// While the store does not answer, [`Unavailable`](LockErrorKind::Unavailable) therefore comes up to one call
     /// after the limit: on Redis the `timeout` of the URL, 500 ms. To bound everything, put `tokio::time::timeout`
-    /// around [`acquire`](crate::LockRequest::acquire), which leaves nothing behind when it is dropped.
+    /// around [`acquire`](crate::LockRequest::acquire), which leaves nothing when it is dropped.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -189,14 +189,14 @@ impl Profile {
     /// second, and a third of the ttl; zero for not at all. Default: that of the profile, else of the manager, else not
     /// at all.
     ///
-    /// What it gives up:
-    /// - **Who only tries elsewhere is refused for so long** after the last release: a request that fails at once or
-    ///   skips, and the first try of one that waits. Where this process takes the key again and again within that time,
-    ///   such a request may be refused each time.
-    /// - Who **waits** elsewhere is served at once, because the store notifies this process, which then gives the key
-    ///   back. If that notification is lost, the waiter waits for the end of the linger, or for about a second where
-    ///   this process goes on to use the key.
-    /// - A task of the runtime that released the lock gives it back. If nobody drives that runtime, the key stays held
+    /// The costs:
+    /// - **A try in another process is refused for so long** after the last release: a request that fails at once or
+    ///   skips, and the first try of a request that waits. If this process takes the key again and again within that
+    ///   time, such a request may be refused each time.
+    /// - A request that **waits** in another process is served at once, because the store notifies this process, which
+    ///   then releases the key. If that notification is lost, the waiter waits for the end of the linger, or for about
+    ///   a second if this process continues to use the key.
+    /// - A task of the runtime that released the lock gives it back. If that runtime is not driven, the key stays held
     ///   until its lease is over.
     /// - To the store, and to [`inspect`](crate::LockManager::inspect), the key is held by this process meanwhile. No
     ///   guard holds it, so it counts neither as held in the metrics nor for a shutdown, which gives it back.
@@ -245,13 +245,12 @@ impl Profile {
 
     /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the lock takes: all of them at once, or
     /// none. So two requests that need several never wait for each other while each has a part. Requests are served in
-    /// the order of their arrival: one for many permits waits until enough are free, and those behind it wait with it,
-    /// even where one permit would do for them. The lock releases all of them together.
+    /// the order of their arrival: a request for many permits waits until enough are free, and the requests after it
+    /// wait with it, even if one permit would be enough for them. The lock releases all of them together.
     ///
     /// At least 1, at most the number of permits of the semaphore, and at most 100. On memory and Redis (one server,
-    /// Sentinel, Cluster); more than 1 over another store is refused with
-    /// [`Unsupported`](LockErrorKind::Unsupported), before any I/O. Default: that of the profile, where the
-    /// [kind](crate::Profile::kind) is the profile's too, else 1.
+    /// Sentinel, Cluster); more than 1 over another store is refused with [`Unsupported`](LockErrorKind::Unsupported),
+    /// before any I/O. Default: the profile's value if the [kind](crate::Profile::kind) is the profile's too, else 1.
     ///
     /// The number of a profile belongs to the [`kind`](Self::kind) of the profile, which is a semaphore: a request that
     /// names its kind also names its `take`.
@@ -304,9 +303,9 @@ impl Profile {
         self
     }
 
-    /// Sets how often the lease is renewed, where a third of it is too seldom. A renewal also finds out that somebody
-    /// deleted the key, so a lock with a long lease is lost within this time after that. At least 10 ms. Default: a
-    /// third of the ttl.
+    /// Sets how often the lease is renewed, if a third of it is too seldom. A renewal also finds out that the key was
+    /// deleted, so a lock with a long lease is lost within this time after that. At least 10 ms. Default: a third of
+    /// the ttl.
     ///
     /// Every other way to lose a lock is noticed at once: [`force_release`](crate::LockManager::force_release), and the
     /// end of the lease. Renewals of many locks are sent together, so that one each second costs a fraction of a
@@ -336,7 +335,7 @@ impl Profile {
     /// lease is over, as without this option. At most what the store can keep: 366 days on Redis, and the `max_ttl` of
     /// a `redlock://`, whose servers do not vote for that long after they lost their data. Default: none.
     ///
-    /// Who is refused meanwhile learns that nobody holds the key any more:
+    /// A request that is refused meanwhile is told that no client holds the key any more:
     /// [`LockError::is_kept`](crate::LockError::is_kept).
     pub fn min_hold(mut self, min: Duration) -> Self {
         self.options.min_hold = Some(min);

@@ -9,10 +9,10 @@ use crate::backend::{Claim, GrantId, Held, Mode};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
-/// What marks the value of an entry whose owner has released it, and which keeps the key for a while.
+/// The mark in the value of an entry whose owner has released it, and which keeps the key locked for a while.
 const KEPT: &str = " kept=1";
 
-/// The lease of an entry that is bound to none. Only other programs write such entries.
+/// The lease of an entry without one. Only other programs write such entries.
 pub(super) const NO_LEASE: i64 = 0;
 
 /// One entry of a queue.
@@ -105,12 +105,12 @@ impl Line {
         Self { queue: WaitQueue::new(entries), revision }
     }
 
-    /// Takes in what a watch tells. Returns the stored keys of the entries that are gone.
+    /// Applies the changes that a watch reports. Returns the stored keys of the deleted entries.
     pub(super) fn apply(&mut self, events: Vec<Event>) -> Vec<Vec<u8>> {
         let (mut gone, read) = (Vec::new(), self.revision);
         for event in events {
             let is_put = event.kind == 0;
-            // What was read is newer than what a watch tells late.
+            // The read is newer than a late report of a watch.
             let Some(kv) = event.kv.filter(|kv| kv.mod_revision > read) else { continue };
             self.revision = kv.mod_revision;
             let entries = self.queue.entries_mut();
@@ -166,7 +166,7 @@ impl Line {
             holder: first.and_then(|entry| entry.record.clone()),
             waiters: Some(self.waiting() - usize::from(place.is_some())),
             position: place.map(|place| place - holding).filter(|_| queued_at.is_some()),
-            // A key that is kept is handed on by nobody.
+            // A kept key is not handed off.
             own: first
                 .filter(|entry| !entry.kept)
                 .and_then(|entry| entry.owner)

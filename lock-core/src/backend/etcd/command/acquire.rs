@@ -14,8 +14,8 @@ use crate::backend::{Ask, Attempt, Claim, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
-/// The longest time for which the entry of a waiter stays without a sign of life. Longer than that of other stores:
-/// etcd looks for leases that are over twice a second, and its shortest lease is two seconds.
+/// The longest time for which the entry of a waiter stays without a sign of life. It is longer than for other stores:
+/// etcd checks for expired leases twice a second, and its shortest lease is two seconds.
 pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
 
 /// One attempt.
@@ -27,7 +27,7 @@ struct Acquire<'a> {
     began: Moment,
 }
 
-/// What to do for a claim without an entry.
+/// The first step for a claim without an entry.
 enum Plan {
     Refused(Attempt),
     Put(Put),
@@ -38,25 +38,25 @@ enum Plan {
 /// A new entry.
 #[derive(Clone)]
 struct Put {
-    /// The last entry that was seen, with the revision at which it was created; `None` where there was none.
+    /// The last entry that was seen, with the revision at which it was created; `None` if there was none.
     behind: Option<(Vec<u8>, i64)>,
     /// Whether it is expected to hold the key.
     admitted: bool,
-    /// Whether the queue must be read behind it, because no copy shows what becomes of it.
+    /// Whether the queue must be read after it, because no copy shows its state.
     reads: bool,
 }
 
-/// What came of it.
+/// The result of the step.
 enum Written {
-    /// It is in the queue, which was read where that was asked.
+    /// It is in the queue, which was read if that was requested.
     In(Option<Line>),
-    /// The queue is another one than was seen.
+    /// The queue has changed since it was seen.
     Changed(Line),
     /// Its lease was over.
     Over,
 }
 
-/// What the queue says about the entry of a claim.
+/// The state of a claim's entry in the queue.
 enum View {
     Gone,
     Holds {
@@ -66,7 +66,7 @@ enum View {
     Waits(Held),
     /// Another program has written it.
     Foreign(Box<line::Entry>),
-    /// It holds or waits for what the claim does not ask for.
+    /// It holds or waits in another mode than the claim requests.
     Unfit(Held),
 }
 
@@ -88,7 +88,7 @@ impl Store {
 }
 
 impl Acquire<'_> {
-    /// Attempts a claim that has no entry. Returns `None` where it is to be attempted again.
+    /// Attempts a claim that has no entry. Returns `None` to attempt it again.
     async fn without_entry(&self) -> Result<Option<Attempt>, Failure> {
         let mut plan = self.first_plan().await?;
         loop {
@@ -101,7 +101,7 @@ impl Acquire<'_> {
                 Ok(Written::In(line)) => return self.joined(&put, line).await,
                 Ok(Written::Changed(line)) => self.plan(&line, true)?,
                 Ok(Written::Over) => Plan::Put(put),
-                // A full database refuses the entry before it looks whether there is one: then the queue says more.
+                // A full database refuses the entry before it checks the queue: then the queue says more.
                 Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
                     let line = self.store.read(&self.claim.key).await?;
                     match self.plan(&line, true)? {
@@ -114,8 +114,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Plans by the copy of the queue, if there is one. Otherwise the key is taken unseen, in one request, where that leaves
-    /// nothing behind if it is not free.
+    /// Plans by the copy of the queue, if there is one. Otherwise the first request creates the entry, if a refused one
+    /// leaves nothing in the store.
     async fn first_plan(&self) -> Result<Plan, Failure> {
         let copy = self.store.copies.existing(&self.id.line).filter(|_| self.ask.enqueues());
         if let Some(copy) = copy
@@ -124,7 +124,7 @@ impl Acquire<'_> {
         {
             return plan;
         }
-        // Without a connection nothing is sent, and nothing is to look as if it were.
+        // Without a connection nothing is sent, and nothing must be noted as sent.
         if self.claim.renews && self.ask != Ask::Probe && self.store.connections.current().is_some() {
             return Ok(Plan::Put(Put { behind: None, admitted: true, reads: false }));
         }
@@ -156,8 +156,8 @@ impl Acquire<'_> {
         Ok(if waits { Plan::Put(put) } else { Plan::Refused(Attempt::Held(held)) })
     }
 
-    /// Adds an entry at the end of the queue, if the last one that was seen is still there: all that are in a queue go
-    /// together with each other, so whoever came since goes together with this claim too.
+    /// Adds an entry at the end of the queue, if the last one that was seen still exists: all entries of a queue are
+    /// compatible, so later ones are compatible with this claim too.
     async fn put(&self, put: &Put) -> Result<Written, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.admitted {
@@ -195,7 +195,7 @@ impl Acquire<'_> {
                 let revision = answer.revision();
                 let line = store::line(&mut answer.ranges(), revision)?;
                 if let Some(session) = lease.session().filter(|_| line.has(&stored)) {
-                    // Another program has taken the name, which is that of the lease.
+                    // Another program has used the name, which is the id of the lease.
                     session.retire();
                 }
                 Ok(Written::Changed(line))
@@ -235,7 +235,7 @@ impl Acquire<'_> {
     async fn forget(&self, lease: &Lease) {
         self.store.entries.remove(&self.id);
         if lease.session().is_none() {
-            // Otherwise it ends by itself.
+            // Otherwise it expires.
             let _ = self.store.revoke(lease.id()).await;
         }
     }
@@ -305,7 +305,7 @@ impl Acquire<'_> {
                 Ok(None)
             }
             View::Foreign(entry) => {
-                // Nothing of the claim would end it: its owner queues again.
+                // No part of the claim would end it: its owner queues again.
                 store.delete(&[&entry]).await?;
                 store.entries.remove(&self.id);
                 Ok(None)
@@ -317,7 +317,7 @@ impl Acquire<'_> {
         let claim = self.claim;
         let entries = line.queue.entries();
         let Some(place) = entries.iter().position(|entry| entry.stored == mine.stored) else {
-            // Its creation may be on its way to the copy.
+            // Its creation may not have reached the copy yet.
             return match mine.created {
                 Some(created) if line.revision < created => {
                     let held = line.held(claim, None, Some(self.began));
@@ -340,7 +340,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// Keeps the entry of a waiter. Returns whether it is there.
+    /// Keeps the entry of a waiter alive. Returns whether it exists.
     async fn stays(&self, mine: &Mine) -> Result<bool, Failure> {
         self.claim.mark_sent();
         match mine.lease.session() {
@@ -349,7 +349,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// The turn of the claim has come, as was read at `revision`.
+    /// Grants the claim, whose turn has come by a read at `revision`.
     ///
     /// A claim that is renewed begins on the lease of its wait, and has its whole ttl from its first renewal on: a hold that is
     /// over before that pays for nothing more.
@@ -385,7 +385,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// The claim holds the key, at `revision` if that is its own.
+    /// Makes the grant of a claim that holds the key, at `revision` if that is its own.
     async fn granted(&self, waiting: usize, revision: Option<i64>) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         store.entries.change(&self.id, |mine| {
