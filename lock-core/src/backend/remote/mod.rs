@@ -15,7 +15,7 @@ mod join;
 mod listeners;
 mod message;
 mod per_runtime;
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(feature = "etcd")]
 pub(crate) mod queue_copy;
 pub(crate) mod race;
 mod single_flight;
@@ -24,7 +24,7 @@ mod supervisor;
 mod tls;
 pub(crate) mod tries;
 mod url;
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(feature = "etcd")]
 pub(crate) mod wait_queue;
 mod words;
 
