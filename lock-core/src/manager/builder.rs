@@ -233,7 +233,7 @@ impl LockManager {
     /// keeps the locks in this process, and excludes no other one.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set and empty. Else as
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set and empty. The rest is as in
     /// [`connect`](Self::connect).
     ///
     /// # Cancel safety
