@@ -227,11 +227,8 @@ impl Engine {
             return Ok(answer);
         }
         let answer = self.store.release(claim, keep_for).await;
-        // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue. But
-        // an owner that the release names has no place before it is executed, which the background sees to.
-        if answer.is_ok() || claim.successor().is_none() {
-            self.freed_by(claim);
-        }
+        // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue.
+        self.freed_by(claim);
         if answer.is_ok() {
             self.release_again(claim);
         }

@@ -48,7 +48,7 @@ impl Kind {
 
     /// Returns whether a grant may go from holder to holder inside a process, without the store.
     pub(crate) fn hands_off(self) -> bool {
-        matches!(self, Self::Reentrant | Self::Fair)
+        self == Self::Reentrant
     }
 
     /// Refuses a kind that makes no sense or that the store does not support.

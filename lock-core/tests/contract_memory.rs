@@ -51,7 +51,7 @@ fn no_case_is_missing() {
         ("exclusive", 10),
         ("expiry", 4),
         ("fencing", 6),
-        ("fifo", 13),
+        ("fifo", 12),
         ("inspect", 12),
         ("latch", 9),
         ("line", 7),

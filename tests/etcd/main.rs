@@ -12,7 +12,10 @@ mod busy;
 mod contenders;
 mod contract;
 mod crowd;
+mod fair;
 mod history;
+#[path = "../in_line/mod.rs"]
+mod in_line;
 mod kinds;
 mod late;
 mod leader;

@@ -2,7 +2,6 @@
 
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, SetBack};
-use super::groups::{self, Groups};
 use super::protocol::{BRIEF, Fault, LONG, Size};
 use super::scale::scale;
 use super::world::Protocol;
@@ -100,49 +99,6 @@ pub(crate) const BACK_WHILE_HELD: fencing::Size = fencing::Size {
     deaths: false,
     ..NUMBERS
 };
-
-/// The tasks of two processes take places in turn.
-pub(crate) const TURNS: groups::Size = groups::Size {
-    tasks: &[3, 1],
-    leaves: 0,
-    unanswered: 0,
-    losses: 0,
-    skips: 0,
-    failures: 0,
-    refusals: 0,
-    verified: 0,
-    forgets: 0,
-    without: &[],
-};
-
-/// The tasks of two processes wait for a holder of the other one.
-pub(crate) const BOTH: groups::Size = groups::Size { tasks: &[2, 2], ..TURNS };
-
-/// Waiters give up, a request is not answered, and a grant is lost.
-pub(crate) const TROUBLE: groups::Size =
-    groups::Size { tasks: &[2, 1], leaves: 1, unanswered: 1, losses: 1, ..TURNS };
-
-/// A waiter is not polled for a while, and another gives up.
-pub(crate) const SKIPS: groups::Size = groups::Size { tasks: &[2, 1], leaves: 1, skips: 1, ..TURNS };
-
-/// A waiter of a larger group is not polled for a while.
-pub(crate) const SKIPS_ONE: groups::Size = groups::Size { skips: 1, ..TURNS };
-
-/// Waiters give up one after the other, and leave their place to the next.
-pub(crate) const LEAVES: groups::Size = groups::Size { leaves: 2, ..TURNS };
-
-/// A holder cannot use its grant, or not hand it on.
-pub(crate) const FAILS: groups::Size = groups::Size { failures: 1, refusals: 1, ..TURNS };
-
-/// Transactions verify the grants.
-pub(crate) const VERIFIES: groups::Size = groups::Size { verified: 1, ..TURNS };
-
-/// The same, and somebody gives up or is not polled meanwhile.
-pub(crate) const VERIFIES_ONE: groups::Size =
-    groups::Size { tasks: &[2, 1], verified: 1, leaves: 1, skips: 1, ..TURNS };
-
-/// The queue entry of a head that is polled is lost.
-pub(crate) const FORGETS_PLACES: groups::Size = groups::Size { forgets: 1, ..BOTH };
 
 #[allow(clippy::print_stdout, reason = "how much was seen is part of the result")]
 fn check<M: Model>(name: &str, mut model: M, limit: usize) {
@@ -248,28 +204,6 @@ fn tokens_grow_though_the_last_one_is_not_remembered_for_ever() {
     tokens("tokens, clock, held for long", BACK_WHILE_HELD);
 }
 
-#[test]
-fn tasks_that_share_a_place_keep_the_order_of_the_queue() {
-    check("groups", Groups(TURNS), SMALL);
-    check("groups, two and two", Groups(BOTH), SMALL);
-    check("groups, three processes", Groups(groups::Size { tasks: &[2, 1, 1], ..TURNS }), SMALL);
-    check("groups, one gives up", Groups(groups::Size { unanswered: 0, losses: 0, ..TROUBLE }), SMALL);
-    check("groups, one unanswered", Groups(groups::Size { leaves: 0, losses: 0, ..TROUBLE }), SMALL);
-    check("groups, one lost", Groups(groups::Size { leaves: 0, unanswered: 0, ..TROUBLE }), SMALL);
-    check("groups, one not polled", Groups(SKIPS), SMALL);
-    check("groups, one of three not polled", Groups(SKIPS_ONE), SMALL);
-    check("groups, two give up", Groups(LEAVES), SMALL);
-    check("groups, grants that cannot be used", Groups(FAILS), SMALL);
-    check("groups, entries that are lost", Groups(FORGETS_PLACES), SMALL);
-    check("groups, verified", Groups(VERIFIES), SMALL);
-    check("groups, verified, one gives up or is not polled", Groups(VERIFIES_ONE), SMALL);
-    check(
-        "groups, verified, one lost",
-        Groups(groups::Size { tasks: &[2, 1], losses: 1, ..VERIFIES }),
-        SMALL,
-    );
-}
-
 /// The limit of the rules: the store learns the numbers of a process with its next renewal or release. A holder that
 /// dies before that, and a clock that is set back to before its first token, are two faults.
 #[test]
@@ -301,14 +235,6 @@ fn with_more_of_everything() {
         ("three, two tasks", Size { tasks: &[&[LONG, LONG], &[LONG], &[LONG]], owners: 2, ..THREE }),
     ] {
         check(name, Protocol::new(size), BIG);
-    }
-    for (name, size) in [
-        ("groups, three and two", groups::Size { tasks: &[3, 2], ..TURNS }),
-        ("groups, trouble", TROUBLE),
-        ("groups, more not polled", groups::Size { tasks: &[3, 1], ..SKIPS }),
-        ("groups, two not polled", groups::Size { skips: 2, ..SKIPS }),
-    ] {
-        check(name, Groups(size), BIG);
     }
     let set_back = SetBack::AtAnyTime;
     for (name, size) in [

@@ -1,13 +1,11 @@
 //! Models of the protocols between processes and a store with a queue, explored completely: messages arrive in every
 //! order, late or never, while tasks give up, processes die and a server forgets.
 //!
-//! There are three models of one key each. The first (`protocol`, `server`, `process`, `world`, `properties`) is about
+//! There are two models of one key each. The first (`protocol`, `server`, `process`, `world`, `properties`) is about
 //! holders and waiters: the plain SET, the queue entry, its heartbeats, the push, the hand-offs inside a process, and
-//! cancellation. The second (`fencing`) is about tokens, which the store makes on demand or the holder numbers. The
-//! third (`groups`) is about the tasks of one process that share a place in the queue of a fair lock. Each model
-//! follows the scripts of the Redis backend and the reaction of the library to their answers. A change of a rule there
-//! requires the same change here. `groups` also follows the functions of Postgres: the request is `stands_behind` and
-//! `enqueue`, and the release of a verified grant is `release_to`.
+//! cancellation. The second (`fencing`) is about tokens, which the store makes on demand or the holder numbers. Each
+//! model follows the scripts of the Redis backend and the reaction of the library to their answers. A change of a rule
+//! there requires the same change here.
 //!
 //! `holds` has the properties that are true in every state. `rules` removes one rule at a time, and expects that a
 //! property breaks. So each rule is needed, and the properties detect its absence. The test prints the shortest way to
@@ -28,11 +26,6 @@
 mod documented;
 mod explorer;
 mod fencing;
-mod group_faults;
-mod group_gone;
-mod group_steps;
-mod group_verified;
-mod groups;
 mod holds;
 mod process;
 mod properties;

@@ -2,10 +2,9 @@
 
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, GROW, SetBack};
-use super::groups::{self, Groups};
 use super::holds::{
-    BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, BOTH, FAILS, FOREIGN, FORGETS, FORGETS_PLACES, LEAVES, LEFT,
-    LINGERS, LOST_MARK, NUMBERS, OVERTAKEN, QUEUED, SKIPS, SKIPS_ONE, THREE, TROUBLE, TURNS, VERIFIES,
+    BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FOREIGN, FORGETS, LEFT, LINGERS, LOST_MARK, NUMBERS, OVERTAKEN,
+    QUEUED, THREE,
 };
 use super::properties::{
     BOTH_KEYS, BRIEFLY, GIVES_WAY, KEPT, NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, SERVED, TOLD,
@@ -100,37 +99,3 @@ tokens_without! {
 const CLOCK: fencing::Size = fencing::Size { set_back: SetBack::AtAnyTime, deaths: false, ..NUMBERS };
 const CLOCK_BETWEEN: fencing::Size =
     fencing::Size { set_back: SetBack::BetweenGrants, grants: 3, turns: 1, ..NUMBERS };
-
-macro_rules! groups_without {
-    ($($test:ident: $rule:ident, $size:expr, $broken:expr;)*) => {$(
-        #[test]
-        fn $test() {
-            let size = groups::Size { without: &[groups::Rule::$rule], ..$size };
-            needed(stringify!($rule), Groups(size), $broken);
-        }
-    )*};
-}
-
-groups_without! {
-    a_grant_is_shared_only_directly_behind_it: BehindLast, TURNS, groups::ORDER;
-    two_requests_at_once_change_no_places: OneAtATime, TURNS, groups::ORDER;
-    who_comes_after_the_request_is_not_in_its_group: ClosedBySending, TURNS, groups::ORDER;
-    nobody_joins_a_group_that_has_ended: EndedIsLeft, TROUBLE, groups::ONE_HOLDER;
-    who_was_handed_the_grant_is_out_of_the_group: HandedOnce, TURNS, groups::ONCE;
-    a_release_frees_no_later_grant: ReleaseNamesOwner, TROUBLE, groups::ONE_HOLDER;
-    what_is_kept_for_an_answer_ends_without_one: KeptForAnswer, TROUBLE, groups::PROGRESS;
-    what_is_kept_goes_to_nobody_who_stands_elsewhere: KeptForBehind, TURNS, groups::ORDER;
-    what_others_came_after_is_kept: KeptForEarlier, BOTH, groups::ORDER;
-    what_is_not_lost_is_handed_on: LostGoesBack, FAILS, groups::ORDER;
-    a_release_is_waited_for_as_long_as_an_answer: ReleaseIsOutwaited, FAILS, groups::PROGRESS;
-    nobody_joins_a_head_that_asks_again: AgainIsClosed, FORGETS_PLACES, groups::ORDER;
-    a_group_that_lost_its_grant_asks_again: LostAsksAgain, TROUBLE, groups::ONE_HOLDER;
-    a_place_is_lost_with_a_head_that_is_not_polled: SkippedTakesPlace, SKIPS, groups::ONE_HOLDER;
-    who_was_skipped_speaks_for_nobody: SkippedIsAlone, SKIPS_ONE, groups::ORDER;
-    an_entry_that_is_left_goes_on: EntryGoesOn, LEAVES, groups::ONE_HOLDER;
-    nobody_joins_a_place_that_is_given_up: LeavesFirst, LEAVES, groups::ONE_HOLDER;
-    who_cannot_use_a_grant_passes_it_on: FailedPassesOn, FAILS, groups::ONE_HOLDER;
-    a_verified_grant_is_passed_on_by_its_release: SuccessorIsNamed, VERIFIES, groups::ORDER;
-    a_successor_comes_before_all_who_wait: SuccessorIsFirst, VERIFIES, groups::ORDER;
-    the_earliest_asks_first: EarliestFirst, FAILS, groups::EARLIER;
-}

@@ -110,9 +110,9 @@ async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     let far = Far::start(&["track_functions=all"]).await;
-    let holder = far.locks.fair("k").max_waiters(10_000).ttl(LONG).acquire().await.expect("it is free");
+    let holder = far.locks.fair("k").ttl(LONG).acquire().await.expect("it is free");
     let clock = Bound::new(MINUTES);
-    let crowd = far.crowd(|locks, number| locks.fair("k").max_waiters(10_000).label(format!("n{number}")));
+    let crowd = far.crowd(|locks, number| locks.fair("k").label(format!("n{number}")));
     far.all_stay().await;
     let order = far
         .server
@@ -145,14 +145,13 @@ async fn a_grant_among_others_is_on_disk_before_its_answer() {
     let attempts = |owners: &str| {
         let all = |value: &str| format!("array_fill({value}, ARRAY[2])");
         format!(
-            "SELECT count(*) FROM lock_core.attempts('k', ARRAY[{owners}], {}, {}, {}, {}, {}, {}, {})",
+            "SELECT count(*) FROM lock_core.attempts('k', ARRAY[{owners}], {}, {}, {}, {}, {}, {})",
             all("''::text"),
             all("'x'::text"),
             all("60000000::bigint"),
             all("false"),
             all("100"),
             all("true"),
-            all("false"),
         )
     };
     let commits =

@@ -10,10 +10,9 @@ use crate::in_line::fair;
 use crate::support::{LONG, connect, cycle, manager, ms, patient, try_once};
 use crate::verify::application;
 
-/// A request with a place of its own, because it counts those who wait. Without that, the waiters of a process share one.
-fn alone(locks: &LockManager) -> LockRequest {
-    // Longer than a busy machine needs for a test, so that nobody renews.
-    fair(locks).ttl(10 * LONG).max_waiters(1_000)
+/// A request with a lease that is longer than a busy machine needs for a test, so that nobody renews it.
+fn patient_fair(locks: &LockManager) -> LockRequest {
+    fair(locks).ttl(10 * LONG)
 }
 
 /// A cycle of a lock that others wait for is two statements, and neither is the long way.
@@ -25,7 +24,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     let locks = patient(&server).await;
     cycle(&locks, "k").await;
     let turns = Bound::new(PATIENCE);
-    take_turns(TASKS, CYCLES, move || alone(&locks)).await;
+    take_turns(TASKS, CYCLES, move || patient_fair(&locks)).await;
     let turns_took = turns.elapsed();
     // One who waits sends one every two thirds of a second.
     let heartbeats = TASKS * (1 + u64::try_from(turns_took.as_millis()).expect("minutes") / 600);
@@ -50,7 +49,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
 async fn one_who_waits_in_the_same_process_needs_no_notification() {
     let server = PostgresServer::start();
     let locks = connect(&format!("{}&listen=off", server.url())).await;
-    let waits = || alone(&locks);
+    let waits = || patient_fair(&locks);
     let mut held = waits().acquire().await.expect("it is free");
     let mut fastest = Duration::MAX;
     // A busy machine may be late many times. Without the answer, all are.
@@ -74,7 +73,7 @@ async fn one_who_waits_in_the_same_process_needs_no_notification() {
 async fn a_release_whose_caller_is_gone_tells_the_next_holder() {
     let server = PostgresServer::start();
     let locks = connect(&format!("{}&listen=off", server.url())).await;
-    let waits = || alone(&locks);
+    let waits = || patient_fair(&locks);
     let mut fastest = Duration::MAX;
     for _ in 0..50 {
         if fastest < ms(100) {

@@ -19,8 +19,6 @@ mod crowd;
 mod edges;
 mod failover;
 mod faults;
-mod group_deaths;
-mod groups;
 mod handed_off;
 mod hanging;
 mod herd;

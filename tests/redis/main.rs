@@ -12,12 +12,8 @@ mod cost;
 mod drops;
 mod durability;
 mod early;
+mod fair;
 mod fenced;
-mod group_faults;
-mod group_kept;
-mod group_order;
-mod group_storm;
-mod groups;
 mod heard_first;
 mod history;
 #[path = "../in_line/mod.rs"]
@@ -34,11 +30,11 @@ mod mark;
 #[path = "../no_stall/mod.rs"]
 mod no_stall;
 mod observed;
+mod order;
 mod other_data;
 mod outage;
 #[path = "../outside/mod.rs"]
 mod outside;
-mod own_places;
 mod owners;
 mod queue;
 mod redis_py;

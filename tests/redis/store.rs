@@ -90,11 +90,6 @@ impl Process {
         self.claims.claim(&Key::new(key).expect("a key"), mode, queue, LONG)
     }
 
-    /// Returns a claim in order of arrival that may share its grant.
-    pub(crate) fn grouped(&self, key: &str) -> Claim {
-        self.claims.grouped(&Key::new(key).expect("a key"), LONG)
-    }
-
     pub(crate) fn fifo(&self, key: &str) -> Claim {
         self.claim(key, Mode::Exclusive, Queue::Fifo)
     }

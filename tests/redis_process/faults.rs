@@ -104,13 +104,6 @@ async fn one_holder_at_a_time_on_a_hot_key() {
     assert!(outcome.of_kind("lock") > 100 && outcome.of_kind("fair") > 100, "{}", outcome.grants.len());
 }
 
-/// Processes die in the middle of a group, which shares a grant.
-#[tokio::test]
-async fn one_holder_at_a_time_among_groups() {
-    let outcome = contend(terms(&["fair:k"]), span() / 3, 300).await;
-    assert!(outcome.of_kind("fair") > 100, "{}", outcome.grants.len());
-}
-
 #[tokio::test]
 async fn one_holder_at_a_time_where_grants_linger() {
     let kinds = &["linger:k", "linger:k", "lock:k", "fair:k"];

@@ -5,7 +5,7 @@ mod contract;
 mod cost;
 mod curator;
 mod ensemble;
-mod groups;
+mod fair;
 mod history;
 #[path = "../in_line/mod.rs"]
 mod in_line;

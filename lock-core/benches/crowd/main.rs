@@ -12,7 +12,7 @@
 //! | kind | waiters | ideal time |
 //! | --- | --- | --- |
 //! | `semaphore` | two permits, each hold takes 20 ms | half of the waiters, one after another |
-//! | `fair` | `max_waiters`, each hold takes 2 ms | all, one after another |
+//! | `fair` | each hold takes 2 ms | all, one after another |
 //! | `read` | all behind a writer, which holds for 3 s | that of the writer |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]

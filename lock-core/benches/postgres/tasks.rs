@@ -45,8 +45,7 @@ pub(crate) async fn free(server: &Server) {
 }
 
 /// A key that all wait for: an advisory lock with a connection for each task, and `fair`, which waits in the order of
-/// arrival. Its waiters share places; with `max_waiters` each has a place of its own, and each hand-off goes through the
-/// server.
+/// arrival.
 pub(crate) async fn hot(server: &Server) {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let mut all = Vec::new();
@@ -56,16 +55,14 @@ pub(crate) async fn hot(server: &Server) {
     println!(
         "one key, {WAITING} tasks ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)"
     );
-    let (mut base, mut fair, mut alone, mut lock) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut base, mut fair, mut lock) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         base.push(advisory_round(server, WAITING, |task| Arc::clone(&all[task]), true).await);
         fair.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Fair, true).await);
-        alone.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Places, true).await);
         lock.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Lock, true).await);
     }
     print("advisory, 32 connections", &base, &base);
     print("lock-core, fair", &fair, &base);
-    print("lock-core, fair, a place each", &alone, &base);
     print("lock-core, lock", &lock, &base);
 }
 

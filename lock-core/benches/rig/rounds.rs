@@ -66,8 +66,6 @@ pub(crate) enum Kind {
     /// As `Lock`, with a fencing token.
     Fenced,
     Fair,
-    /// As `Fair`, with a place for each waiter, so that each hand-off goes through the server.
-    Places,
 }
 
 /// As [`round`], with a lock of the library: a key for each task, or one for all where it is `hot`.
@@ -85,7 +83,6 @@ pub(crate) async fn lock_round(
             Kind::Lock => locks.lock(format!("lock-{key}")),
             Kind::Fenced => locks.lock(format!("fenced-{key}")).fencing(true),
             Kind::Fair => locks.fair(format!("fair-{key}")),
-            Kind::Places => locks.fair(format!("places-{key}")).max_waiters(1_000),
         };
         async move {
             let guard = request.strategy(strategy::wait()).acquire().await.expect("it waits for ever");

@@ -50,15 +50,13 @@ pub(crate) async fn run(server: &Server, name: &str) {
         print("lock-core, fair", &fair, &bases[0]);
     }
     println!("{name}, one key, {WAITING} tasks");
-    let (mut lock, mut fair, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lock, mut fair) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        places.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Places, true).await);
         fair.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Fair, true).await);
         lock.push(lock_round(|| server.cpu(), WAITING, &locks, Kind::Lock, true).await);
     }
-    print("lock-core, fair, a place each", &places, &places);
-    print("lock-core, fair", &fair, &places);
-    print("lock-core, lock", &lock, &places);
+    print("lock-core, fair", &fair, &fair);
+    print("lock-core, lock", &lock, &fair);
 }
 
 async fn least_round(server: &Server, tasks: usize, least: &Arc<dyn Least>) -> Round {

@@ -31,11 +31,6 @@ impl PendingClaim {
             let key = engine.observer.redact_key(&self.claim.key, None);
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
-            // Another group of this process may be asking. Behind a strict owner there is no order of two answers to
-            // know.
-            if self.claim.owner.is_grouped() {
-                self.unless_sent(|| engine.owners.mint_strict());
-            }
         }
         // Read before `begin_request`, which changes it. A claim that was taken over while its question was under way has an
         // entry, and the store has not said that it waits.

@@ -43,7 +43,7 @@ impl Acquire<'_> {
         earlier: &[Arc<Earlier>],
     ) -> Result<Answer> {
         let is_refused = match &answer {
-            Ok(Answer::Held(held)) => held.queued_at.is_none() && held.behind.is_none(),
+            Ok(Answer::Held(held)) => held.queued_at.is_none(),
             // The grant that is being released may be of another kind.
             Err(error) => error.kind() == LockErrorKind::InvalidRequest,
             Ok(_) => false,
@@ -53,6 +53,21 @@ impl Acquire<'_> {
         }
         // The same attempt: its caller has not waited for another holder.
         self.answer(ask).await
+    }
+
+    /// Asks the store. Meanwhile the local queue does not take its head for stalled.
+    async fn answer(&mut self, ask: Ask) -> Result<Answer> {
+        self.set_asking(true);
+        let answer = self.claim.ask(self.engine, ask).await;
+        self.set_asking(false);
+        answer
+    }
+
+    /// Notes in the local queue whether this waiter awaits an answer of the store.
+    fn set_asking(&self, asking: bool) {
+        if let Some(waiter) = &self.waiter {
+            waiter.set_asking(asking, self.engine.clock.now());
+        }
     }
 
     /// Returns a release that a question which `runtime` sends now could overtake. One that has kept others waiting for

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use super::plan::Plan;
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::owner::{Owner, OwnerSource};
 use crate::pending::{LeftEntry, PendingClaim};
 
 /// A claim that is made before the store is first asked for it. Whoever is handed the grant of another never needs one.
@@ -14,8 +13,6 @@ pub(super) struct LazyClaim<'a> {
     plan: &'a Plan,
     /// When the request began.
     started: Moment,
-    /// The owner that it gets, unless that of the plan.
-    owner: Option<fn(&OwnerSource) -> Owner>,
     /// Boxed: most of those who wait are handed a grant, and an allocator serves the rest of [`Acquire`](super::run::Acquire)
     /// faster without it.
     made: OnceLock<Box<PendingClaim>>,
@@ -24,35 +21,17 @@ pub(super) struct LazyClaim<'a> {
 impl<'a> LazyClaim<'a> {
     /// A claim for a request that began at `started`.
     pub(super) fn new(plan: &'a Plan, started: Moment) -> Self {
-        Self { plan, started, owner: None, made: OnceLock::new() }
+        Self { plan, started, made: OnceLock::new() }
     }
 
     /// A claim that is there already.
     pub(super) fn made(plan: &'a Plan, started: Moment, claim: PendingClaim) -> Self {
-        Self { plan, started, owner: None, made: OnceLock::from(Box::new(claim)) }
-    }
-
-    /// Goes on with another claim. This one rolls back.
-    pub(super) fn replace(&mut self, claim: Box<PendingClaim>) {
-        self.made = OnceLock::from(claim);
+        Self { plan, started, made: OnceLock::from(Box::new(claim)) }
     }
 
     fn make(&self) -> PendingClaim {
         let engine = self.plan.engine();
-        let mut claim =
-            PendingClaim::new(&engine.cleanup, self.plan.claim_since(self.started, engine.clock.now()));
-        if let Some(owner) = self.owner {
-            claim.unless_sent(|| owner(&engine.owners));
-        }
-        claim
-    }
-
-    /// As [`PendingClaim::unless_sent`].
-    pub(super) fn unless_sent(&mut self, owner: fn(&OwnerSource) -> Owner) {
-        match self.made.get_mut() {
-            Some(claim) => claim.unless_sent(|| owner(&self.plan.engine().owners)),
-            None => self.owner = Some(owner),
-        }
+        PendingClaim::new(&engine.cleanup, self.plan.claim_since(self.started, engine.clock.now()))
     }
 
     /// As [`PendingClaim::is_queued`].
@@ -130,9 +109,7 @@ mod tests {
         let locks = LockManager::in_memory();
         let plan = locks.lock("k").plan().expect("it is a good request");
         let mut claim = LazyClaim::new(&plan, plan.engine().clock.now());
-        claim.unless_sent(OwnerSource::mint_grouped);
         assert!(!claim.is_queued() && claim.take_notification().is_none() && claim.take_entry().is_none());
         assert!(claim.made.get().is_none());
-        assert!(claim.claim.owner.is_grouped(), "the owner that it was to have");
     }
 }

@@ -9,7 +9,6 @@
 //! | `lazy_claim` | the claim, made when the store is first asked |
 //! | `ask` | one question to the store |
 //! | `behind` | that question, behind the releases of this process that are under way |
-//! | `group` | waiting for a fair lock together with others of this process |
 //! | `linger` | the grant that lingers in this process |
 //! | `state` | where it waits, and what it knows |
 //! | `wait` | what the loop waits for |
@@ -64,7 +63,6 @@ mod ask;
 mod behind;
 mod event;
 mod first;
-mod group;
 mod lazy_claim;
 mod linger;
 mod multi;

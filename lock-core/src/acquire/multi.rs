@@ -56,7 +56,6 @@ impl Plan {
                 // Refused for several keys.
                 take: 1,
             })),
-            alone: self.alone,
             template: self.template.clone(),
             is_part: true,
         }

@@ -11,7 +11,6 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::{Hold, LockScope};
 use crate::hub::Hub;
 use crate::key::Key;
-use crate::kind::Kind;
 use crate::options::Resolved;
 
 /// A request with its defaults: it reads like its [options](Resolved).
@@ -24,8 +23,6 @@ pub(crate) struct Plan {
     /// Its options, unless they are [those of the manager](Engine::defaults). Boxed, because a plan is moved with the
     /// future that acquires.
     pub(crate) own: Option<Box<Resolved>>,
-    /// It shares no place in the store's queue.
-    pub(crate) alone: bool,
     /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
     /// It is for one key of several.
@@ -63,21 +60,6 @@ impl Plan {
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
         Ok(())
-    }
-
-    /// Returns whether it waits in a group, which shares a place in the store's queue. The exclusive kind in order of
-    /// arrival does, where the store can say who stands directly behind whom.
-    ///
-    /// A limit of waiters counts each of them, so it needs a place for each. A grant that stays taken after its release
-    /// can be handed on to nobody.
-    pub(super) fn is_grouped(&self) -> bool {
-        self.options.kind == Kind::Fair
-            && self.engine().capability.shares_places
-            && !self.is_part
-            && !self.alone
-            && self.max_waiters.is_none()
-            && !self.strategy.uses_waiters()
-            && self.options.min_hold.is_none()
     }
 
     /// Returns how its claim waits.

@@ -7,7 +7,7 @@ use super::event::{Taken, Won};
 use super::run::Acquire;
 use super::spans::hold_span;
 use super::state::{Holder, LastQuestion};
-use crate::backend::{BoxFuture, Queue, Renewal};
+use crate::backend::{BoxFuture, Renewal};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Hold;
@@ -60,9 +60,6 @@ impl Acquire<'_> {
         if !plan.options.renew || plan.fencing || self.engine.reported_lost(grant.claim.owner).is_some() {
             return true;
         }
-        if self.in_order() {
-            return left < enough(plan.ttl, grant.deadline(), grant.confirmed());
-        }
         self.engine.outlasts(grant.store_until(), plan.ttl, now)
             || !self.knows_of_others(grant.confirmed(), now)
             || left < plan.ttl * 2 / 3
@@ -92,8 +89,7 @@ impl Acquire<'_> {
             Some(length) => schedule.watch(lease, length),
             None => schedule.watch_handoff(lease),
         };
-        let needs_renewal = length.is_none() && self.in_order() && !self.is_long_enough(&lease);
-        let is_incomplete = needs_renewal || self.plan.fencing && lease.known_fence().is_none();
+        let is_incomplete = self.plan.fencing && lease.known_fence().is_none();
         // A future that is not polled any more must not keep its lease, so renewals wait until the grant is complete.
         if is_incomplete {
             schedule.watch_end(&lease);
@@ -105,14 +101,9 @@ impl Acquire<'_> {
             lease.lose(reason);
         }
         let hold = Hold::new(lease);
-        if let Err(error) = self.complete(&hold, needs_renewal).await {
-            // Before the pause: the grant must not be kept while the store fails. In a group it goes to the next one,
-            // who would lose its place behind a release.
-            if self.in_order() {
-                drop(hold);
-            } else {
-                hold.release_to_store();
-            }
+        if is_incomplete && let Err(error) = hold.lease().fence().await {
+            // Before the pause: the grant must not be kept while the store fails.
+            hold.release_to_store();
             if !error.is_lost() {
                 self.store_failed(error).await?;
             }
@@ -131,7 +122,6 @@ impl Acquire<'_> {
             // The report overtook the answer. What the store may have of the grant is released by its owner.
             Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
                 self.claim.start_over(&self.engine.owners);
-                self.set_asking(false);
                 // Whoever held the key before, this waiter asks again after its pause.
                 self.holder = Holder::Elsewhere;
                 return Ok(None);
@@ -141,39 +131,10 @@ impl Acquire<'_> {
         };
         // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
         self.has_queued |= self.waiter.take().is_some();
-        let handoff = if self.in_order() {
-            // It is renewed as a lease: a future that is dropped during that passes it on in its group.
-            let now = self.engine.clock.now();
-            self.engine.reported_lost(handoff.claim().owner).is_none().then_some((handoff, now))
-        } else {
-            let handoff = self.extended(handoff).await;
-            // Once more: a shutdown may have begun while the renewal was under way.
-            self.engine.check_open()?;
-            handoff
-        };
+        let handoff = self.extended(handoff).await;
+        // Once more: a shutdown may have begun while the renewal was under way.
+        self.engine.check_open()?;
         Ok(handoff.map(|(handoff, now)| self.handed_off(handoff, schedule, now)))
-    }
-
-    /// Asks the store for what the grant lacks: the lease that this holder asks for, and the fencing token.
-    async fn complete(&self, hold: &Hold, needs_renewal: bool) -> Result<()> {
-        if needs_renewal {
-            hold.lease().renew_now(self.plan.ttl).await?;
-        }
-        if self.plan.fencing {
-            hold.lease().fence().await?;
-        }
-        Ok(())
-    }
-
-    fn in_order(&self) -> bool {
-        self.plan.options.kind.queue() == Queue::Fifo
-    }
-
-    /// Returns whether the lease of a grant that was handed on in a group is long enough: renewed, with two thirds of
-    /// what the store gives a place in its queue. A lease that will not be renewed must be the whole one.
-    fn is_long_enough(&self, lease: &Lease) -> bool {
-        let enough = enough(self.plan.ttl, lease.deadline(), lease.confirmed());
-        self.plan.options.renew && lease.deadline().remaining(self.engine.clock.now()) >= enough
     }
 
     /// Returns whether it is known whether others wait elsewhere. Over a store that takes heartbeats, the notification of
@@ -190,10 +151,9 @@ impl Acquire<'_> {
         let owner = self.claim.claim.owner;
         // Before the local queue knows of the grant: with it, those who wait rely on a lease, and a log may panic.
         self.record_attempts();
-        self.tell_group_of_grant(grant.waiters);
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(owner, contended);
-            if !waiter.is_grouped() && self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
+            if self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
                 self.engine.local_queue.record_held(&self.plan.key, false);
             }
         } else if let Some(expected) = &self.expected {
@@ -254,9 +214,4 @@ impl Acquire<'_> {
         self.engine.lease_began();
         lease
     }
-}
-
-/// Returns how much of a lease of `deadline` must be left where it is handed on in a group: two thirds of it, or of the ttl.
-fn enough(ttl: Duration, deadline: Moment, confirmed: Moment) -> Duration {
-    ttl.min(deadline.since(confirmed)) * 2 / 3
 }

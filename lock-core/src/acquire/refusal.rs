@@ -31,7 +31,7 @@ impl Acquire<'_> {
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(waiters)
-            .with_notified(self.is_notified() || self.is_in_group() || self.is_notified_in_queue())
+            .with_notified(self.is_notified() || self.is_notified_in_queue())
             .with_jitter(fastrand::f64())
     }
 

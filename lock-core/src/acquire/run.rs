@@ -204,9 +204,6 @@ impl<'a> Acquire<'a> {
     /// most of those who wait ask nothing.
     fn asked(&mut self, ask: Ask, first: FirstAnswer) -> BoxFuture<'_, Result<Asked>> {
         Box::pin(async move {
-            if first.is_none() && !self.asks_now(ask).await {
-                return Ok(Asked::Go(Wake::Again));
-            }
             match self.ask(ask, first).await {
                 Ok(Answer::Granted(granted)) => Ok(Asked::Granted(granted)),
                 Ok(Answer::Held(news)) => {
@@ -231,11 +228,6 @@ impl<'a> Acquire<'a> {
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if !matches!(decide(), Decision::RetryAfter(_)) => Wake::Ask(Ask::Try),
-            // The head of a group asks for all of it.
-            Queue::Fifo if self.plan.is_grouped() => match self.joins(now)? {
-                true => Wake::Ask(Ask::Enqueue { room: None }),
-                false => Wake::Again,
-            },
             Queue::Fifo => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Barging => match self.plan.begin_barging(decide) {
                 Begin::Ask(ask) => Wake::Ask(ask),
@@ -364,10 +356,6 @@ impl<'a> Acquire<'a> {
     fn last_wake(&self) -> Option<Wake> {
         let by_heartbeats = self.engine.capability.waiting.by_heartbeats();
         match self.question {
-            // Others of its group wait longer. A place that is watched may have been served without a word.
-            _ if self.is_in_group() && (by_heartbeats || !self.claim.is_queued()) => {
-                self.claim.take_notification().map(Wake::Notified)
-            }
             LastQuestion::None => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Stale if !by_heartbeats => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Fresh | LastQuestion::Stale => self.claim.take_notification().map(Wake::Notified),
@@ -377,12 +365,8 @@ impl<'a> Acquire<'a> {
     /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the
     /// key when it has the error, and an entry that is still there would then be granted the key for nobody.
     async fn end(&mut self, decision: Decision) -> LockError {
-        // The head alone asks for a group.
-        let of_group = self.held_by();
-        let held = of_group.unwrap_or_else(|| self.held.clone());
+        let held = self.held.clone();
         let error = self.give_up(decision, &held);
-        // Before the entry is released: who is told meanwhile to stand directly behind it would have no place.
-        self.leave_group();
         // An entry that others wait behind goes to the next head when this value is dropped.
         if !self.leaves_its_entry_to_another() {
             self.claim.leave(self.engine).await;
@@ -444,10 +428,9 @@ impl Drop for Acquire<'_> {
     /// Leaves the entry in the store's queue to the next waiter: it belongs to the local queue, not to its head.
     fn drop(&mut self) {
         // Before the fields are dropped: the claim would release the entry that is left to another.
-        self.leave_group();
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
-            drop(waiter.leave_with(if to_another { self.claim.take_entry() } else { None }));
+            waiter.leave_with(if to_another { self.claim.take_entry() } else { None });
         }
     }
 }

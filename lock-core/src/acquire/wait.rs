@@ -31,12 +31,9 @@ impl Acquire<'_> {
     ///
     /// It was asked before, but a holder of this process that has released since knew of nobody in the queue.
     pub(super) fn joins(&mut self, now: Moment) -> Result<bool> {
-        let (grouped, barging) = (self.plan.is_grouped(), self.plan.options.kind.queue() == Queue::Barging);
-        if self.waiter.is_some() || !(grouped || barging) || self.is_of_several() {
+        let barging = self.plan.options.kind.queue() == Queue::Barging;
+        if self.waiter.is_some() || !barging || self.is_of_several() {
             return Ok(false);
-        }
-        if grouped {
-            return Ok(self.joins_group());
         }
         let max = self.plan.max_waiters.filter(|_| !self.has_queued).unwrap_or(usize::MAX);
         match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl, now) {
@@ -54,10 +51,9 @@ impl Acquire<'_> {
 
     /// Returns what the others of the local queue have left for this waiter.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
-        let queued = self.claim.is_queued().then(|| self.claim.claim.owner);
         let waiter = self.waiter.as_mut()?;
         // First, because a hand-off ends the wait, and another waiter gets it after 250 ms.
-        if let Some(handoff) = waiter.check_in(queued) {
+        if let Some(handoff) = waiter.check_in() {
             return Some(Wake::Handoff(handoff));
         }
         // The question is taken in any case: one that stays with the waiter looks as if nobody polled it, and it would be

@@ -9,7 +9,9 @@ use super::Claim;
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::key::Key;
-use crate::owner::{Owner, OwnerRecord};
+#[cfg(doc)]
+use crate::owner::Owner;
+use crate::owner::OwnerRecord;
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
 ///
@@ -104,10 +106,6 @@ pub struct Held {
     /// The time at which the last request was sent that queued the claim or kept it in the queue; `None` if it is not
     /// queued.
     pub queued_at: Option<Moment>,
-    /// The owner directly before the asking claim, where that [shares its grant](Owner::may_share_with) with it: the
-    /// last of the queue, or the holder where nobody waits. Then the claim is not queued, and its process hands the
-    /// grant of that owner on to it before it releases. A store that never says so queues every claim.
-    pub behind: Option<Owner>,
     /// The key that is held, for a claim of several keys. `None` for a claim of one key.
     pub key: Option<Key>,
     /// Whether the holder has released the key, and asked for it to stay taken for the rest of the lease.

@@ -129,13 +129,6 @@ pub struct Capability {
     pub ttl_advice: Option<&'static str>,
     /// The longest time for which the store keeps a key after its [release](Backend::release); `None` if it cannot.
     pub keeps_after_release: Option<Duration>,
-    /// Whether the store answers [`Held::behind`](super::Held::behind) to a claim that would stand directly behind one
-    /// of its own process. That answer must show all who had a place before the request: a stale read would let the claim
-    /// overtake them. Then the waiters of a fair lock share places and hand their grant on. A grant that a
-    /// transaction has verified goes back to the store all the same. So a store that says `true` and has a
-    /// [lease check](Backend::lease_check) lets a release name who is next ([`Claim::successor`](super::Claim::successor)):
-    /// otherwise those who shared its place would lose it.
-    pub shares_places: bool,
 }
 
 impl Capability {
@@ -160,7 +153,6 @@ impl Capability {
             ttl_step: None,
             ttl_advice: None,
             keeps_after_release: None,
-            shares_places: false,
         }
     }
 
@@ -188,11 +180,6 @@ impl Capability {
             ),
             () if self.keeps_after_release.is_some_and(|keep| keep.is_zero()) => {
                 "`keeps_after_release` is 0: a store that keeps no key says `None`".to_owned()
-            }
-            () if self.shares_places && !self.waiting.in_order() => {
-                "its claims share places (`shares_places`), and without an order there are none: say `Order::Arrival` or \
-                 `Waiting::Queue`"
-                    .to_owned()
             }
             () if self.waiting.confirms() && self.fencing == Fencing::StoreTime => {
                 "its grants need a confirmation (`confirms`), and with `Fencing::StoreTime` a process numbers tokens that \
@@ -316,12 +303,8 @@ mod tests {
         let queue = |confirms| Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms };
         let arrival = |millis| Order::Arrival { waiter_lease: Duration::from_millis(millis) };
         let watch = |order| Waiting::Watch { order, tells_holder: false };
-        let table: [(&str, fn(&mut Capability), Waiting); 13] = [
+        let table: [(&str, fn(&mut Capability), Waiting); 9] = [
             ("", |_| {}, Waiting::Poll { order: Order::Any }),
-            ("", |store| store.shares_places = true, queue(true)),
-            ("", |store| store.shares_places = true, watch(arrival(2_000))),
-            ("`shares_places`", |store| store.shares_places = true, watch(Order::Any)),
-            ("`shares_places`", |store| store.shares_places = true, Waiting::Poll { order: Order::Any }),
             ("", |store| store.fencing = Fencing::StoreTime, queue(false)),
             ("`confirms`", |store| store.fencing = Fencing::StoreTime, queue(true)),
             ("`LeaseScope::Session`", |store| store.lease = LeaseScope::Session, queue(false)),

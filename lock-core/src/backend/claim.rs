@@ -199,7 +199,6 @@ impl Claim {
         *self.marks.granted_alone.get_mut() = false;
         *self.marks.contended.get_mut() = false;
         *self.marks.releases.get_mut() = 0;
-        self.marks.successor.take();
     }
 
     /// Records that a [release](Backend::release) of this claim was handed to a connection, so that every request for
@@ -228,21 +227,6 @@ impl Claim {
     /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called.
     pub(crate) fn is_release_sent(&self) -> bool {
         self.marks.releases.load(Ordering::Acquire) != 0
-    }
-
-    /// Returns the owner that has the key next, where others of its process share the place of this claim and its grant
-    /// cannot be handed off among them: the [release](Backend::release) names it.
-    ///
-    /// Only for a store with a [lease check](Backend::lease_check) that [shares
-    /// places](Capability::shares_places).
-    #[must_use]
-    pub fn successor(&self) -> Option<Owner> {
-        self.marks.successor.get().copied()
-    }
-
-    /// Names the owner that has the key next. The first call counts.
-    pub(crate) fn name_successor(&self, owner: Owner) {
-        let _ = self.marks.successor.set(owner);
     }
 
     /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was

@@ -68,10 +68,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   never shortens the lease. With [`Ask::Probe`] it may answer *held* instead.
     /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
-    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with four exceptions: a barging
-    ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant on itself); a
-    ///   claim that would stand directly [behind](Held::behind) one that shares its grant, where the store says so; a
-    ///   queue of `room` claims or more; and, where the store cannot, a claim of several keys.
+    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a
+    ///   barging claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant off
+    ///   itself); a queue of `room` claims or more; and, where the store cannot, a claim of several keys.
     /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is
     ///   enqueued once and then kept in the queue by [`heartbeat`](Self::heartbeat).
     /// - The oldest queued claim that can be served beside the holders is served first; a queued exclusive claim goes
@@ -136,10 +135,6 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Touches only the grant and the queue entry of this owner; idempotent.
     /// - The next claim in the queue is served at once, and notified.
-    /// - Where the claim has a [successor](Claim::successor), and the grant is this owner's, the successor comes before
-    ///   all who wait: it is granted the key with a lease of min(ttl, [`waiter_lease`](Capability::waiter_lease)), or is
-    ///   the first of the queue while a transaction keeps the key taken, with the mode, ttl and record of the claim. In
-    ///   the same step as the release, and not again when that is repeated.
     /// - May [mark](Claim::mark_release_ahead) that the release is ahead of whatever the same runtime asks from now on:
     ///   then a caller that does not wait for the answer can ask for the key again at once.
     /// - Under [`LeaseScope::Session`], the answer for a grant whose session is over is that of a free or taken key,

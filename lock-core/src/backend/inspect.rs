@@ -75,9 +75,8 @@ pub struct LockInfo {
     pub holders: Vec<HolderInfo>,
     /// The number of holders; of a semaphore, the number of permits that they have.
     pub holding: usize,
-    /// How many claims wait for it in the store's queue. A kind whose waiters hand the grant on in their process counts
-    /// one for each process, and those of a fair lock that share a place are one. On Redis dead waiters behind the first 1,000 are counted too, until those before them find
-    /// them.
+    /// How many claims wait for it in the store's queue: one for each process of a kind whose grants are handed off inside
+    /// the process. On Redis, dead waiters behind the first 1,000 are counted too, until those before them find them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,

@@ -140,9 +140,6 @@ impl LockGuard {
     /// Sets the lease to `ttl` from now on, and renews it at once. A lease is never shortened: a shorter `ttl` takes
     /// effect with the next renewal that would end later.
     ///
-    /// Waiters of a [fair](crate::LockManager::fair) lock that share a place hand the longer lease on: the lock of one
-    /// that dies stays taken for what is left of it, whatever its own ttl.
-    ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease;
     /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.

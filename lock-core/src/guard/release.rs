@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::{Handle, Id};
 
-use crate::backend::{Queue, Released};
+use crate::backend::Released;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
 use crate::lease::Lease;
@@ -64,21 +64,15 @@ impl Releasing {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
         let now = || now.unwrap_or_else(|| lease.now());
+        if !lease.options.kind.hands_off() {
+            return false;
+        }
         let handoff = |ttl, now| lease.as_handoff(ttl, now);
-        let stays = match lease.options.kind {
-            kind if !kind.hands_off() => false,
-            kind if kind.queue() == Queue::Fifo => {
-                engine.local_queue.hand_off_in_group(key, owner, now, handoff, || lease.succession())
-            }
-            _ => {
-                let handed_off =
-                    engine.local_queue.hand_off(key, owner, linger, now, handoff, || self.may_ask());
-                if handed_off == HandedOff::Asks {
-                    self.ask_for_others(lease.now());
-                }
-                handed_off != HandedOff::No
-            }
-        };
+        let handed_off = engine.local_queue.hand_off(key, owner, linger, now, handoff, || self.may_ask());
+        if handed_off == HandedOff::Asks {
+            self.ask_for_others(lease.now());
+        }
+        let stays = handed_off != HandedOff::No;
         // A shutdown that began since may have looked for lingering grants before this one was there.
         if stays && linger.is_some() && engine.check_open().is_err() {
             engine.local_queue.end_all_lingering();

@@ -65,12 +65,11 @@ pub struct LeaderElection {
 impl LeaderElection {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
         // A candidate waits in order of arrival, if the store has one. Each leader then has a grant of its own, and the
-        // store shows its record; a grant that is handed on inside the process would show the record of the previous
+        // store shows its record; a grant that is handed off inside the process would show the record of the previous
         // leader.
         let in_order = hub.engine.capability.waiting.in_order();
         let kind = if in_order { Kind::Fair } else { Kind::Reentrant };
         let request = LockRequest::new(hub, key, Some(kind))
-            .alone()
             .strategy(strategy::wait())
             .fencing(true)
             .reentrant(false)

@@ -8,14 +8,12 @@ use super::bounds::ends_by_itself;
 use super::lease::{Lease, LeaseGrant, Start};
 use super::schedule::Schedule;
 use super::state;
-use crate::backend::{Mode, Queue};
+use crate::backend::Mode;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::expiry;
 use crate::local_queue::{Handoff, SharedGrant};
-use crate::notifications::Notifications;
 use crate::options::LeaseOptions;
-use crate::pending::{LeftEntry, PendingClaim, QueueEntry};
 
 impl Lease {
     /// A lease from `now` on for a grant that was handed off, which asks for `ttl` from its next renewal on.
@@ -71,11 +69,8 @@ impl Lease {
     /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off. `now` is a
     /// clock that was just read.
     pub(crate) fn as_handoff(&self, ttl: Option<Duration>, now: Moment) -> Option<Handoff> {
-        // The waiters of a group all asked for the same lease. Where a holder extended it, the next one has more:
-        // behind a release to the store, the others would lose their places.
-        let in_order = self.options.kind.queue() == Queue::Fifo;
-        if !self.goes_on(now)
-            || ttl.is_some_and(|ttl| !in_order && self.engine.outlasts(self.store_until(), ttl, now))
+        if !self.may_be_handed_off(now)
+            || ttl.is_some_and(|ttl| self.engine.outlasts(self.store_until(), ttl, now))
         {
             return None;
         }
@@ -101,7 +96,7 @@ impl Lease {
     }
 
     /// Returns whether another waiter of this process may have the key next, by this grant.
-    pub(crate) fn goes_on(&self, now: Moment) -> bool {
+    fn may_be_handed_off(&self, now: Moment) -> bool {
         // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
         // that closes waits for the guards it has, and a hand-off would make another. A loss that was reported is still
         // seen here, because `leave` does not change the state of a lost lease.
@@ -112,38 +107,6 @@ impl Lease {
             && self.keep_for(now).is_none()
             && !self.deadline().is_past(now)
             && !self.is_revoked()
-    }
-
-    /// Has the release of this grant name the owner that the store gives the key to next, before all who wait there.
-    /// Returns the claim of that owner, which the store knows from that release on. `None` where the grant is lost or
-    /// the manager closes, and where no transaction may have verified it: then it is handed off.
-    ///
-    /// For those who share the place of this grant. Without it, they would stand at the end of the queue.
-    pub(crate) fn succession(&self) -> Option<LeftEntry> {
-        let (engine, now) = (&self.engine, self.now());
-        if !self.claim().is_verified() || !self.goes_on(now) {
-            return None;
-        }
-        let next = engine.owners.mint_grouped();
-        self.claim().name_successor(next);
-        let lease = engine.capability.waiter_lease(self.claim());
-        let subscription = Notifications::subscribe(&engine.notifications, next);
-        let entry = PendingClaim::succeeding(
-            &engine.cleanup,
-            self.claim(),
-            next,
-            QueueEntry {
-                since: now,
-                sent: now,
-                lease,
-                // Due when the release is answered or late, because nobody sends one before that. The key may be free by
-                // then, as where the transaction has ended meanwhile, and nobody may know of the owner.
-                heartbeat: Some(now),
-                unanswered: Duration::ZERO,
-                subscription: Some(subscription),
-            },
-        );
-        Some(Box::new(entry))
     }
 
     /// Ends the lease without a release: another lease has the grant now.

@@ -62,11 +62,6 @@ impl Handoff {
         self.under_way = Some(under_way);
     }
 
-    /// Returns whether its lease is over.
-    pub(super) fn is_over(&self, now: Moment) -> bool {
-        self.grant().deadline().is_past(now)
-    }
-
     /// Returns whether the manager ends, so that nobody may get it any more.
     pub(super) fn is_too_late(&self) -> bool {
         self.grant().cleanup.is_hurrying()

@@ -20,15 +20,11 @@ pub(super) struct Effects {
     pub(super) notify: Vec<Arc<WaiterNode>>,
     /// Queue entries that nobody has any more.
     pub(super) unused: Vec<LeftEntry>,
-    /// Grants that nobody takes.
-    pub(super) ended: Vec<Handoff>,
-    /// The renewers are to look again.
-    pub(super) reclaims: bool,
 }
 
 impl Effects {
     pub(super) fn is_empty(&self) -> bool {
-        self.notify.is_empty() && self.unused.is_empty() && self.ended.is_empty() && !self.reclaims
+        self.notify.is_empty() && self.unused.is_empty()
     }
 }
 
@@ -49,8 +45,6 @@ pub(super) struct Reclaimed {
 pub(super) enum Passed {
     /// The next waiter has it.
     On(Arc<WaiterNode>),
-    /// It is kept for those who ask the store at this moment.
-    Kept,
     /// It lingers. The time for which the key must be listed, if it is not listed for an earlier one.
     Lingers(Option<i64>),
     /// It belongs to the store.

@@ -22,12 +22,6 @@
 //! Where the request allows it, a grant that nobody waits for [lingers](lingering): it stays here for a moment, and the
 //! next acquisition of the key takes it without a request to the store.
 //!
-//! The waiters of a fair lock are in [groups], each with a place of its own in the store's queue. A hand-off
-//! stays in its group, and no quantum ends it: those of a group stand directly behind each other. Only over a store that
-//! [says](crate::backend::Capability::shares_places) who stands directly behind whom are there groups. Where others wait
-//! elsewhere, whoever is to ask for a group lets the next holders here run first, so that those who queue again at once
-//! stay together.
-//!
 //! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next,
 //! or for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again
 //! when it is polled.
@@ -36,8 +30,6 @@
 //! | --- | --- |
 //! | `queues` | [`LocalQueue`]: the queues of all keys |
 //! | `key_queue` | the queue of one key |
-//! | `group`, `groups`, `grouped_keys`, `fair` | waiters of a fair lock that share a place; all of one lock; those of all locks; what is done to them |
-//! | `group_steps`, `group_ends`, `places` | what happens to the groups of one lock; their places in the store |
 //! | `last_answer` | what the store has said last about a key |
 //! | `waiter_node` | a waiter's part of a queue |
 //! | `waiter` | [`Waiter`]: the waiter's side of it |
@@ -50,26 +42,13 @@
 //! | `shards` | how the keys are spread |
 //! | `reclaim` | whether a waiter may have something that it does not take |
 
-mod fair;
 mod fence_sequence;
-mod group;
-mod group_ends;
-#[cfg(test)]
-mod group_ends_tests;
-#[cfg(test)]
-mod group_fuzz;
-mod group_steps;
-#[cfg(test)]
-mod group_tests;
-mod grouped_keys;
-mod groups;
 mod handoff;
 mod held_grant;
 mod key_queue;
 mod last_answer;
 mod lingering;
 mod lingering_keys;
-mod places;
 mod quantum;
 mod queues;
 mod recently_held;
@@ -85,7 +64,6 @@ pub(crate) use handoff::Handoff;
 pub(crate) use held_grant::{Bounds, HeldGrant, SharedGrant};
 pub(crate) use last_answer::LastAnswer;
 pub(crate) use lingering::Expected;
-pub(crate) use places::Placed;
 pub(crate) use quantum::QUESTION_TIMEOUT;
 pub(crate) use queues::{HandedOff, LocalQueue};
 pub(crate) use reclaim::RECLAIM_AFTER;

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::futures::Notified;
 
-use super::grouped_keys::GroupedKeys;
-use super::groups::Groups;
 use super::handoff::Handoff;
 use super::key_queue::{Effects, KeyQueue, Passed, Reclaimed};
 use super::last_answer::LastAnswer;
@@ -16,7 +14,7 @@ use super::recently_held::RecentlyHeld;
 use super::reclaim::ReclaimSignal;
 use super::shards::SHARDS;
 use super::waiter_node::WaiterNode;
-use crate::backend::{Capability, Claim, Queue};
+use crate::backend::{Capability, Claim};
 use crate::clock::{Clock, Moment};
 use crate::key::{Key, KeyMap};
 use crate::owner::Owner;
@@ -42,8 +40,6 @@ pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
     /// The number of queues. While it is zero, nothing need be looked up: a key that nobody waits for costs a load.
     queues: AtomicUsize,
-    /// The waiters of fair locks.
-    pub(super) grouped: GroupedKeys,
     recently_held: RecentlyHeld,
     pub(super) signal: ReclaimSignal,
     pub(super) lingering: LingeringKeys,
@@ -59,7 +55,6 @@ impl LocalQueue {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             queues: AtomicUsize::new(0),
-            grouped: GroupedKeys::default(),
             recently_held: RecentlyHeld::default(),
             signal: ReclaimSignal::default(),
             lingering: LingeringKeys::default(),
@@ -91,7 +86,7 @@ impl LocalQueue {
 
     /// Returns how many tasks of this process wait for `key`.
     pub(crate) fn waiters(&self, key: &Key) -> usize {
-        self.with(key, |queue| queue.waiting()).unwrap_or(0) + self.waiters_in_groups(key)
+        self.with(key, |queue| queue.waiting()).unwrap_or(0)
     }
 
     /// Returns whether somebody of this process waits for `key`, or has it in a way that the queue knows of.
@@ -134,11 +129,8 @@ impl LocalQueue {
         node.ok_or(waiting)
     }
 
-    /// Adds a waiter that was skipped, and is polled again, at the end. `queued`: its claim still is, as this owner.
-    pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>, queued: Option<Owner>) {
-        if node.is_grouped() {
-            return self.rejoin_group(key, node, queued);
-        }
+    /// Adds a waiter that was skipped, and is polled again, at the end.
+    pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
         let now = self.clock.now();
         let lingered = self.queue(&mut self.shard(key), key).rejoin(node, now);
         self.gave_lingering(lingered);
@@ -209,7 +201,6 @@ impl LocalQueue {
                 }
                 HandedOff::Stays
             }
-            Passed::Kept => HandedOff::Stays,
             Passed::No => HandedOff::No,
         }
     }
@@ -225,20 +216,15 @@ impl LocalQueue {
             // Dropped here, and so released. A manager that ends waits for releases, and not for another holder.
             return;
         }
-        let Claim { key, queue, owner, .. } = &handoff.claim();
-        let (key, fifo, owner) = (key.clone(), *queue == Queue::Fifo, *owner);
+        let Claim { key, owner, .. } = &handoff.claim();
+        let (key, owner) = (key.clone(), *owner);
         let mut handoff = Some(handoff);
-        // What nobody takes is dropped here, and so goes back to the store.
-        if fifo {
-            self.hand_off_in_group(&key, owner, || self.clock.now(), |_, _| handoff.take(), || None);
-        } else {
-            self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), || false);
-        }
+        // A hand-off that nobody takes is dropped here, and so goes back to the store.
+        self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), || false);
     }
 
     /// Notes that `owner`, of this process, released `key` to the store, or lost it. The head asks.
     pub(crate) fn freed(&self, key: &Key, owner: Owner) {
-        self.freed_group(key, owner);
         if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -266,9 +252,8 @@ impl LocalQueue {
     /// Wakes every waiter. Those who were skipped, or handed a grant, have been notified, and look when they are polled.
     pub(crate) fn wake_all(&self) {
         // Each lock is taken, whatever the number of queues says: who joins after that sees why all are woken.
-        for (shard, grouped) in self.shards.iter().zip(&self.grouped.shards) {
-            let mut waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
-            waiting.extend(grouped.lock().values().flat_map(Groups::nodes));
+        for shard in &self.shards {
+            let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
             // Outside of the locks: a waker may run code of the application.
             waiting.into_iter().for_each(|node| node.notify());
         }
@@ -287,11 +272,8 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_contended()).unwrap_or(false)
     }
 
-    /// Skips the heads before this waiter whose futures are not being polled.
-    pub(super) fn skip_stalled_before(&self, key: &Key, node: &Arc<WaiterNode>, now: Moment) {
-        if node.is_grouped() {
-            return self.skip_stalled_in_groups(key, node);
-        }
+    /// Skips the heads of the queue of `key` whose futures are not being polled.
+    pub(super) fn skip_stalled(&self, key: &Key, now: Moment) {
         let mut effects = Effects::default();
         self.with(key, |queue| queue.skip_stalled(now, &mut effects));
         self.carry_out(effects);
@@ -308,11 +290,11 @@ impl LocalQueue {
     }
 
     fn carry_out_all(&self, effects: Effects) {
-        if effects.reclaims || !effects.notify.is_empty() {
+        if !effects.notify.is_empty() {
             self.signal.raise();
         }
         effects.notify.into_iter().for_each(|node| node.notify());
-        drop((effects.unused, effects.ended));
+        drop(effects.unused);
     }
 
     /// Returns whether a waiter may not take what it was given, so that [`reclaim`](Self::reclaim) is worth it.
@@ -341,7 +323,6 @@ impl LocalQueue {
                 !ends
             });
         }
-        self.reclaim_of_groups(patience, now, &mut reclaimed);
         if reclaimed.more {
             self.signal.keep();
         }
@@ -351,63 +332,38 @@ impl LocalQueue {
     }
 
     pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, owner: Owner, contended: bool) {
-        if node.is_grouped() {
-            return self.group_granted(key, node, owner, contended);
-        }
         let now = self.clock.now();
         let contended = contended || !self.tells_holder;
         // What is dropped here may ask the store, and must not do so under the lock.
         drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 
-    /// Removes a waiter, and leaves its entry in the store's queue to the next one. Returns an entry of a group that
-    /// nobody shares.
-    pub(super) fn leave(
-        &self,
-        key: &Key,
-        node: &Arc<WaiterNode>,
-        entry: Option<LeftEntry>,
-    ) -> Option<LeftEntry> {
-        if node.is_grouped() {
-            return self.leave_group(key, node, entry);
-        }
+    /// Removes a waiter, and leaves its entry in the store's queue to the next one.
+    pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<LeftEntry>) {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
         // Still here if the key has no queue any more. Dropping it releases it.
         drop(entry);
-        None
     }
 
-    /// Notes an answer of the store for those who wait for `key`, in groups or not.
-    pub(super) fn note_answer(&self, key: &Key, grouped: bool, answer: LastAnswer) {
-        if grouped {
-            self.in_groups(key, |groups| answer.replace(&mut groups.last_answer));
-        } else {
-            self.with(key, |queue| answer.replace(&mut queue.last_answer));
-        }
+    /// Notes an answer of the store for those who wait for `key`.
+    pub(super) fn note_answer(&self, key: &Key, answer: LastAnswer) {
+        self.with(key, |queue| answer.replace(&mut queue.last_answer));
     }
 
-    /// Returns the last answer of the store to those who wait for `key`, in groups or not.
-    pub(super) fn last_answer(&self, key: &Key, grouped: bool) -> Option<LastAnswer> {
-        let copy = |last: &Option<LastAnswer>| last.as_ref().map(LastAnswer::copy);
-        if grouped {
-            self.in_groups(key, |groups| copy(&groups.last_answer)).flatten()
-        } else {
-            self.with(key, |queue| copy(&queue.last_answer)).flatten()
-        }
+    /// Returns the last answer of the store to those who wait for `key`.
+    pub(super) fn last_answer(&self, key: &Key) -> Option<LastAnswer> {
+        self.with(key, |queue| queue.last_answer.as_ref().map(LastAnswer::copy)).flatten()
     }
 
     pub(super) fn is_head(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        if node.is_grouped() {
-            return self.is_head_of_group(key, node);
-        }
         self.with(key, |queue| queue.is_head(node)).unwrap_or(false)
     }
 
     /// Returns whether `node` is the first or the second of the queue.
     pub(super) fn is_head_or_next(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        !node.is_grouped() && self.with(key, |queue| queue.is_head_or_next(node)).unwrap_or(false)
+        self.with(key, |queue| queue.is_head_or_next(node)).unwrap_or(false)
     }
 
     /// Returns whether `key` was held when it was last tried.
@@ -422,9 +378,7 @@ impl LocalQueue {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.queues.load(Ordering::Acquire) == 0
-            && self.grouped.is_empty()
-            && self.shards.iter().all(|shard| shard.lock().is_empty())
+        self.queues.load(Ordering::Acquire) == 0 && self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 }
 

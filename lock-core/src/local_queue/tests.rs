@@ -51,17 +51,12 @@ fn a_full_queue_is_not_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_waiter_is_woken_in_a_group_or_not() {
+async fn every_waiter_is_woken() {
     let local_queue = local_queue();
     let other = Key::new("order:2").expect("a key");
-    let group = || Waiter::join_group(&local_queue, &other, TTL);
-    let (first, second) = (group(), group());
-    assert!(first.take_ask());
-    // Whoever comes while the first group asks is in another one.
-    first.set_asking(true, local_queue.clock.now());
-    let third = group();
-    assert!(!third.take_ask());
-    let waiting = [join(&local_queue), join(&local_queue), first, second, third];
+    let elsewhere =
+        Waiter::join(&local_queue, &other, 9, TTL, local_queue.clock.now()).expect("there is room");
+    let waiting = [join(&local_queue), join(&local_queue), elsewhere];
     let woken = async || {
         let mut woken = 0;
         for waiter in &waiting {

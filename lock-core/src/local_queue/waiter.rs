@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use super::handoff::Handoff;
 use super::last_answer::LastAnswer;
-use super::places::Placed;
 use super::queues::LocalQueue;
 use super::waiter_node::{ANSWER, Notified, WaiterNode};
-use crate::backend::Held;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -37,53 +35,14 @@ impl<'a> Waiter<'a> {
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 
-    /// Joins the last group of the fair lock `key`, or begins one.
-    pub(crate) fn join_group(local_queue: &'a LocalQueue, key: &Key, ttl: Duration) -> Self {
-        let node = Arc::new(WaiterNode::grouped(ttl, local_queue.clock.now()));
-        local_queue.join_group(key, &node);
-        Self { local_queue, key: key.clone(), node, served: false }
-    }
-
-    /// Returns whether it waits in a group.
-    pub(crate) fn is_grouped(&self) -> bool {
-        self.node.is_grouped()
-    }
-
-    /// Gives way to a hand-off, if it is to ask for its group and others wait for that grant in other processes. Returns
-    /// whether it does.
-    pub(crate) fn gives_way(&self) -> bool {
-        self.local_queue.group_gives_way(&self.key, &self.node)
-    }
-
-    /// Returns whether it asks now, after it has given way. If it does not, it is told when to ask.
-    pub(crate) fn asks_or_steps_back(&self) -> bool {
-        self.local_queue.group_asks_or_steps_back(&self.key, &self.node)
-    }
-
-    /// Notes the answer to a request of its group. Returns `false` where the group must ask again, for a place of its
-    /// own.
-    pub(crate) fn answered(&self, answer: Placed) -> bool {
-        self.local_queue.group_answered(&self.key, &self.node, answer)
-    }
-
-    /// Notes what the store has said to its group.
-    pub(crate) fn heard(&self, held: Held) {
-        self.local_queue.group_heard(&self.key, &self.node, held);
-    }
-
-    /// Returns what the store has said last to its group.
-    pub(crate) fn last_heard(&self) -> Option<Held> {
-        self.local_queue.last_heard_by_group(&self.key, &self.node)
-    }
-
     /// Notes an answer of the store to this waiter, for all who wait for its key.
     pub(crate) fn note_answer(&self, answer: &LastAnswer) {
-        self.local_queue.note_answer(&self.key, self.is_grouped(), answer.copy());
+        self.local_queue.note_answer(&self.key, answer.copy());
     }
 
     /// Returns the last answer of the store to one of those who wait for the key of this waiter.
     pub(crate) fn last_answer(&self) -> Option<LastAnswer> {
-        self.local_queue.last_answer(&self.key, self.is_grouped())
+        self.local_queue.last_answer(&self.key)
     }
 
     /// Returns whether it is the head, which alone asks the store.
@@ -91,7 +50,7 @@ impl<'a> Waiter<'a> {
         self.local_queue.is_head(&self.key, &self.node)
     }
 
-    /// Returns whether it is the first or the second in the queue. In a group it is not.
+    /// Returns whether it is the first or the second in the queue.
     pub(crate) fn is_head_or_next(&self) -> bool {
         self.local_queue.is_head_or_next(&self.key, &self.node)
     }
@@ -121,9 +80,6 @@ impl<'a> Waiter<'a> {
     /// Notes that this waiter awaits an answer of the store, from `now` on, or has it. Until then the queue need not
     /// wonder why its head does not look.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
-        if asking && self.is_grouped() {
-            self.local_queue.close_group(&self.key, &self.node);
-        }
         let mut state = self.node.state();
         // A head that awaits the store cannot look: without this it would be skipped during every slow answer. A store
         // that takes longer than `ANSWER` does not keep the others waiting behind it.
@@ -131,14 +87,13 @@ impl<'a> Waiter<'a> {
     }
 
     /// Takes the hand-off, if it was given one. A waiter that was skipped because nobody polled it joins again.
-    /// `queued`: its claim is in the store's queue, as this owner.
-    pub(crate) fn check_in(&mut self, queued: Option<Owner>) -> Option<Handoff> {
+    pub(crate) fn check_in(&mut self) -> Option<Handoff> {
         let mut state = self.node.state();
         // In one step: the hand-off and the note that it was skipped are set together when a hand-off is reclaimed.
         let (mut handoff, skipped) = (state.handoff.take(), state.skipped);
         drop(state);
         if handoff.is_none() && skipped {
-            self.local_queue.rejoin(&self.key, &self.node, queued);
+            self.local_queue.rejoin(&self.key, &self.node);
             // A grant that lingers, which nobody notifies it of.
             handoff = self.node.state().handoff.take();
         }
@@ -162,7 +117,7 @@ impl<'a> Waiter<'a> {
     pub(crate) fn skip_stalled(&self, now: Moment) {
         // It looks right now, however late, and must not skip itself.
         self.checks_in_by(now);
-        self.local_queue.skip_stalled_before(&self.key, &self.node, now);
+        self.local_queue.skip_stalled(&self.key, now);
     }
 
     /// Notes that the store granted the key to this head, for `owner`. `contended`: others wait there.
@@ -178,28 +133,26 @@ impl<'a> Waiter<'a> {
         self.served
     }
 
-    /// Leaves the queue, and leaves an entry in the store's queue to the next waiter. Returns the entry of a group that
-    /// nobody shares.
-    pub(crate) fn leave_with(mut self, entry: Option<LeftEntry>) -> Option<LeftEntry> {
-        self.leave(entry)
+    /// Leaves the queue, and leaves an entry in the store's queue to the next waiter.
+    pub(crate) fn leave_with(mut self, entry: Option<LeftEntry>) {
+        self.leave(entry);
     }
 
-    fn leave(&mut self, entry: Option<LeftEntry>) -> Option<LeftEntry> {
+    fn leave(&mut self, entry: Option<LeftEntry>) {
         if self.served {
-            return entry;
+            return;
         }
         self.served = true;
-        let entry = self.local_queue.leave(&self.key, &self.node, entry);
+        self.local_queue.leave(&self.key, &self.node, entry);
         // It may have been handed the grant until now. From here on nobody can: the node is out of the queue.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }
-        entry
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        drop(self.leave(None));
+        self.leave(None);
     }
 }

@@ -14,8 +14,6 @@ use crate::sync::{Mutex, MutexGuard, survives};
 pub(super) struct WaiterNode {
     /// The lease that its waiter asks for.
     ttl: Duration,
-    /// It waits for a fair lock, in a group.
-    grouped: bool,
     state: Mutex<NodeState>,
 }
 
@@ -45,8 +43,6 @@ pub(super) struct NodeState {
     pub(super) skipped: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
-    /// The number of its group, where it waits in one.
-    pub(super) group: Option<u64>,
 }
 
 impl NodeState {
@@ -68,15 +64,6 @@ impl NodeState {
 
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
-        Self::with(ttl, false, now)
-    }
-
-    /// A waiter of a group.
-    pub(super) fn grouped(ttl: Duration, now: Moment) -> Self {
-        Self::with(ttl, true, now)
-    }
-
-    fn with(ttl: Duration, grouped: bool, now: Moment) -> Self {
         let state = NodeState {
             notified: false,
             waker: None,
@@ -87,13 +74,8 @@ impl WaiterNode {
             asking: false,
             skipped: false,
             gone: false,
-            group: None,
         };
-        Self { ttl, grouped, state: Mutex::new(state) }
-    }
-
-    pub(super) fn is_grouped(&self) -> bool {
-        self.grouped
+        Self { ttl, state: Mutex::new(state) }
     }
 
     pub(super) fn ttl(&self) -> Duration {

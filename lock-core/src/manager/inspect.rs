@@ -130,9 +130,7 @@ impl LockManager {
 
     /// Takes one grant of `key` away from its holder, and serves the next waiter. Returns whether the grant was still
     /// there. `id` is the id of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task
-    /// of the same process to which the grant was handed off since. Waiters of a [fair](Self::fair) lock that share a
-    /// place hand it off among themselves, so this may be the turn of another one of them. The log records the call
-    /// with `reason`.
+    /// of the same process to which the grant was handed off since. The log records the call with `reason`.
     ///
     /// `key` is written as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///

@@ -100,34 +100,16 @@ impl LockManager {
         LockRequest::all(Arc::clone(&self.hub), keys)
     }
 
-    /// Requests `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue.
+    /// Requests `key` in strict order of arrival, over all processes.
     ///
-    /// On every store elsewhere, waiters of one process that stand directly behind each other [share a
-    /// place](crate::backend::Capability::shares_places): the store grants them the lock as one, and they hand it on in
-    /// their order without asking it. Nobody overtakes a waiter whose process knows its place. Those who share a place
-    /// have the same ttl, and:
+    /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to the
+    /// next waiter, whichever process that is in. So a hand-over costs a round trip to the store, also inside one
+    /// process: [`lock`](Self::lock) is faster on a key that is wanted many times.
     ///
-    /// - They lose the place together, and queue again behind those of other processes: if its grant is lost, by
-    ///   [`max_hold`](LockRequest::max_hold) too, or if the first of them is not polled for a second, as in a `select!`
-    ///   loop or a `buffer_unordered` that is busy elsewhere, and over etcd and ZooKeeper if its question is cut off in
-    ///   the middle. A request that must not lose its place through others
-    ///   sets [`max_waiters`](LockRequest::max_waiters) to a large number.
-    /// - While the lock is handed on in their process and others wait elsewhere, a request lets the tasks run first that
-    ///   are ready on its thread, as a rule also those who have the lock next. If they have released it by then, it asks
-    ///   for its place when the store has answered that, together with those of them who want the lock again: a round
-    ///   trip later, or half a second without an answer.
-    /// - They count as one where the store counts its waiters, and as one in [`locks`](Self::locks).
-    /// - The store shows one holder for all of them: its record is that of the first who asked, also when that one has
-    ///   left, and [`force_release`](Self::force_release) of its id takes the lock from whoever holds it now.
-    /// - What [`extend`](crate::LockGuard::extend) has made of the lease is handed on.
-    ///
-    /// A request shares no place with `max_waiters` or [`min_hold`](LockRequest::min_hold), or if its strategy [counts waiters](crate::strategy::Strategy::uses_waiters), and
-    /// neither does a [leader](Self::leader).
-    ///
-    /// [`lock`](Self::lock) is faster on a key that several processes want many times. A waiter that dies delays those
-    /// behind it by its ttl, and by the [waiter lease](crate::backend::Order::Arrival) of the store where that is
-    /// shorter: 2 s on Redis and Postgres, 4 s on etcd, and the session timeout on ZooKeeper.
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
+    /// A waiter that dies delays the waiters behind it by its ttl, or by the
+    /// [waiter lease](crate::backend::Order::Arrival) of the store if that is shorter: 2 s on Redis and Postgres, 4 s on
+    /// etcd, and the session timeout on ZooKeeper. [`Unsupported`](LockErrorKind::Unsupported) on a store without a
+    /// queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }

@@ -16,10 +16,6 @@ pub struct Owner {
 /// of their token is 8 or more.
 pub(super) const STRICT: u64 = 1 << 63;
 
-/// The bit of the counter that marks owners whose grants are shared by the waiters of their process that stand directly
-/// behind each other; the 33rd character of their token is between 4 and 7.
-pub(super) const GROUPED: u64 = 1 << 62;
-
 impl Owner {
     /// The length of [`Owner::token`] in bytes.
     pub const TOKEN_LEN: usize = 48;
@@ -50,23 +46,7 @@ impl Owner {
     /// belong to one manager and request a kind of lock that is handed off.
     #[must_use]
     pub const fn may_hand_off_to(&self, other: &Self) -> bool {
-        self.process == other.process && (self.counter | other.counter) & (STRICT | GROUPED) == 0
-    }
-
-    /// Returns whether the waiters of `other` may share the grant of `self`, where they stand directly behind it in the
-    /// store's queue: both belong to one manager, which hands such grants on in the order of the queue.
-    #[must_use]
-    pub const fn may_share_with(&self, other: &Self) -> bool {
-        self.process == other.process && self.is_grouped() && other.is_grouped()
-    }
-
-    /// Returns the key by which a sorted map finds the owner.
-    pub(crate) const fn order(&self) -> (u128, u64) {
-        (self.process, self.counter)
-    }
-
-    pub(crate) const fn is_grouped(&self) -> bool {
-        self.counter & (STRICT | GROUPED) == GROUPED
+        self.process == other.process && (self.counter | other.counter) & STRICT == 0
     }
 
     /// Returns the owner whose [token](Self::token) this is, or `None` for any other text.

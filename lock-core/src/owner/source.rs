@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::owner::{GROUPED, Owner, STRICT};
+use super::owner::{Owner, STRICT};
 
 /// The bits of the counter that count: all but the first digit of its text, which says how a grant is handed off.
 const COUNTED: u64 = (1 << 60) - 1;
@@ -58,16 +58,10 @@ impl OwnerSource {
         Owner { process, counter: counter | STRICT }
     }
 
-    /// Makes an owner whose grants are shared by the waiters that stand directly behind it.
-    pub(crate) fn mint_grouped(&self) -> Owner {
-        let Owner { process, counter } = self.mint();
-        Owner { process, counter: counter | GROUPED }
-    }
-
-    /// Makes another owner, strict or grouped if `owner` is.
+    /// Makes another owner, strict if `owner` is.
     pub(crate) fn mint_like(&self, owner: Owner) -> Owner {
         let Owner { process, counter } = self.mint();
-        Owner { process, counter: counter | owner.counter & (STRICT | GROUPED) }
+        Owner { process, counter: counter | owner.counter & STRICT }
     }
 
     pub(crate) fn mint(&self) -> Owner {
@@ -115,22 +109,21 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_handed_on_among_owners_of_one_class() {
+    fn a_grant_is_handed_off_among_owners_that_are_not_strict() {
         let (source, other) = (OwnerSource::new().unwrap(), OwnerSource::new().unwrap());
-        let kinds = [OwnerSource::mint, OwnerSource::mint_strict, OwnerSource::mint_grouped];
+        let kinds = [OwnerSource::mint, OwnerSource::mint_strict];
         for (at, mint) in kinds.iter().enumerate() {
             let owner = mint(&source);
             for (to, also) in kinds.iter().enumerate() {
                 let here = also(&source);
                 assert_eq!(owner.may_hand_off_to(&here), (at, to) == (0, 0), "{at} {to}");
-                assert_eq!(owner.may_share_with(&here), (at, to) == (2, 2), "{at} {to}");
                 // The scripts see it by this much of the token.
                 assert_eq!(
                     owner.token().as_str()[..33] == here.token().as_str()[..33],
                     at == to,
                     "{at} {to}"
                 );
-                assert!(!owner.may_hand_off_to(&also(&other)) && !owner.may_share_with(&also(&other)));
+                assert!(!owner.may_hand_off_to(&also(&other)));
             }
             let like = source.mint_like(owner);
             assert_eq!(like.token().as_str()[..33], owner.token().as_str()[..33], "{at}");

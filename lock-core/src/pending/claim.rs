@@ -66,22 +66,6 @@ impl PendingClaim {
         Self { cleanup: Arc::clone(cleanup), claim, state: Sent::Nothing, entry: None, has_grants: false }
     }
 
-    /// A claim of `owner`, which the release of `before` is about to put into the store's queue, as its first.
-    pub(crate) fn succeeding(
-        cleanup: &Arc<Cleanup>,
-        before: &Claim,
-        owner: Owner,
-        entry: QueueEntry,
-    ) -> Self {
-        let claim = Claim::new(before.key.clone(), owner, before.ttl, before.record.clone());
-        let claim = Claim { mode: before.mode, queue: before.queue, ..claim };
-        // The release may arrive after that of this owner, and leave an entry for nobody: as an unanswered request.
-        claim.mark_sent();
-        let mut succeeding = Self::new(cleanup, claim);
-        (succeeding.state, succeeding.entry) = (Sent::Request, Some(entry));
-        succeeding
-    }
-
     /// Notes that the owner holds each of the keys by a grant of its own.
     pub(crate) fn has_grants(&mut self) {
         self.has_grants = true;

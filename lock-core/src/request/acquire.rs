@@ -176,7 +176,6 @@ impl LockRequest {
         let own = self.resolve()?;
         let plan = Plan {
             own,
-            alone: self.alone,
             template: self.template,
             is_part: false,
             hub: self.hub,

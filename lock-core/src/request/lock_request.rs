@@ -54,8 +54,6 @@ pub struct LockRequest {
     pub(super) options: Option<Box<Profile>>,
     /// What counts where neither the request nor its profile says otherwise.
     pub(super) usual: Usual,
-    /// It shares no place in the store's queue, and so no grant.
-    pub(super) alone: bool,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,
 }
@@ -111,12 +109,6 @@ impl LockRequest {
         self.options.as_ref().and_then(|own| own.options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
     }
 
-    /// Shares no place in the store's queue: a fair lock then has a grant of its own, with its own record and id.
-    pub(crate) fn alone(mut self) -> Self {
-        self.alone = true;
-        self
-    }
-
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Option<Kind>) -> Self {
         let key = key.into_key().map(|key| key.into_namespace(&hub.engine.namespace));
         Self::with_key(hub, key, kind)
@@ -152,7 +144,6 @@ impl LockRequest {
             kind,
             options: None,
             usual: Usual::default(),
-            alone: false,
             template: None,
             profile: None,
         }

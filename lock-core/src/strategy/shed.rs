@@ -19,9 +19,6 @@ pub struct Shed<S> {
 /// only, so that a waiter does not lose its turn later. An `inner` that would not wait decides alone, and so does any
 /// `inner` if the number of waiters is not known. With 0, every request that would have to wait is shed.
 ///
-/// Waiters of a [fair](crate::LockManager::fair) lock that share a place count as one. Those with this strategy share
-/// none, so give it to all requests for the key.
-///
 /// # Examples
 ///
 /// ```

@@ -54,14 +54,6 @@ impl Claims {
         Claim { mode, queue, ..Claim::new(key.clone(), self.owner(), ttl, record) }
     }
 
-    /// Returns an exclusive claim in order of arrival, of a fresh owner that
-    /// [may share its grant](Owner::may_share_with).
-    #[must_use]
-    pub fn grouped(&self, key: &Key, ttl: Duration) -> Claim {
-        let claim = self.claim(key, Mode::Exclusive, Queue::Fifo, ttl);
-        Claim { owner: self.owners.mint_grouped(), ..claim }
-    }
-
     /// Returns an exclusive, barging claim of a fresh owner.
     #[must_use]
     pub fn exclusive(&self, key: &Key, ttl: Duration) -> Claim {

@@ -611,7 +611,7 @@ async fn a_place_that_was_taken_over_in_the_middle_of_a_question_is_given_back()
     let second = tokio::spawn(wait(&locks, "k").acquire());
     tokio::time::sleep(millis(10)).await;
     let waiting = async || other.inspect("k").await.unwrap().unwrap().waiting;
-    assert_eq!(waiting().await, 1, "they share a place");
+    assert_eq!(waiting().await, 1, "one place for both");
     control.fail_always(Operation::Enqueue, Fault::Hang);
     for _ in 0..100 {
         // It asks once a minute.

@@ -130,10 +130,6 @@ async fn the_last_answer_of_the_store_decides_how_the_end_of_a_wait_is_told() {
                 if exclusive {
                     let of = case("queue");
                     check(waits(QueueStore::default(), holder, ask, outage, fault).await, outage, &of);
-                    let shared = QueueStore::default();
-                    shared.share_places();
-                    let of = case("shared places");
-                    check(waits(shared, holder, ask, outage, fault).await, outage, &of);
                 }
                 if outage == Outage::Never {
                     break;

@@ -51,7 +51,6 @@ struct State {
     listeners: Vec<(u128, Weak<dyn Listener>)>,
     calls: Calls,
     deaf: bool,
-    shares_places: bool,
     release_takes: Duration,
     heartbeat_takes: Duration,
     start: Moment,
@@ -114,7 +113,6 @@ impl Default for QueueStore {
             listeners,
             calls: Calls::default(),
             deaf: false,
-            shares_places: false,
             release_takes: Duration::ZERO,
             heartbeat_takes: Duration::ZERO,
             start: now(),
@@ -139,11 +137,6 @@ impl QueueStore {
     /// Sets whether the notifications of the store are lost.
     pub(crate) fn deaf(&self, deaf: bool) {
         self.state().deaf = deaf;
-    }
-
-    /// Lets the waiters of a fair lock share a place. Call it before a manager is made.
-    pub(crate) fn share_places(&self) {
-        self.state().shares_places = true;
     }
 
     /// Sets how long a release takes to arrive.
@@ -244,7 +237,6 @@ impl Backend for QueueStore {
         store.fencing = Fencing::StoreTime;
         store.placement = Placement::Embedded;
         store.lists = true;
-        store.shares_places = self.state().shares_places;
         store
     }
 

@@ -1,9 +1,6 @@
 //! What a claim remembers of its requests.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-
-use crate::owner::Owner;
 
 /// What happened to a claim, recorded by code that has only a reference to it.
 #[derive(Debug, Default)]
@@ -28,8 +25,6 @@ pub(crate) struct Marks {
     pub(super) fenced: AtomicBool,
     /// How often a release was handed to a connection: [`ONCE`](Self::ONCE), or more often.
     pub(super) releases: AtomicU8,
-    /// The owner that its release names.
-    pub(super) successor: OnceLock<Owner>,
     /// See [`Claim::value`](super::Claim::value).
     #[cfg(feature = "redlock")]
     pub(super) value: StoredValue,
@@ -65,7 +60,6 @@ impl Clone for Marks {
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
             releases: AtomicU8::new(self.releases.load(Ordering::Relaxed)),
-            successor: self.successor.clone(),
             // Made anew: a copy may be for another owner.
             #[cfg(feature = "redlock")]
             value: StoredValue::default(),

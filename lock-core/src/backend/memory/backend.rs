@@ -40,7 +40,6 @@ impl Backend for Memory {
             ttl_step: None,
             ttl_advice: None,
             keeps_after_release: Some(Duration::from_secs(10 * 366 * 24 * 60 * 60)),
-            shares_places: false,
         }
     }
 

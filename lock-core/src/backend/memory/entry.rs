@@ -172,7 +172,6 @@ impl Entry {
             position,
             own: self.local_holder().is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner)),
             queued_at: position.map(|_| now),
-            behind: None,
             key: None,
             kept: self.holders.first().is_some_and(|holder| holder.kept),
         }

@@ -129,7 +129,6 @@ impl Backend for Postgres {
             min_ttl: SHORTEST,
             ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
-            shares_places: true,
             ..Capability::exclusive("postgres")
         }
     }

@@ -195,7 +195,6 @@ impl Backend for Redis {
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
             ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
-            shares_places: true,
             ..Capability::exclusive("redis")
         }
     }

@@ -11,7 +11,6 @@ use crate::backend::conflict::{self, Use};
 use crate::backend::{Ask, Attempt, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
-use crate::owner::Owner;
 
 /// What to do for a claim without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,18 +112,8 @@ impl Site<'_> {
             Standing::Holds => None,
             Standing::Clashes(with) => return Err(self.in_use(with)),
             _ if self.stays_outside(ask, line) => Some(self.held(ask, line, None).await),
-            _ => match self.shares_with(line) {
-                Some(owner) => Some(self.held_behind(ask, line, owner).await),
-                None => None,
-            },
+            _ => None,
         })
-    }
-
-    /// Answers that the key is held, and that the claim shares the place or the grant of `owner`: whoever comes after this
-    /// answer stands behind the claim too.
-    async fn held_behind(&self, ask: Ask, line: &Line, owner: Owner) -> Result<Attempt, Error> {
-        let held = self.refusal(ask, line, None).await?;
-        Ok(Attempt::Held(Held { behind: Some(owner), ..held }))
     }
 
     /// Answers for a claim that has the node `own`, or had it a moment ago.
@@ -210,13 +199,6 @@ impl Site<'_> {
         line.holders().iter().any(|place| self.is_handed_off_with(place))
     }
 
-    /// Returns the owner of the last node, if a node of this claim directly behind it would share its grant.
-    fn shares_with(&self, line: &Line) -> Option<Owner> {
-        let path = self.path(&line.places().last()?.name);
-        let owner = self.session.with(|grants| grants.owner_of(&path)).ok().flatten()?;
-        owner.may_share_with(&self.claim.owner).then_some(owner)
-    }
-
     /// Returns whether a place is of a claim of this manager, which hands the key off to this one, or gets it from it.
     fn is_handed_off_with(&self, place: &Place) -> bool {
         let path = self.path(&place.name);
@@ -240,21 +222,17 @@ impl Site<'_> {
         line: &Line,
         queued: Option<(Moment, usize)>,
     ) -> Result<Attempt, Error> {
-        self.refusal(ask, line, queued).await.map(Attempt::Held)
-    }
-
-    async fn refusal(&self, ask: Ask, line: &Line, queued: Option<(Moment, usize)>) -> Result<Held, Error> {
         // Without a session the next request finds out.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
-            return Ok(Held::default());
+            return Ok(Attempt::Held(Held::default()));
         }
         let holders = line.holders();
         let holder = match holders.first() {
             Some(first) => self.holder(&first.name).await?,
             None => None,
         };
-        Ok(Held {
+        Ok(Attempt::Held(Held {
             remaining: None,
             // Whoever waits watches the holder, or is notified of its end.
             foreign: false,
@@ -263,11 +241,10 @@ impl Site<'_> {
             position: queued.map(|(_, at)| at.saturating_sub(holders.len())),
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),
-            behind: None,
             key: None,
             // A node is the grant, so none is kept after its release.
             kept: false,
-        })
+        }))
     }
 
     /// Gives up a node that has just been created.

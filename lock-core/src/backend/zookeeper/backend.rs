@@ -34,7 +34,6 @@ impl Backend for ZooKeeper {
             lease: LeaseScope::Session,
             // The servers free a key of a dead process when its session is over, and not before.
             min_ttl: self.session,
-            shares_places: true,
             ttl_advice: Some("a lock lasts as long as its session: connect with a shorter `session_timeout`"),
             ..Capability::exclusive("zookeeper")
         }

@@ -153,14 +153,12 @@ impl Grants {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.record.clone())
     }
 
-    /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`, or may share its
-    /// place or its grant with it.
+    /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`.
     pub(super) fn may_serve(&self, directory: &str, owner: Owner) -> bool {
         let below = format!("{directory}/");
         let mut claims =
             self.entries.range(below.clone()..).take_while(|(prefix, _)| prefix.starts_with(&below));
-        let hands_off = |entry: &Entry| entry.granted && entry.owner.may_hand_off_to(&owner);
-        claims.any(|(_, entry)| hands_off(entry) || entry.owner.may_share_with(&owner))
+        claims.any(|(_, entry)| entry.granted && entry.owner.may_hand_off_to(&owner))
     }
 
     /// Returns whether a claim of this session has a node in `directory`, or may have one.
@@ -240,15 +238,6 @@ mod tests {
         }
         grants.forget(&prefix);
         assert!(!grants.may_serve("/k", waits));
-    }
-
-    #[test]
-    fn a_place_is_shared_and_only_with_one_who_shares() {
-        let (mut grants, source) = (Grants::default(), OwnerSource::new().expect("random bytes"));
-        let [first, second] = [source.mint_grouped(), source.mint_grouped()];
-        grants.begin(&format!("/k/{}", names::mark(first)), &claim(first));
-        assert!(grants.may_serve("/k", second) && !grants.may_serve("/j", second));
-        assert!(!grants.may_serve("/k", source.mint()) && !grants.may_serve("/k", source.mint_strict()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.waiting.in_order(); a_try_takes_no_place, order_of_arrival, one_who_leaves,
-        one_who_leaves_when_served, keeps_its_place, one_who_shares_a_grant];
+        one_who_leaves_when_served, keeps_its_place];
     let leased = list![|can: &Capability| can.waiting.in_order() && leases(can); one_who_dies,
         one_who_dies_with_a_short_ttl, a_holder_that_dies];
     let shared = list![|can: &Capability| can.waiting.in_order() && can.shared; a_writer_is_not_overtaken, readers_at_the_head_together];
@@ -220,32 +220,6 @@ async fn permits_in_order(subject: Subject) {
     subject.served(&d, Duration::ZERO).await;
     subject.release(&c).await;
     subject.release(&d).await;
-}
-
-/// A claim shares a grant of its process only where it would stand directly behind it, and only in a store that says
-/// so.
-async fn one_who_shares_a_grant(subject: Subject) {
-    let key = subject.key("k");
-    let [holder, next, behind, last] = [(); 4].map(|()| subject.grouped(&key));
-    let other = subject.stranger(&key, Mode::Exclusive, Queue::Fifo);
-    subject.acquire(&holder).await;
-    let shares = subject.enqueue(&next).await;
-    if !subject.capability().shares_places {
-        assert!(shares.behind.is_none() && shares.queued_at.is_some(), "each claim is queued: {shares:?}");
-        return;
-    }
-    assert_eq!((shares.behind, shares.queued_at), (Some(holder.owner), None), "the holder, and nobody waits");
-    subject.enqueued(&other).await;
-    let own = subject.enqueued(&behind).await;
-    assert_eq!((own.position, own.behind), (Some(1), None), "behind another process");
-    assert_eq!(subject.enqueue(&last).await.behind, Some(behind.owner), "the last of the queue");
-    subject.release(&holder).await;
-    subject.served(&other, Duration::ZERO).await;
-    subject.release(&other).await;
-    subject.served(&behind, Duration::ZERO).await;
-    subject.release(&behind).await;
-    // Who shared a grant has left nothing.
-    subject.acquire(&fifo(&subject, &key, Mode::Exclusive)).await;
 }
 
 /// A heartbeat of an owner without a queue entry creates none.

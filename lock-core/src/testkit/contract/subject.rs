@@ -160,11 +160,6 @@ impl Subject {
         self.claim(key, Mode::Exclusive, Queue::Barging)
     }
 
-    /// Returns a claim in order of arrival that may share its grant.
-    pub(super) fn grouped(&self, key: &Key) -> Claim {
-        self.claims.grouped(key, self.long())
-    }
-
     /// Returns a claim with one holder at a time, in the variant of the case.
     pub(super) fn mutex(&self, key: &Key) -> Claim {
         let (mode, queue) = self.variant.claims();

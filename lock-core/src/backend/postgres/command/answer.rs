@@ -120,7 +120,6 @@ impl Answer {
             position: count(self.place),
             own: self.own,
             queued_at: self.queued.then_some(self.sent),
-            behind: self.mode.as_deref().and_then(Owner::from_token),
             key,
             kept: self.mode.as_deref() == Some("kept"),
         }

@@ -46,7 +46,6 @@ struct Asked {
     fenced: bool,
     room: Option<i32>,
     barges: bool,
-    shares: bool,
 }
 
 /// A request that waits for a call.
@@ -237,7 +236,6 @@ fn asked_of(claim: &Claim, ask: Ask) -> Asked {
             Ask::Enqueue { room } => Some(room.and_then(|room| i32::try_from(room).ok()).unwrap_or(i32::MAX)),
         },
         barges: claim.queue == Queue::Barging,
-        shares: claim.owner.is_grouped(),
     }
 }
 
@@ -252,7 +250,6 @@ fn parameters_of_one(claim: &Claim, asked: &Asked) -> Vec<Parameter> {
         (Box::new(asked.fenced), Type::BOOL),
         (Box::new(asked.room), Type::INT4),
         (Box::new(asked.barges), Type::BOOL),
-        (Box::new(asked.shares), Type::BOOL),
     ]
 }
 
@@ -283,7 +280,6 @@ fn parameters_of(what: What, claim: &Claim, batch: &[Waiting]) -> Vec<Parameter>
             fenced,
             all(batch, Type::INT4_ARRAY, |one| one.room),
             all(batch, Type::BOOL_ARRAY, |one| one.barges),
-            all(batch, Type::BOOL_ARRAY, |one| one.shares),
         ],
         What::AttemptAll => vec![texts(claim.keys()), owners, records, ttls, fenced],
         What::Heartbeat => vec![text(claim.key.as_str()), owners, records, modes, ttls],

@@ -19,11 +19,10 @@ impl Server {
     pub(crate) async fn release(&self, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
         let (owner, mode, own) = (claim.owner.token(), code(claim.mode), own_fence(claim));
         let of_one = keep.is_none() && claim.more.is_empty();
-        let successor = claim.successor().filter(|_| of_one);
         let ahead = || claim.mark_release_ahead();
         let statements = &self.shared().statements;
         let live = self.connections.get().await?;
-        if of_one && own == 0 && successor.is_none() && live.is_own() && self.may_be_alone(claim) {
+        if of_one && own == 0 && live.is_own() && self.may_be_alone(claim) {
             let (released, at_once) = self.give_alone(&live, claim, ahead).await?;
             if !at_once {
                 // What was sent behind the first statement may have arrived before the second.
@@ -31,16 +30,7 @@ impl Server {
             }
             return Ok(released);
         }
-        let (statement, parameters) = if let Some(next) = successor {
-            let parameters = vec![
-                text(claim.key.as_str()),
-                text(owner.as_str()),
-                text(next.token().as_str()),
-                micros(claim.ttl),
-                number(own),
-            ];
-            (statements.release_to.as_str(), parameters)
-        } else if of_one && own == 0 {
+        let (statement, parameters) = if of_one && own == 0 {
             self.let_go(claim, live.is_own())
         } else {
             let keep = match keep {

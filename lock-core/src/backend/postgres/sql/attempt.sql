@@ -1,4 +1,4 @@
--- One attempt at a claim for one key, and one release: the short ways first (free.sql, hand_off.sql, groups.sql), and then the long one.
+-- One attempt at a claim for one key, and one release: the short ways first (free.sql, hand_off.sql), and then the long one.
 -- The shortest of all calls no function: see take_alone.sql and give_alone.sql.
 --
 -- A session of the library has the settings of queue.sql from its start, and calls the functions that have none. In any other, such as
@@ -6,11 +6,8 @@
 -- would let others put their operators in.
 
 -- Makes one attempt. Returns the answer in the form of `acquire_flat`.
---
--- p_shares  whether the owner shares its grant with others of its process; see groups.sql
 CREATE OR REPLACE FUNCTION lock_core.attempt(
-    p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean,
-    p_shares boolean
+    p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     v_answer text[];
@@ -18,13 +15,7 @@ BEGIN
     IF p_mode <> 'x' OR p_room IS NULL THEN
         v_answer := lock_core.take_free(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced);
     ELSE
-        -- Where others of its process wait, there is one request for many.
-        IF p_shares THEN
-            v_answer := lock_core.stands_behind(p_key, p_owner);
-        END IF;
-        IF v_answer IS NULL THEN
-            v_answer := lock_core.enqueue(p_key, p_owner, p_record, p_ttl, p_fenced, p_room, p_barges);
-        END IF;
+        v_answer := lock_core.enqueue(p_key, p_owner, p_record, p_ttl, p_fenced, p_room, p_barges);
     END IF;
     IF v_answer IS NULL THEN
         v_answer := lock_core.acquire_flat(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced, p_room, p_barges);
@@ -51,12 +42,11 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_core.attempt_with_settings(
-    p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean,
-    p_shares boolean
+    p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS text[] LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
 BEGIN
-    RETURN lock_core.attempt(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced, p_room, p_barges, p_shares);
+    RETURN lock_core.attempt(p_key, p_owner, p_record, p_mode, p_ttl, p_fenced, p_room, p_barges);
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_core.let_go_with_settings(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql

@@ -3,14 +3,13 @@
 use super::config::Config;
 
 /// The steps of the migration, in their order. They need a `search_path` of `pg_catalog` alone.
-const STEPS: [&str; 13] = [
+const STEPS: [&str; 12] = [
     include_str!("tables.sql"),
     include_str!("queue.sql"),
     include_str!("free.sql"),
     include_str!("hand_off.sql"),
     include_str!("acquire.sql"),
     include_str!("release.sql"),
-    include_str!("groups.sql"),
     include_str!("attempt.sql"),
     include_str!("together.sql"),
     include_str!("renew.sql"),
@@ -94,8 +93,6 @@ pub(crate) struct Statements {
     /// For a grant of one key that is not kept; see attempt.sql.
     pub(crate) let_go: Forms,
     pub(crate) release: String,
-    /// As `release_one`, where the grant has a successor; see groups.sql.
-    pub(crate) release_to: String,
     pub(crate) fence: String,
     pub(crate) downgrade: String,
     pub(crate) latch: String,
@@ -113,15 +110,14 @@ impl Statements {
         let call = |call: &str| format!("SELECT {schema}.{call}");
         Self {
             take_alone: statement(include_str!("take_alone.sql"), &schema),
-            attempt: Forms::new(&schema, "attempt", "$1, $2, $3, $4, $5, $6, $7, $8, $9"),
+            attempt: Forms::new(&schema, "attempt", "$1, $2, $3, $4, $5, $6, $7, $8"),
             give_alone: statement(include_str!("give_alone.sql"), &schema),
             let_go: Forms::new(&schema, "let_go", "$1, $2, $3"),
-            attempts: call("attempts($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            attempts: call("attempts($1, $2, $3, $4, $5, $6, $7, $8)"),
             acquire_alls: call("acquire_alls($1, $2, $3, $4, $5)"),
             heartbeats: call("heartbeats($1, $2, $3, $4, $5)"),
             renew: format!("SELECT number, waiting FROM {schema}.renew($1, $2, $3, $4)"),
             release: call("release($1, $2, $3, $4, $5)::text"),
-            release_to: call("release_to($1, $2, $3, $4, $5)"),
             fence: answer("fence($1, $2, $3, $4)"),
             downgrade: answer("downgrade($1, $2, $3)"),
             latch: answer("latch($1, $2, $3, $4, $5)"),

@@ -139,8 +139,7 @@ BEGIN
             own     boolean,
             -- Whether the asking claim was queued now, or kept in the queue.
             queued  boolean,
-            -- What is in the way: for -2 the mode in force, `latch` for a latch; for 0 the owner that the claim stands directly behind,
-            -- where it shares the grant of that, or `kept` where the holder has released the key and it stays taken.
+            -- What is in the way: for -2 the mode in force, `latch` for a latch; for 0 `kept` where the holder has released the key and it stays taken.
             mode    text,
             -- Of a claim of several keys, the number of the key that is in use, for -2 and 0.
             number  integer

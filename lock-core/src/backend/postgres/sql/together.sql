@@ -4,7 +4,7 @@
 -- Makes attempts at one key, one after another; see attempt.sql for what each is asked for.
 CREATE OR REPLACE FUNCTION lock_core.attempts(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[], p_fenced boolean[], p_rooms integer[],
-    p_barges boolean[], p_shares boolean[]
+    p_barges boolean[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
         PERFORM set_config('synchronous_commit', v_commit, true);
         RETURN NEXT lock_core.attempt(
             p_key, p_owners[number], p_records[number], p_modes[number], p_ttls[number], p_fenced[number], p_rooms[number],
-            p_barges[number], p_shares[number]
+            p_barges[number]
         );
         v_now := v_now OR current_setting('synchronous_commit') = v_commit;
     END LOOP;

@@ -204,7 +204,6 @@ fn one(
     };
     command.arg(match claim.queue {
         Queue::Barging => "1",
-        Queue::Fifo if claim.owner.is_grouped() => "2",
         Queue::Fifo => "0",
     });
     command

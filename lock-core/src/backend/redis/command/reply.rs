@@ -61,8 +61,7 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
     }
 }
 
-/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept[, before]]}`. These are hints,
-/// so a part that cannot be read is left out. `sent` is when the request was sent. `queued` is whether the claim is
+/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part that cannot be read is left out. `sent` is when the request was sent. `queued` is whether the claim is
 /// queued, for an answer that does not say so.
 pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
@@ -71,10 +70,6 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     };
     let value = match rest.get(1) {
         Some(Value::BulkString(value)) => std::str::from_utf8(value).ok(),
-        _ => None,
-    };
-    let before = match rest.get(6) {
-        Some(Value::BulkString(token)) => std::str::from_utf8(token).ok().and_then(Owner::from_token),
         _ => None,
     };
     let queued = number(5).map_or(queued, |queued| queued == 1);
@@ -92,7 +87,6 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
         position: number(3).and_then(|place| usize::try_from(place).ok()),
         own: number(4) == Some(1),
         queued_at: queued.then_some(sent),
-        behind: before,
         key: None,
         kept,
     }
@@ -252,11 +246,6 @@ mod tests {
             "nobody holds it"
         );
         assert_eq!(held(&[], sent, true).queued_at, Some(sent));
-        let before = OwnerSource::new().expect("random bytes").mint_grouped();
-        let token = |text: &str| [&rest[..], &[2, -1, 1, 0].map(Value::Int), &[bulk(text)]].concat();
-        let behind = held(&token(before.token().as_str()), sent, false);
-        assert_eq!((behind.behind, behind.queued_at), (Some(before), None));
-        assert_eq!(held(&token("x"), sent, false).behind, None);
     }
 
     #[test]

@@ -12,18 +12,15 @@
 --          7  the claim is queued only while fewer than this many wait; "": it is not queued
 --          8  "1": it may overtake a queue whose holder has expired, and is not queued while an owner of its own
 --             process that can hand off to it holds the key
---             "2": it is not queued directly behind a claim of its own process that shares its grant
 -- Returns  {1, now, waiters[, fence]}                               granted; waiters: nil where nobody looked
 --          now, a number                                            granted, and nobody waits
 --          now, a text                                              granted with this time as the fencing token, and
 --                                                                   nobody looked for waiters
---          {0, now, pttl, holder, others, place or -1, own, kept[, before]}   held
+--          {0, now, pttl, holder, others, place or -1, own, kept}   held
 --          {-1, now}                                                too late
 --          {-2, now, mode}                                          the key is in use in an incompatible mode
 --          with now = server time in us; others: the number of other waiters; place: the claim's position in the queue;
---          own: 1 when the holder can hand off to this claim; kept: 1 when its queue entry was made or kept now;
---          before: owner token of the last claim of the queue, or of the holder where nobody waits, which shares its
---          grant with this claim.
+--          own: 1 when the holder can hand off to this claim; kept: 1 when its queue entry was made or kept now
 -- Constants  VALUE_END: see lib.lua
 --
 -- Atomic because nobody may take the key between the read and the write, because an older queue entry is served first,

@@ -28,15 +28,6 @@ if #ARGV[6] == 1 then
     if not dead then
       if enqueues and not (own and barges) and others < tonumber(ARGV[7]) then
         local last = call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')
-        if ARGV[8] == '2' then
-          -- Whoever comes from now on stands behind the claim, so its process can hand that grant on to it.
-          local before = last[1] or held
-          if string.sub(before, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
-            and not call('ZSCORE', queue, token) then
-            local owner = string.sub(before, 1, TOKEN_LEN)
-            return {0, now, call('PTTL', KEYS[1]), held, others, -1, own and 1 or 0, 0, owner}
-          end
-        end
         local ticket = text
         -- Texts of one length compare as the numbers do.
         if last[2] and (#last[2] ~= #text or last[2] >= text) then
@@ -72,8 +63,8 @@ if #ARGV[6] == 1 then
             if mark == ' ' then
               call('SETRANGE', KEYS[1], MARK_AT, MARK)
             end
-            -- Only a holder without order, whose token has a digit below 4 here, hands off otherwise because of it.
-            if string.sub(held, HANDOFF_LEN, HANDOFF_LEN) < '4' then
+            -- Only a holder without order, whose token has the digit 0 here, hands off otherwise because of it.
+            if string.sub(held, HANDOFF_LEN, HANDOFF_LEN) == '0' then
               redis.pcall('PUBLISH', CHANNEL .. string.sub(held, 1, PROCESS_LEN), 'contended ' .. KEYS[1])
             end
           end

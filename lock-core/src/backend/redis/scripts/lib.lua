@@ -470,8 +470,8 @@ function Lock.contend(lock, first)
     if mark == ' ' then
       redis.call('SETRANGE', lock.key, MARK_AT, MARK)
     end
-    -- Only a holder without order, whose token has a digit below 4 here, hands off otherwise because of it.
-    if string.sub(lock.value, HANDOFF_LEN, HANDOFF_LEN) < '4' then
+    -- Only a holder without order, whose token has the digit 0 here, hands off otherwise because of it.
+    if string.sub(lock.value, HANDOFF_LEN, HANDOFF_LEN) == '0' then
       tell(lock.value, 'contended ' .. lock.key)
     end
   end

@@ -1,5 +1,4 @@
-//! The order of a fair lock under random work: several processes share places, waiters give up, and connections are
-//! cut.
+//! The order of a fair lock under random work: waiters of several processes give up, and connections are cut.
 //!
 //! The tasks begin to wait in waves. A wave begins when all tasks of the one before it have their places, so no task
 //! may overtake one of an earlier wave. Within a wave, no order is promised.
@@ -13,9 +12,8 @@ use lock_core::{LockManager, LockRequest, strategy};
 use lock_tests::{RedisServer, wait_until};
 use tokio::task::JoinHandle;
 
-use crate::groups::asked;
 use crate::store::queue;
-use crate::support::{manager, ms, within};
+use crate::support::{calls, manager, ms, within};
 
 const PROCESSES: usize = 4;
 const WAVES: usize = 8;
@@ -127,6 +125,11 @@ async fn settled(server: &RedisServer, managers: &[LockManager]) {
             return;
         }
     }
+}
+
+/// Returns how many requests found the key held and asked for a place. Each reads the end of the queue once.
+fn asked(server: &RedisServer) -> u64 {
+    calls(server, "zrevrange")
 }
 
 fn cut(server: &RedisServer) {
