@@ -5,7 +5,6 @@
 //! every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts: `CLOCK_BOOTTIME`,
 //! which runs during suspend, and `CLOCK_MONOTONIC`, which does not.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::sync::Lazy;
@@ -101,44 +100,6 @@ fn tokio_now() -> std::time::Instant {
 #[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
 pub(crate) fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// The wall clock for code that has just read the clock of a manager: for owner records. It is read a hundred times in
-/// a second at most, and extrapolated by the other clock in between. So a record may be late by that when the wall
-/// clock is set.
-#[derive(Debug)]
-pub(crate) struct WallClock {
-    /// By how much it is ahead of the other clock.
-    ahead: AtomicI64,
-    /// When it was read, by the other clock.
-    read: AtomicI64,
-}
-
-impl WallClock {
-    /// How long it is extrapolated, in nanoseconds.
-    const COUNTED_ON: i64 = 10_000_000;
-
-    pub(crate) fn new() -> Self {
-        Self { ahead: AtomicI64::new(0), read: AtomicI64::new(i64::MIN) }
-    }
-
-    /// Returns the time since the Unix epoch at `now`.
-    pub(crate) fn at(&self, now: Moment) -> Duration {
-        self.at_or(now, wall)
-    }
-
-    fn at_or(&self, now: Moment, wall: impl FnOnce() -> Duration) -> Duration {
-        let age = now.mono.saturating_sub(self.read.load(Ordering::Acquire));
-        // A clock that stands still, as in a test, does not extrapolate the other one.
-        if (1..Self::COUNTED_ON).contains(&age) {
-            let wall = now.mono.saturating_add(self.ahead.load(Ordering::Relaxed));
-            return Duration::from_nanos(u64::try_from(wall).unwrap_or(0));
-        }
-        let wall = wall();
-        self.ahead.store(nanos(wall).saturating_sub(now.mono), Ordering::Relaxed);
-        self.read.store(now.mono, Ordering::Release);
-        wall
-    }
 }
 
 impl Clock {
@@ -277,17 +238,6 @@ mod tests {
     #[test]
     fn elapsed_is_the_larger_of_both() {
         assert_eq!(at(10, 500).since(at(0, 0)), Duration::from_nanos(500));
-    }
-
-    #[test]
-    fn the_wall_clock_is_counted_on_for_a_moment() {
-        let (wall, second) = (WallClock::new(), Duration::from_secs(1));
-        let read = |mono, is| wall.at_or(at(mono, 0), || is);
-        assert_eq!(read(7, second), second, "never read before");
-        assert_eq!(read(9, 2 * second), second + Duration::from_nanos(2), "counted on");
-        assert_eq!(read(7, 2 * second), 2 * second, "the other clock stands still");
-        assert_eq!(read(7 + WallClock::COUNTED_ON, 3 * second), 3 * second, "read again");
-        assert_eq!(read(8, second), second, "the other clock was read before");
     }
 
     #[test]

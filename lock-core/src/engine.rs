@@ -1,6 +1,5 @@
 //! The state that the requests, guards and handles of one manager share.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -9,15 +8,15 @@ use std::time::Duration;
 
 use crate::backend::{Capability, Claim, Released};
 use crate::background::Background;
-use crate::clock::{Clock, Moment, WallClock};
+use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::expiry;
 use crate::local_queue::LocalQueue;
 use crate::notifications::{Latches, LostOwners, Notifications};
-use crate::observe::{Observer, ReleaseContext};
+use crate::observe::Observer;
 use crate::options::{Profiles, Resolved};
-use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
-use crate::pending::{Certainty, Cleanup, FreedKeys, Next};
+use crate::owner::{Identity, Owner, OwnerSource};
+use crate::pending::{Certainty, Cleanup, FreedKeys};
 use crate::rates::Rates;
 use crate::store::Store;
 use crate::sync::Notify;
@@ -50,7 +49,6 @@ pub(crate) struct Engine {
     /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
     reconnects: AtomicU64,
     lost: LostOwners,
-    wall: WallClock,
 }
 
 /// Short, because the `Debug` of every guard and request contains it.
@@ -101,25 +99,9 @@ impl Engine {
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
             lost: LostOwners::default(),
-            wall: WallClock::new(),
             identity,
             store,
         }))
-    }
-
-    /// Makes the record of a request of this process that began at `started`. `now` is a clock that was just read.
-    pub(crate) fn record(
-        &self,
-        label: Option<Cow<'static, str>>,
-        started: Moment,
-        now: Moment,
-    ) -> OwnerRecord {
-        // The wall clock knows only the time of a clock that was just read.
-        let mut since = self.wall.at(now);
-        if started != now {
-            since = since.saturating_sub(now.since(started));
-        }
-        OwnerRecord::since(since, self.identity, label)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -216,16 +198,8 @@ impl Engine {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Releases a grant and waits for the answer. `now` is a clock that was just read.
-    pub(crate) async fn release(
-        &self,
-        claim: &Claim,
-        keep_for: Option<Duration>,
-        now: Moment,
-    ) -> Result<Released> {
-        if let Some(answer) = self.release_now(claim, keep_for, now) {
-            return Ok(answer);
-        }
+    /// Releases a grant and waits for the answer.
+    pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = self.store.release(claim, keep_for).await;
         // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue.
         self.freed_by(claim);
@@ -235,27 +209,12 @@ impl Engine {
         answer
     }
 
-    /// Releases a grant at once, if the store can do so without waiting. `now` is a clock that was just read.
-    pub(crate) fn release_now(
-        &self,
-        claim: &Claim,
-        keep_for: Option<Duration>,
-        now: Moment,
-    ) -> Option<Released> {
-        let answer = self.store.release_now(claim, keep_for, now)?;
-        self.freed_by(claim);
-        self.release_again(claim);
-        Some(answer)
-    }
-
     /// Releases a claim once more that was sent twice: its second copy may reach the store after the release and be
     /// granted.
     fn release_again(&self, claim: &Claim) {
         if claim.is_resent() {
             let until = self.clock.now().plus(claim.ttl);
-            // The key is free. Whoever acquires it next need not wait for this.
-            let context = ReleaseContext::default;
-            self.cleanup.release_as(claim, None, Certainty::MaybeAgain, until, Next::GoesOn, context);
+            self.cleanup.release(claim, Certainty::MaybeAgain, until);
         }
     }
 

@@ -10,7 +10,6 @@ use crate::backend::{
     Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
-use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::observe::{Observer, Op};
@@ -61,11 +60,6 @@ impl Store {
         self.timed(Op::of(ask), self.backend.acquire_dyn(claim, ask))
     }
 
-    /// Asks at once, if the store can do so without waiting.
-    pub(crate) fn acquire_now(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>> {
-        self.observer.meters.timed_now(Op::of(ask), || self.backend.acquire_now_dyn(claim, ask, now))
-    }
-
     pub(crate) fn heartbeat<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<Heartbeat>> + 'a {
         self.timed(Op::Heartbeat, self.backend.heartbeat_dyn(claim))
     }
@@ -92,17 +86,6 @@ impl Store {
         keep_for: Option<Duration>,
     ) -> impl Future<Output = Result<Released>> + 'a {
         self.timed(Op::Release, self.backend.release_dyn(claim, keep_for))
-    }
-
-    /// Releases at once, if the store can do so without waiting.
-    pub(crate) fn release_now(
-        &self,
-        claim: &Claim,
-        keep_for: Option<Duration>,
-        now: Moment,
-    ) -> Option<Released> {
-        let release = || self.backend.release_now_dyn(claim, keep_for, now);
-        self.observer.meters.timed_now(Op::Release, release)
     }
 
     pub(crate) fn fence<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<FencingToken>> + 'a {

@@ -207,7 +207,7 @@ async fn a_refusal_behind_a_release_in_the_background_is_a_refusal() {
     }
 }
 
-/// A permit is asked for behind a release in the background, and arrives before the second statement of that.
+/// A permit is requested while a lock of the same key is released in the background.
 #[tokio::test]
 async fn a_conflict_with_a_grant_that_is_being_released_is_asked_about_again() {
     let server = PostgresServer::start();

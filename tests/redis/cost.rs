@@ -124,17 +124,16 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
     assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
 }
 
-/// The tasks of one process share places in the queue of a fair lock, and one request takes a place for several. When
-/// several processes want the key at any moment, strict order mixes their places, and a turn costs what it costs alone.
+/// Each turn of a fair lock takes a place and gives it back, whichever process has the turn before it.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
-async fn a_fair_turn_behind_ones_own_process_costs_a_part_of_a_command() {
-    const TURNS: u64 = 300;
+async fn a_fair_turn_costs_two_commands() {
+    const TURNS: u64 = 100;
     let server = RedisServer::start();
-    // No waiter gives up when a busy machine answers late.
+    // A machine that is busy answers late, and no request gives up.
     let url = format!("{}?timeout=10s", server.url());
     let processes = [connect(&url).await, connect(&url).await, connect(&url).await, connect(&url).await];
-    for (count, tasks, most) in [(1, 1, 2.01), (1, 2, 2.01), (1, 32, 0.4), (4, 1, 2.01), (4, 8, 2.05)] {
+    for (count, tasks) in [(1, 1), (1, 32), (4, 1), (4, 8)] {
         let before = calls(&server, "evalsha");
         let mut set = JoinSet::new();
         for locks in processes[..count].iter().flat_map(|locks| std::iter::repeat_n(locks, tasks)) {
@@ -142,7 +141,7 @@ async fn a_fair_turn_behind_ones_own_process_costs_a_part_of_a_command() {
             set.spawn(async move {
                 for _ in 0..TURNS {
                     let request = locks.fair("k").ttl(LONG).strategy(strategy::wait());
-                    request.acquire().await.expect("a turn").release().await.expect("handed over");
+                    request.acquire().await.expect("a turn").release().await.expect("an answer");
                 }
             });
         }
@@ -150,7 +149,7 @@ async fn a_fair_turn_behind_ones_own_process_costs_a_part_of_a_command() {
         let turns = u64::try_from(count * tasks).expect("few") * TURNS;
         let each = (calls(&server, "evalsha") - before) as f64 / turns as f64;
         println!("{count} processes of {tasks} tasks: {each:.3} commands a fair turn");
-        assert!(each <= most, "{count} processes of {tasks} tasks: {each} commands a turn");
+        assert!(each <= 2.1, "{count} processes of {tasks} tasks: {each} commands a turn");
     }
 }
 

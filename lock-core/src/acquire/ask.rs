@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::event::Answer;
-use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held, Placement};
+use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -41,14 +41,7 @@ impl PendingClaim {
         // Before the request: the notification may overtake the answer.
         let subscription = (ask.enqueues() && beats)
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
-        // Only a store in this process answers without waiting, so only for it the clock is read.
-        let is_here = engine.capability.placement == Placement::Embedded;
-        let at_once = || engine.store.acquire_now(&self.claim, ask, engine.clock.now());
-        let answer = match is_here.then(at_once).flatten() {
-            Some(answer) => answer,
-            None => engine.store.acquire(&self.claim, ask).await,
-        };
-        match answer {
+        match engine.store.acquire(&self.claim, ask).await {
             // The claim stays as it is until a lease takes it over: dropped before that, it still rolls back.
             Ok(Attempt::Granted(grant)) => self.in_time(engine, grant).map(Answer::Granted),
             Ok(Attempt::Held(held)) => {
@@ -62,12 +55,9 @@ impl PendingClaim {
                     () if queued => self.start_over(&engine.owners),
                     () => {
                         self.nothing_taken();
-                        if self.claim.is_release_sent() {
-                            // The backend gave the grant back, for want of copies, and the store has answered that. An
-                            // owner that was released is not used again.
-                            let owner = self.claim.owner;
-                            self.unless_sent(|| engine.owners.mint_like(owner));
-                        }
+                        // The backend may have given a grant back, and an owner that was released is not used again.
+                        let owner = self.claim.owner;
+                        self.unless_sent(|| engine.owners.mint_like(owner));
                     }
                 }
                 Err(error)
@@ -84,7 +74,7 @@ impl PendingClaim {
         // Before the await: whoever took the entry over would have its grant released by the request that is under way.
         self.leaving();
         // Settled only by the answer: a future that is dropped at this await rolls back in the background.
-        if engine.release(&self.claim, None, engine.clock.now()).await.is_ok() {
+        if engine.release(&self.claim, None).await.is_ok() {
             self.settle();
         }
     }
@@ -140,9 +130,9 @@ impl PendingClaim {
             Ok(Heartbeat::Gone) => Ok(None),
             // Neither yes nor no: the entry may be kept, so the next heartbeat asks again.
             Err(error) => {
-                if self.claim.is_release_sent() {
-                    // The store granted it, and the backend gave it back for want of copies. That release may be under
-                    // way, and would remove a later grant of this owner.
+                if engine.capability.waiting.confirms() && error.is_ambiguous() {
+                    // The backend may have given a grant back for want of copies. That release may be under way, and
+                    // would remove a later grant of this owner.
                     self.start_over(&engine.owners);
                 }
                 Err(error)

@@ -9,25 +9,22 @@ impl Acquire<'_> {
     /// released first: the store would refuse the request because of it.
     pub(super) async fn lingering(&mut self) -> Option<Handoff> {
         for key in self.plan.keys() {
-            let Some(handoff) = self.engine.local_queue.take_lingering(key) else { continue };
+            let Some(handoff) = self.engine().local_queue.take_lingering(key) else { continue };
             if self.may_have(&handoff) {
                 return Some(handoff);
             }
             // Boxed, because it is rare, and the future of every acquisition would hold it.
             Box::pin(self.give_back(handoff)).await;
-            self.has_awaited = true;
         }
         if self.plan.options.linger.is_some() {
             // This comes before the request: the notification of a waiter may overtake the answer.
-            self.expected = Some(Expected::new(&self.engine.local_queue, &self.plan.key));
+            self.expected = Some(Expected::new(&self.engine().local_queue, &self.plan.key));
         }
         None
     }
 
     fn may_have(&self, handoff: &Handoff) -> bool {
-        let (plan, engine, grant) = (self.plan, self.engine, handoff.grant());
-        // Nothing was awaited since. The clock is read once more before the grant is used.
-        let now = self.started;
+        let (plan, engine, grant, now) = (self.plan, self.engine(), handoff.grant(), self.now());
         // The rule is that of a hand-off: a kind that queues in the store has its place there, and a crash of the new
         // holder must not lock the key for longer than requested.
         plan.options.kind.queue() == Queue::Barging
@@ -42,7 +39,7 @@ impl Acquire<'_> {
     async fn give_back(&self, handoff: Handoff) {
         // The grant is settled only by the answer: a future that is dropped at this await releases it in the
         // background.
-        if self.engine.release(handoff.claim(), None, self.engine.clock.now()).await.is_ok() {
+        if self.engine().release(handoff.claim(), None).await.is_ok() {
             drop(handoff.accept());
         }
     }

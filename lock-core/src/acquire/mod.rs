@@ -3,14 +3,12 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
-//! | `outcome` | [`acquire`](acquire()): the first question, or else the loop |
-//! | `run` | the loop, until the store grants the key, a holder of this process hands it off, or the strategy has had enough |
-//! | `first` | the first question, which is enough for a free key |
-//! | `lazy_claim` | the claim, made when the store is first asked |
-//! | `ask` | one question to the store |
-//! | `behind` | that question, behind the releases of this process that are under way |
+//! | `outcome` | [`acquire`](acquire()): the loop, and the record of its outcome |
+//! | `step` | what follows from each event: the decision alone |
+//! | `run` | the loop, which carries out what `step` decides |
+//! | `ask` | one request to the store |
 //! | `linger` | the grant that lingers in this process |
-//! | `state` | where it waits, and what it knows |
+//! | `state` | what an acquisition remembers |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
 //! | `promote` | from a grant to the hold of a guard |
@@ -18,7 +16,7 @@
 //! | `recorder` | what an operator sees of a request: metrics, events, log |
 //! | `spans` | its span, and that of the grant |
 //! | `multi`, `partial_grants` | several keys: all or none |
-//! | `event` | what happens in the loop, as values |
+//! | `event` | what the steps of the loop bring, as values |
 //!
 //! [`PendingClaim`](crate::pending::PendingClaim) rolls back what a dropped loop may have taken.
 //!
@@ -35,7 +33,7 @@
 //!              |                                |          the pauses  notifies all
 //!              v                                v           v           v
 //!          +----------------------------------------------------------------+
-//!          |  wait.rs: `event` selects between them, `stay` between 3 to 6  |
+//!          |  wait.rs: `notice` selects between them                         |
 //!          +----------------------------------------------------------------+
 //!              ^                                            ^
 //!              |                                            |
@@ -60,10 +58,7 @@
 //! a store elsewhere and 60 s over one in this process.
 
 mod ask;
-mod behind;
 mod event;
-mod first;
-mod lazy_claim;
 mod linger;
 mod multi;
 mod outcome;
@@ -75,6 +70,7 @@ mod refusal;
 mod run;
 mod spans;
 mod state;
+mod step;
 mod wait;
 mod watch;
 

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::event::Wake;
-use super::lazy_claim::LazyClaim;
+use super::event::Happened;
 use super::plan::Plan;
 use super::run::Acquire;
-use crate::backend::{Ask, BoxFuture, Claim, MoreKeys};
+use super::step::Event;
+use crate::backend::{BoxFuture, Claim, MoreKeys};
 use crate::error::Result;
 use crate::guard::Hold;
 use crate::key::Key;
@@ -22,7 +22,7 @@ use crate::pending::PendingClaim;
 
 /// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
 fn boxed<'a>(acquire: &'a mut Acquire<'_>) -> BoxFuture<'a, Result<Hold>> {
-    Box::pin(acquire.run(None))
+    Box::pin(acquire.run())
 }
 
 impl Plan {
@@ -63,29 +63,25 @@ impl Plan {
 }
 
 impl Acquire<'_> {
-    pub(super) fn is_of_several(&self) -> bool {
-        !self.plan.more.is_empty()
-    }
-
     /// Acquires the keys one after another. Then the store is asked for all.
-    pub(super) fn gather(&mut self, pause: Duration) -> BoxFuture<'_, Result<Wake>> {
+    pub(super) fn gather(&mut self, pause: Duration) -> BoxFuture<'_, Result<Happened>> {
         Box::pin(self.gathering(pause))
     }
 
-    async fn gathering(&mut self, pause: Duration) -> Result<Wake> {
+    async fn gathering(&mut self, pause: Duration) -> Result<Happened> {
         if self.partial_grants.len() == self.plan.keys().count() {
             // All were there, and yet the store refuses: one was lost meanwhile. It begins again, after a pause.
             self.partial_grants.clear();
-            self.engine.sleep(pause).await?;
+            self.engine().sleep(pause).await?;
         }
         loop {
             self.partial_grants.clear();
             // A new owner in each round: the single grants of the last one are released in the background, and such a
             // release could free what this round has acquired.
-            self.claim = LazyClaim::new(self.plan, self.engine.clock.now());
+            self.claim = PendingClaim::new(&self.engine().cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
-                return Ok(Wake::Ask(Ask::Try));
+                return Ok(Event::Gathered.into());
             }
         }
     }
@@ -97,18 +93,15 @@ impl Acquire<'_> {
         for key in plan.keys() {
             let part = plan.part(key);
             // With another owner, the claim for all keys would find each of them held by its own single grant.
-            let claim = Claim { owner, ..part.claim(self.engine.clock.now()) };
-            let claim = PendingClaim::new(&self.engine.cleanup, claim);
+            let claim = Claim { owner, ..part.claim() };
             // `started` is that of the whole: all keys share one time limit.
-            let mut acquire =
-                Acquire::new(&part, self.started, None, LazyClaim::made(&part, self.started, claim));
-            acquire.attempts = self.attempts;
-            acquire.has_awaited = true;
+            let mut acquire = Acquire::new(&part, self.tries.started, claim);
+            acquire.tries.count = self.tries.count;
             let hold = tokio::select! {
                 // `biased` keeps the simulation deterministic.
                 biased;
                 hold = boxed(&mut acquire) => hold.map_err(|error| error.with_key(key))?,
-                never = self.partial_grants.keep(self.engine, plan.ttl) => match never {},
+                never = self.partial_grants.keep(self.engine(), plan.ttl) => match never {},
             };
             let same = hold.lease().claim().owner == owner;
             self.partial_grants.push(hold);

@@ -1,16 +1,12 @@
-//! From a plan to its outcome: the first question, or else the loop, and the record of both.
-
-use std::time::Duration;
+//! From a plan to its outcome, and the record of it.
 
 use tracing::{Instrument, Span};
 
-use super::first::{self, Answered, Begin, First};
-use super::lazy_claim::LazyClaim;
 use super::plan::Plan;
 use super::recorder::AcquireRecorder;
 use super::run::Acquire;
 use super::spans::acquire_span;
-use crate::backend::{Ask, BoxFuture};
+use crate::backend::BoxFuture;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
@@ -44,7 +40,7 @@ async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     };
     let recorder = AcquireRecorder::begin(plan, span, started);
     let outcome = match refused {
-        None => by_question(plan, span, started).await,
+        None => within(span, looping(plan, started, span)).await,
         Some(error) => Err(error),
     };
     let start = span.in_scope(|| recorder.finish(&outcome));
@@ -54,71 +50,114 @@ async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     outcome
 }
 
-/// Acquires with one question, or else with the loop.
-async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<Hold> {
-    // A grant that lingers is taken, or given back, before the store is asked, and one that will linger is expected.
-    let lingers =
-        plan.options.linger.is_some() || plan.keys().any(|key| plan.engine().local_queue.lingers(key));
-    let first = if lingers || !plan.asks_first() {
-        First::NotAsked
-    } else {
-        match plan.begin() {
-            Begin::Wait(pause) => First::Busy(pause),
-            Begin::Ask(ask) => match span.in_scope(|| first::at_once(plan, ask, started))? {
-                Some(first) => first,
-                None => within(span, asking(plan, ask, started)).await?,
-            },
-        }
-    };
-    let looping = match first {
-        First::Granted(hold) => {
-            span.record("lock.attempts", 1);
-            return Ok(hold);
-        }
-        First::Answered(answered) => after(plan, started, span, *answered),
-        First::NotAsked => looping(plan, started, span, None),
-        First::Busy(pause) => looping(plan, started, span, Some(pause)),
-    };
-    within(span, looping).await
-}
-
-/// Returns a future that runs within `span`, if the span has a subscriber.
+/// Returns a future that runs within `span`, if there is anybody to be told of that.
 fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }
 
-// Boxed, because every future between these and the task would hold their state, and would be moved with it. In functions
-// of their own, because a future has room for whatever is moved within it.
-
-/// Asks the first question.
-fn asking(plan: &Plan, ask: Ask, started: Moment) -> BoxFuture<'_, Result<First<'_>>> {
-    Box::pin(first::ask_first(plan, ask, started))
-}
-
-/// Runs the loop from the start: with the strategy's first pause, or else with a question.
-fn looping<'a>(
-    plan: &'a Plan,
-    started: Moment,
-    span: &'a Span,
-    first_pause: Option<Duration>,
-) -> BoxFuture<'a, Result<Hold>> {
+/// Runs the loop. Boxed, because every future between this one and the task would hold its state, and would be moved with
+/// it.
+fn looping<'a>(plan: &'a Plan, started: Moment, span: &'a Span) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
-        // Boxed on its own: an allocator serves two small ones faster than a large one.
-        let mut acquire = Box::new(Acquire::new(plan, started, Some(span), LazyClaim::new(plan, started)));
-        acquire.first_pause = first_pause;
-        acquire.run(None).await
+        // Dropped after the claim has rolled back: a shutdown waits for both.
+        let _counted = plan.engine().begin_acquiring();
+        let mut acquire = Acquire::new(plan, started, plan.claim());
+        let outcome = acquire.run().await;
+        span.record("lock.attempts", acquire.tries.count);
+        outcome
     })
 }
 
-/// Runs the loop from the answer to the first question on.
-fn after<'a>(
-    plan: &'a Plan,
-    started: Moment,
-    span: &'a Span,
-    answered: Answered<'a>,
-) -> BoxFuture<'a, Result<Hold>> {
-    Box::pin(async move {
-        let (mut acquire, answer) = Acquire::after(plan, started, span, answered);
-        acquire.run(answer).await
-    })
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+    use crate::manager::LockManager;
+
+    /// A log that panics at the span of a grant, if so.
+    struct Log {
+        panics: bool,
+    }
+
+    impl tracing::Subscriber for Log {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            assert!(!self.panics || span.metadata().name() != "lock.hold", "a full disk");
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_goes_back_where_the_log_panics_before_there_is_a_guard() {
+        let locks = LockManager::in_memory();
+        let poll_in = |log| {
+            let mut acquire = pin!(locks.lock("k").acquire());
+            let poll = || acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            catch_unwind(AssertUnwindSafe(|| tracing::subscriber::with_default(log, poll)))
+        };
+        // With only one log, another test that reaches the span first disables it for all.
+        let _second = tracing::Dispatch::new(Log { panics: false });
+        assert!(poll_in(Log { panics: false }).is_ok_and(|polled| polled.is_ready()));
+        let polled = poll_in(Log { panics: true });
+        assert!(polled.is_err(), "the log was asked");
+        let next = locks.lock("k").try_acquire().await.expect("an answer");
+        assert!(next.is_some(), "the key is still held");
+    }
+
+    /// A store in this process that counts what it is asked.
+    #[derive(Debug, Default)]
+    struct Counts {
+        memory: Memory,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Backend for Counts {
+        fn capability(&self) -> Capability {
+            self.memory.capability()
+        }
+
+        async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.memory.acquire(claim, ask).await
+        }
+
+        async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+            self.memory.renew(batch).await
+        }
+
+        async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+            self.memory.release(claim, keep_for).await
+        }
+
+        async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+            self.memory.fence(claim).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_wait_asks_once() {
+        let store = Counts::default();
+        let asked = Arc::clone(&store.asked);
+        let locks = LockManager::builder(store).build().expect("a manager");
+        let held = locks.lock("k").acquire().await.expect("it is free");
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+        assert!(locks.lock("k").try_acquire().await.expect("an answer").is_none());
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "held, and nothing waits");
+        held.release().await.expect("an answer");
+    }
 }

@@ -5,13 +5,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::backend::{Claim, MoreKeys, Queue};
-use crate::clock::Moment;
+use crate::clock;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::{Hold, LockScope};
 use crate::hub::Hub;
 use crate::key::Key;
 use crate::options::Resolved;
+use crate::owner::OwnerRecord;
 
 /// A request with its defaults: it reads like its [options](Resolved).
 #[derive(Debug)]
@@ -71,19 +72,14 @@ impl Plan {
         }
     }
 
-    /// Makes a claim with an owner of its own. `now` is a clock that was just read.
-    pub(super) fn claim(&self, now: Moment) -> Claim {
-        self.claim_since(now, now)
-    }
-
-    /// The same for a request that began at `started`.
-    pub(super) fn claim_since(&self, started: Moment, now: Moment) -> Claim {
+    /// Makes a claim with an owner of its own.
+    pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
         // A store sees by the two owners whether the holder may hand off to a waiter, and the memory store does not
         // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
-        let record = self.engine().record(self.label.clone(), started, now);
+        let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
         Claim {
             more: self.more.clone(),
             mode: self.options.kind.mode(),

@@ -16,22 +16,23 @@ const OWN_GUARD: &str = "it was taken in this process, by another task as a rule
 impl Acquire<'_> {
     /// What is known at `now` where the key was found held.
     pub(super) fn contention(&self, now: Moment) -> Contention {
-        self.known(&self.held, now).with_rate(self.rate(now))
+        self.known(&self.found.held, now).with_rate(self.rate(now))
     }
 
     /// What is known at `now` where that was not found: before the first question, and after a failure of the store.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
         // Where it was admitted before the store was asked, those of this process were counted then. It arrives in the store,
         // where others may wait.
-        let counts_here = self.plan.strategy.uses_waiters() && !(self.was_admitted && self.attempts <= 1);
+        let counts_here =
+            self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
         let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };
         Contention::new()
-            .with_attempts(self.attempts.max(1))
-            .with_waited(now.since(self.started))
+            .with_attempts(self.tries.count.max(1))
+            .with_waited(self.tries.waited(now))
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(waiters)
-            .with_notified(self.is_notified() || self.is_notified_in_queue())
+            .with_notified(self.is_notified())
             .with_jitter(fastrand::f64())
     }
 
@@ -39,15 +40,15 @@ impl Acquire<'_> {
     fn waiters(&self, held: &Held) -> usize {
         let local = match &self.waiter {
             Some(waiter) => waiter.others(),
-            None => self.engine.local_queue.waiters(&self.plan.key),
+            None => self.engine().local_queue.waiters(&self.plan.key),
         };
         local.max(held.waiters.unwrap_or(0))
     }
 
     /// Returns how many requests a second find the key held, this one included. It is counted once.
     fn rate(&self, now: Moment) -> Option<f64> {
-        let count = || self.engine.rates.arrived(self.plan.key.as_str(), now);
-        self.plan.strategy.uses_rate().then(|| *self.rate.get_or_init(count))
+        let count = || self.engine().rates.arrived(self.plan.key.as_str(), now);
+        self.plan.strategy.uses_rate().then(|| *self.tries.rate.get_or_init(count))
     }
 
     pub(super) fn overloaded(&self, held: &Held, room: usize) -> LockError {
@@ -65,13 +66,14 @@ impl Acquire<'_> {
         if let Some(waiter) = &self.waiter {
             waiter.note_answer(&answer);
         }
-        self.last_answer = Some(answer);
+        self.store.last_answer = Some(answer);
     }
 
     /// Returns why the store failed, if its last answer about the key was a failure: to this request, or to another one
     /// of those who wait here.
     fn outage(&mut self) -> Option<LockError> {
-        let (own, other) = (self.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));
+        let (own, other) =
+            (self.store.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));
         let last = match (own, other) {
             (Some(own), Some(other)) if other.at.since(own.at).is_zero() => own,
             (own, other) => other.or(own)?,
@@ -85,16 +87,14 @@ impl Acquire<'_> {
     pub(super) fn give_up(&mut self, decision: Decision, held: &Held) -> LockError {
         let waited = self.waited();
         if let Some(failure) = self.outage() {
-            self.record_attempts();
             return failure.with_waited(waited);
         }
         let kind = match decision {
             Decision::Shed => LockErrorKind::Overloaded,
-            _ if self.waiter.is_none() && self.attempts <= 1 => LockErrorKind::Contended,
+            _ if self.waiter.is_none() && self.tries.count <= 1 => LockErrorKind::Contended,
             _ => LockErrorKind::TimedOut,
         };
         let waiters = Some(self.waiters(held));
-        self.record_attempts();
         let error = LockError::new(kind, self.detail(held))
             .with_waited(waited)
             .with_waiters(waiters)
@@ -111,7 +111,8 @@ impl Acquire<'_> {
 
     /// Returns what the error says of the holder besides its name.
     fn detail(&self, held: &Held) -> Cow<'static, str> {
-        let is_own = || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine.identity);
+        let is_own =
+            || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine().identity);
         match held.remaining {
             Some(left) if held.kept => {
                 format!("it is kept until its `min_hold` is over, {left:.1?} more").into()

@@ -1,41 +1,69 @@
-//! The state of an acquisition, in words.
+//! What an acquisition remembers besides its claim and its place.
 
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::watch::Watch;
+use crate::backend::Held;
 use crate::clock::Moment;
+use crate::local_queue::LastAnswer;
 
-/// The place in which an acquisition waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
-    /// No place: the next request is due at the end of the strategy's pause.
-    Nowhere,
-    /// In the local queue, after its head. The head sends the requests for all of them, or a holder hands off.
-    BehindHead,
-    /// At the head of the local queue, without an entry in the store's queue.
-    AtHead,
-    /// With an entry in the store's queue, which notifies it: as the head of the local queue, or alone.
-    Queued,
+/// The requests so far.
+#[derive(Debug)]
+pub(super) struct Tries {
+    pub(super) started: Moment,
+    /// The number of requests and of pauses.
+    pub(super) count: u32,
+    /// How many requests a second find the key held: see `refusal.rs`.
+    pub(super) rate: OnceLock<f64>,
+    /// Whether the claim was in the local queue before. A waiter that comes back is not turned down.
+    pub(super) has_queued: bool,
 }
 
-/// The last request to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LastQuestion {
-    /// None was sent yet.
-    None,
-    /// There was no pause after that.
-    Fresh,
-    /// It was sent before the last pause.
-    Stale,
-}
+impl Tries {
+    pub(super) fn new(started: Moment) -> Self {
+        Self { started, count: 0, rate: OnceLock::new(), has_queued: false }
+    }
 
-impl LastQuestion {
-    /// A pause begins.
-    pub(super) fn age(&mut self) {
-        if *self == Self::Fresh {
-            *self = Self::Stale;
-        }
+    pub(super) fn count_one(&mut self) {
+        self.count = self.count.saturating_add(1);
+    }
+
+    pub(super) fn waited(&self, now: Moment) -> Duration {
+        now.since(self.started)
     }
 }
 
-/// The holder of the key, by the last answer of the store.
+/// What is known of failures of the store.
+#[derive(Debug, Default)]
+pub(super) struct StoreHealth {
+    /// The store failed: it is asked again then, not before.
+    pub(super) ask_again: Option<Moment>,
+    /// When the log last said that the store fails.
+    pub(super) warned: Option<Moment>,
+    /// The store's last answer to this request.
+    pub(super) last_answer: Option<LastAnswer>,
+}
+
+/// What the waiter relies on to be notified.
+pub(super) struct Notices {
+    /// Since when it relies on being notified: since its first pause after the last request, or after it became the head
+    /// of the local queue.
+    pub(super) relies_since: Option<Moment>,
+    /// [`Engine::reconnects`](crate::engine::Engine::reconnects) before the store was last asked.
+    pub(super) asked_in: u64,
+    /// The pending notification of a store that is watched.
+    pub(super) watch: Option<Watch>,
+}
+
+/// What the store said last of a key that is held.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) held: Held,
+    pub(super) holder: Holder,
+}
+
+/// The holder of the key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holder {
     /// Another process, or unknown.
@@ -45,4 +73,16 @@ pub(super) enum Holder {
         /// When its lease is over, if the store knows.
         free_at: Option<Moment>,
     },
+}
+
+impl Found {
+    pub(super) fn nothing() -> Self {
+        Self { held: Held::default(), holder: Holder::Elsewhere }
+    }
+
+    /// The answer `held`, which arrived at `now`.
+    pub(super) fn new(held: Held, now: Moment) -> Self {
+        let free_at = held.remaining.map(|left| now.plus(left));
+        Self { holder: if held.own { Holder::Here { free_at } } else { Holder::Elsewhere }, held }
+    }
 }

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use super::event::{Next, Wake};
+use super::event::{Happened, Won};
 use super::run::Acquire;
-use super::state::{Holder, Waiting};
+use super::state::Holder;
+use super::step::{Event, Place};
 use super::watch::{self, Watch};
-use crate::backend::{Ask, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
-use crate::strategy::Decision;
 
 /// The longest pause of a waiter with others behind it, where the store has no queue. A strategy with long pauses must
 /// not slow down those behind it.
@@ -27,20 +26,17 @@ const CHECK_IN_FIRST: Duration = Duration::from_millis(200);
 const AFTER_LEASE: Duration = Duration::from_millis(1);
 
 impl Acquire<'_> {
-    /// Joins the local queue at `now`. Returns whether the store must be asked at once.
+    /// Joins the local queue.
     ///
-    /// It was asked before, but a holder of this process that has released since knew of nobody in the queue.
-    pub(super) fn joins(&mut self, now: Moment) -> Result<bool> {
-        let barging = self.plan.options.kind.queue() == Queue::Barging;
-        if self.waiter.is_some() || !barging || self.is_of_several() {
-            return Ok(false);
-        }
-        let max = self.plan.max_waiters.filter(|_| !self.has_queued).unwrap_or(usize::MAX);
-        match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl, now) {
+    /// The store was asked before, but a holder of this process that has released since knew of no waiter in the queue.
+    pub(super) fn join(&mut self, pause: Duration) -> Result<Happened> {
+        let engine = self.engine();
+        let max = self.plan.max_waiters.filter(|_| !self.tries.has_queued).unwrap_or(usize::MAX);
+        match Waiter::join(&engine.local_queue, &self.plan.key, max, self.plan.ttl, self.now()) {
             Ok(waiter) => {
-                let asks = self.engine.capability.waiting.in_order() && waiter.take_ask();
+                let asks = engine.capability.waiting.in_order() && waiter.take_ask();
                 self.waiter = Some(waiter);
-                Ok(asks)
+                Ok(Event::Joined { asks, pause }.into())
             }
             Err(waiters) => {
                 let detail = format!("{waiters} wait for it in this process, `max_waiters` allows no more");
@@ -50,11 +46,11 @@ impl Acquire<'_> {
     }
 
     /// Returns what the others of the local queue have left for this waiter.
-    pub(super) fn queue_news(&mut self) -> Option<Wake> {
+    pub(super) fn queue_news(&mut self) -> Option<Happened> {
         let waiter = self.waiter.as_mut()?;
         // First, because a hand-off ends the wait, and another waiter gets it after 250 ms.
         if let Some(handoff) = waiter.check_in() {
-            return Some(Wake::Handoff(handoff));
+            return Some(Happened::Won(Won::Handoff(handoff)));
         }
         // The question is taken in any case: one that stays with the waiter looks as if nobody polled it, and it would be
         // skipped.
@@ -65,46 +61,38 @@ impl Acquire<'_> {
         let asks = !adopted || must_ask && !self.claim.is_queued();
         // While the store fails, it is asked when that is due: the release of an owner whose request has failed frees the
         // key too, and the next request would follow without a pause.
-        (asks && self.ask_again.is_none()).then(|| Wake::Ask(self.question()))
-    }
-
-    /// Returns what the store is asked while the claim waits.
-    pub(super) fn question(&self) -> Ask {
-        match self.plan.queue() {
-            _ if !self.engine.capability.waiting.in_order() || self.is_of_several() => Ask::Try,
-            Queue::Fifo => Ask::Enqueue { room: self.plan.max_waiters },
-            Queue::Barging => Ask::Enqueue { room: None },
-        }
+        (asks && self.store.ask_again.is_none()).then(|| Event::MustAsk.into())
     }
 
     /// Returns where the acquisition waits.
-    pub(super) fn waiting(&self) -> Waiting {
-        match &self.waiter {
-            Some(waiter) if !waiter.is_head() => Waiting::BehindHead,
-            _ if self.claim.is_queued() => Waiting::Queued,
-            Some(_) => Waiting::AtHead,
-            None => Waiting::Nowhere,
+    pub(super) fn place(&self) -> Place {
+        match (&self.waiter, self.claim.is_queued()) {
+            (Some(waiter), _) if !waiter.is_head() => Place::BehindHead,
+            (Some(_), true) => Place::HeadQueued,
+            (Some(_), false) => Place::AtHead,
+            (None, true) => Place::Queued,
+            (None, false) => Place::Nowhere,
         }
     }
 
     /// Returns when the store must be asked at the latest; `None` where the head of the local queue asks. `end` is the
     /// end of the strategy's pause.
-    fn due(&mut self, waiting: Waiting, end: Moment, now: Moment) -> Option<Moment> {
-        if waiting == Waiting::BehindHead {
+    fn due(&mut self, place: Place, end: Moment, now: Moment) -> Option<Moment> {
+        if place == Place::BehindHead {
             // A waiter that becomes the head later must not count the time in which others asked for it.
-            self.relies_since = None;
+            self.notices.relies_since = None;
             return None;
         }
         let floor = self.floor(now);
-        let store = self.engine.capability.waiting;
-        match (waiting, self.holder) {
+        let store = self.engine().capability.waiting;
+        match self.found.holder {
             // First: a heartbeat that failed is still due, and the failing store would be asked in a tight loop.
-            _ if self.ask_again.is_some() => self.ask_again,
-            (Waiting::Queued, _) if store.by_heartbeats() => self.claim.heartbeat_due(),
-            (Waiting::Queued, _) if store.watches() => Some(floor),
+            _ if self.store.ask_again.is_some() => self.store.ask_again,
+            _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
+            _ if place.is_queued() && store.watches() => Some(floor),
             // A holder of this process hands off or notifies. A lease in a session has no end that the store could
             // tell.
-            (_, Holder::Here { free_at }) if store.in_order() => {
+            Holder::Here { free_at } if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
             _ if store.watches() => Some(end.earlier(floor, now)),
@@ -115,121 +103,79 @@ impl Acquire<'_> {
     /// Returns when a waiter that the store notifies asks all the same, so that a lost notification costs a delay and
     /// not the wait.
     fn floor(&mut self, now: Moment) -> Moment {
-        let since = *self.relies_since.get_or_insert(now);
-        since.plus(watch::floor(self.engine.capability.placement))
+        let since = *self.notices.relies_since.get_or_insert(now);
+        since.plus(watch::floor(self.engine().capability.placement))
     }
 
     /// Returns whether the store has lost notifications since it was last asked, so that this waiter asks again. In a
     /// local queue only the head does.
-    fn has_missed(&self, waiting: Waiting) -> bool {
-        waiting != Waiting::BehindHead && self.asked_in != self.engine.reconnects()
+    fn has_missed(&self, place: Place) -> bool {
+        place != Place::BehindHead && self.notices.asked_in != self.engine().reconnects()
     }
 
     /// Returns whether it is to watch the store.
-    fn watches(&self, waiting: Waiting) -> bool {
-        self.engine.capability.waiting.watches() && waiting != Waiting::BehindHead
+    fn watches(&self, place: Place) -> bool {
+        self.engine().capability.waiting.watches() && place != Place::BehindHead
     }
 
     /// Takes the pending notification of the store, or makes a new one. `None` where nothing is watched.
-    fn take_watch(&mut self, waiting: Waiting) -> Option<Watch> {
+    fn take_watch(&mut self, place: Place) -> Option<Watch> {
         // Taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not ask.
-        let kept = self.watch.take();
-        if !self.watches(waiting) {
+        let kept = self.notices.watch.take();
+        if !self.watches(place) {
             return None;
         }
-        let now = self.engine.clock.now();
+        let now = self.now();
         let kept = kept.filter(|watch| watch.is_of(&self.claim, now));
-        Some(kept.unwrap_or_else(|| Watch::new(self.engine, &self.claim)))
+        Some(kept.unwrap_or_else(|| Watch::new(self.engine(), &self.claim)))
     }
 
-    /// Returns whether it has an entry of its own in the store's queue, and is notified when that is served. The
-    /// waiters of a local queue share one entry, and watch over each other.
+    /// Returns whether this waiter is notified when its turn comes, so that it asks nothing at the end of a pause: by the
+    /// store in whose queue it is, by the waiter before it in the local queue, or by a holder of this process.
     pub(super) fn is_notified(&self) -> bool {
-        let store = &self.engine.capability;
-        let tells = store.waiting.by_heartbeats() || store.waiting.watches();
-        tells && self.waiter.is_none() && self.claim.is_queued() && self.ask_again.is_none()
-    }
-
-    /// Returns whether it is in the local queue and is notified when its turn comes, so that it asks nothing at the end of a
-    /// pause. The waiter before it notifies it; the head is notified by a holder of this process, or by the store in whose
-    /// queue it is.
-    pub(super) fn is_notified_in_queue(&self) -> bool {
-        let store = self.engine.capability.waiting;
-        if self.waiter.is_none() || !store.in_order() || self.ask_again.is_some() {
+        let store = self.engine().capability.waiting;
+        if self.store.ask_again.is_some() {
             return false;
         }
-        match (self.waiting(), self.holder) {
-            (Waiting::BehindHead, _) | (_, Holder::Here { .. }) => true,
-            (Waiting::Queued, Holder::Elsewhere) => store.by_heartbeats() || store.watches(),
-            (Waiting::AtHead | Waiting::Nowhere, Holder::Elsewhere) => false,
+        match self.place() {
+            Place::Queued | Place::HeadQueued if store.by_heartbeats() || store.watches() => true,
+            Place::BehindHead => store.in_order(),
+            Place::AtHead | Place::HeadQueued => {
+                store.in_order() && matches!(self.found.holder, Holder::Here { .. })
+            }
+            Place::Nowhere | Place::Queued => false,
         }
     }
 
-    /// Waits in the queue of a store that is watched. The store is asked nothing until it notifies, or the floor is
-    /// reached: the strategy's pauses pass within one wait. With thousands of waiters, the store would otherwise be
-    /// busy with those that cannot be served yet.
-    pub(super) async fn stay(&mut self, mut pause: Duration) -> Result<Next> {
-        let engine = self.engine;
-        let ask = |wait: &Self| Ok(Next::Go(Wake::Ask(wait.question())));
-        let mut end = engine.clock.now().plus(pause);
-        let mut watch = self.take_watch(Waiting::Queued);
+    /// Waits, at most for `pause`.
+    pub(super) async fn wait(&mut self, pause: Duration) -> Result<Happened> {
+        // A waiter that was admitted without a request is one of those who wait from now on.
+        self.tries.count = self.tries.count.max(1);
+        let began = self.now();
         loop {
-            let mut changed = std::pin::pin!(engine.changed.notified());
-            // Registered before the two checks: a shutdown or a reconnect between them and the wait would be missed.
-            changed.as_mut().enable();
-            engine.check_open()?;
-            if self.has_missed(Waiting::Queued) {
-                return ask(self);
+            if let Some(news) = self.queue_news() {
+                return Ok(news);
             }
-            let now = engine.clock.now();
-            let wakes = end.earlier(self.floor(now), now);
-            tokio::select! {
-                // `biased` keeps the simulation deterministic.
-                biased;
-                () = notified(&mut watch) => return ask(self),
-                () = changed => continue,
-                () = tokio::time::sleep(wakes.remaining(now)) => {}
-            }
-            let now = engine.clock.now();
-            if self.floor(now).is_past(now) {
-                return ask(self);
-            }
-            if !end.is_past(now) {
-                continue;
-            }
-            self.attempts = self.attempts.saturating_add(1);
-            pause = match self.plan.strategy.decide(&self.contention(now)) {
-                Decision::RetryAfter(pause) => pause,
-                enough => return Ok(Next::Enough(enough)),
-            };
-            end = now.plus(pause);
-        }
-    }
-
-    /// Waits, at most for `pause`. `began` is a clock that was just read.
-    pub(super) async fn pause(&mut self, pause: Duration, began: Moment) -> Result<Wake> {
-        let mut just_read = Some(began);
-        loop {
-            if let Some(wake) = self.queue_news() {
-                return Ok(wake);
-            }
-            let now = just_read.take().unwrap_or_else(|| self.engine.clock.now());
-            let waiting = self.waiting();
-            let (wakes, asks) = self.wakes(waiting, pause, began, now);
+            let (place, now) = (self.place(), self.now());
+            let (wakes, asks) = self.wakes(place, pause, began, now);
             if let Some(waiter) = &self.waiter {
                 // By this the others tell a long pause from a future that nobody polls.
                 waiter.checks_in_by(wakes);
             }
-            match self.event(waiting, wakes.remaining(now)).await? {
-                Event::News => {}
-                Event::Served(waiters) => return Ok(Wake::Notified(waiters)),
-                Event::Changed => return Ok(Wake::Ask(self.question())),
-                Event::Time => {
+            match self.notice(place, wakes.remaining(now)).await? {
+                Notice::News => {}
+                Notice::Served(waiters) => return Ok(self.served(waiters)),
+                Notice::Changed => return Ok(Event::MustAsk.into()),
+                Notice::Time => {
                     if let Some(waiter) = &self.waiter {
                         // If the head is not polled, nobody asks the store for those behind it.
-                        waiter.skip_stalled(self.engine.clock.now());
+                        waiter.skip_stalled(self.now());
                     }
-                    return Ok(if asks { Wake::Ask(self.question()) } else { Wake::Again });
+                    if asks {
+                        return Ok(Event::MustAsk.into());
+                    }
+                    self.tries.count_one();
+                    return Ok(Event::PauseOver.into());
                 }
             }
         }
@@ -237,10 +183,10 @@ impl Acquire<'_> {
 
     /// Returns until when it waits at `now`, and whether it asks the store then. `began`: when the strategy's `pause`
     /// began.
-    fn wakes(&mut self, waiting: Waiting, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
+    fn wakes(&mut self, place: Place, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
         // Others may join in the middle of the pause, and notify.
         let longest = match &self.waiter {
-            Some(waiter) if self.engine.capability.waiting.in_order() => {
+            Some(waiter) if self.engine().capability.waiting.in_order() => {
                 // A short pause needs no look at the queue.
                 if pause > CHECK_IN_FIRST && waiter.is_head_or_next() { CHECK_IN_FIRST } else { CHECK_IN }
             }
@@ -248,76 +194,77 @@ impl Acquire<'_> {
             _ => pause,
         };
         let end = began.plus(pause.min(longest));
-        let due = self.due(waiting, end, now).filter(|due| due.remaining(now) <= end.remaining(now));
+        let due = self.due(place, end, now).filter(|due| due.remaining(now) <= end.remaining(now));
         (due.unwrap_or(end), due.is_some())
     }
 
-    /// Completes with the first event, and after `sleep` at the latest. A head that must ask is notified.
-    async fn event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
+    /// Completes with the first notice, and after `sleep` at the latest. A head that must ask is notified.
+    async fn notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         match &self.waiter {
             // As a rule: only the local queue has news for it.
-            Some(waiter) if !self.watches(waiting) && !self.claim.is_queued() => {
-                self.watch = None;
-                self.engine.check_open()?;
-                if self.has_missed(waiting) {
-                    return Ok(Event::Changed);
+            Some(waiter) if !self.watches(place) && !self.claim.is_queued() => {
+                self.notices.watch = None;
+                self.engine().check_open()?;
+                if self.has_missed(place) {
+                    return Ok(Notice::Changed);
                 }
-                Ok(event_in_queue(waiter, sleep).await)
+                Ok(news_of_queue(waiter, sleep).await)
             }
             // Boxed, because the future of every waiter would have room for this one.
-            _ => Box::pin(self.any_event(waiting, sleep)).await,
+            _ => Box::pin(self.any_notice(place, sleep)).await,
         }
     }
 
     /// The same where the store, or a change outside of the local queue, may have news too.
-    async fn any_event(&mut self, waiting: Waiting, sleep: Duration) -> Result<Event> {
-        let engine = self.engine;
+    async fn any_notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
+        let engine = self.engine();
         let mut changed = std::pin::pin!(engine.changed.notified());
         // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that
-        // all keys share. A waiter outside the queue registers before the two checks, as in `stay`.
+        // all keys share. Any other waiter registers before the two checks: a shutdown or a reconnect between them and
+        // the wait would be missed.
         if self.waiter.is_none() {
             changed.as_mut().enable();
         }
         engine.check_open()?;
-        if self.has_missed(waiting) {
-            return Ok(Event::Changed);
+        if self.has_missed(place) {
+            return Ok(Notice::Changed);
         }
-        self.watch = self.take_watch(waiting);
-        let (waiter, claim, watch) = (&self.waiter, &self.claim, &mut self.watch);
+        self.notices.watch = self.take_watch(place);
+        let (waiter, claim, watch) = (&self.waiter, &self.claim, &mut self.notices.watch);
         let news = async {
             match waiter {
                 Some(waiter) => waiter.notified().await,
                 None => changed.await,
             }
         };
-        let event = tokio::select! {
+        let notice = tokio::select! {
             // `biased` keeps the simulation deterministic.
             biased;
-            () = news => Event::News,
-            waiters = claim.notified() => Event::Served(waiters),
-            () = notified(watch) => Event::Changed,
-            () = tokio::time::sleep(sleep) => Event::Time,
+            () = news => Notice::News,
+            waiters = claim.notified() => Notice::Served(waiters),
+            () = watched(watch) => Notice::Changed,
+            () = tokio::time::sleep(sleep) => Notice::Time,
         };
-        if matches!(event, Event::Changed) {
+        if matches!(notice, Notice::Changed) {
             // A watch that has completed is not kept.
-            self.watch = None;
+            self.notices.watch = None;
         }
-        Ok(event)
+        Ok(notice)
     }
 }
 
 /// Completes when the local queue has news for `waiter`, and after `sleep` at the latest.
-async fn event_in_queue(waiter: &Waiter<'_>, sleep: Duration) -> Event {
+async fn news_of_queue(waiter: &Waiter<'_>, sleep: Duration) -> Notice {
     tokio::select! {
         // `biased` keeps the simulation deterministic.
         biased;
-        () = waiter.notified() => Event::News,
-        () = tokio::time::sleep(sleep) => Event::Time,
+        () = waiter.notified() => Notice::News,
+        () = tokio::time::sleep(sleep) => Notice::Time,
     }
 }
 
-/// What ends a pause.
-enum Event {
+/// What ends a sleep.
+enum Notice {
     /// Something in this process has changed: the waiter checks in.
     News,
     /// The store has served the waiter; this many more wait.
@@ -329,7 +276,7 @@ enum Event {
 }
 
 /// Completes when the store says that another try makes sense; never without a watch.
-async fn notified(watch: &mut Option<Watch>) {
+async fn watched(watch: &mut Option<Watch>) {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,

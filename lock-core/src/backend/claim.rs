@@ -198,35 +198,6 @@ impl Claim {
         *self.marks.resent.get_mut() = false;
         *self.marks.granted_alone.get_mut() = false;
         *self.marks.contended.get_mut() = false;
-        *self.marks.releases.get_mut() = 0;
-    }
-
-    /// Records that a [release](Backend::release) of this claim was handed to a connection, so that every request for
-    /// its keys that the same runtime makes from now on arrives behind it. Call it each time that the release is sent:
-    /// after the second time, the release is known to be ahead of nothing.
-    ///
-    /// A caller that does not wait for the answer relies on it: the next acquisition of the keys on this runtime is
-    /// sent at once. Without the mark, it waits for the answer to the release.
-    pub fn mark_release_ahead(&self) {
-        let more = |times: u8| Some(if times == 0 { Marks::ONCE } else { Marks::MORE });
-        let _ = self.marks.releases.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-    }
-
-    /// Records that a release of this claim is ahead of nothing that is asked from now on, however often it is sent.
-    #[cfg(feature = "redis")]
-    pub(crate) fn mark_release_behind(&self) {
-        self.marks.releases.store(Marks::MORE, Ordering::Release);
-    }
-
-    /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called exactly once.
-    #[must_use]
-    pub fn is_release_ahead(&self) -> bool {
-        self.marks.releases.load(Ordering::Acquire) == Marks::ONCE
-    }
-
-    /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called.
-    pub(crate) fn is_release_sent(&self) -> bool {
-        self.marks.releases.load(Ordering::Acquire) != 0
     }
 
     /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was

@@ -13,7 +13,6 @@ use super::{
 };
 #[cfg(doc)]
 use super::{Grant, Held, LeaseScope, Mode, Placement, Queue};
-use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -91,13 +90,6 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The store cannot be reached, refuses the claim, or does not support its mode.
     fn acquire(&self, claim: &Claim, ask: Ask) -> impl Future<Output = Result<Attempt>> + Send;
 
-    /// Attempts the claim once without waiting, for a store in this process. Returns `None` if that needs I/O; see
-    /// [`acquire`](Self::acquire), which answers the same. `now` is the [clock](Placement::clock) of such a store,
-    /// which was just read.
-    fn acquire_now(&self, _claim: &Claim, _ask: Ask, _now: Moment) -> Option<Result<Attempt>> {
-        None
-    }
-
     /// Keeps a waiting claim in the queue, and grants it if its turn has come.
     ///
     /// # Errors
@@ -135,8 +127,6 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Touches only the grant and the queue entry of this owner; idempotent.
     /// - The next claim in the queue is served at once, and notified.
-    /// - May [mark](Claim::mark_release_ahead) that the release is ahead of whatever the same runtime asks from now on:
-    ///   then a caller that does not wait for the answer can ask for the key again at once.
     /// - Under [`LeaseScope::Session`], the answer for a grant whose session is over is that of a free or taken key,
     ///   and not an error.
     ///
@@ -148,12 +138,6 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> impl Future<Output = Result<Released>> + Send;
-
-    /// Releases the claim without waiting, for a store in this process. Returns `None` if that needs I/O; see
-    /// [`release`](Self::release). `now` is the [clock](Placement::clock) of such a store, which was just read.
-    fn release_now(&self, _claim: &Claim, _keep_for: Option<Duration>, _now: Moment) -> Option<Released> {
-        None
-    }
 
     /// Returns the fencing token of a grant that came without one.
     ///

@@ -12,7 +12,6 @@ use super::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
-use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
 
@@ -26,8 +25,6 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn capability_dyn(&self) -> Capability;
     /// See [`Backend::acquire`].
     fn acquire_dyn<'a>(&'a self, claim: &'a Claim, ask: Ask) -> BoxFuture<'a, Result<Attempt>>;
-    /// See [`Backend::acquire_now`].
-    fn acquire_now_dyn(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>>;
     /// See [`Backend::heartbeat`].
     fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>>;
     /// See [`Backend::downgrade`].
@@ -51,8 +48,6 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     /// See [`Backend::release`].
     fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>)
     -> BoxFuture<'a, Result<Released>>;
-    /// See [`Backend::release_now`].
-    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>, now: Moment) -> Option<Released>;
     /// See [`Backend::fence`].
     fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>>;
     /// See [`Backend::changed`].
@@ -70,10 +65,6 @@ impl<B: Backend> DynBackend for B {
 
     fn acquire_dyn<'a>(&'a self, claim: &'a Claim, ask: Ask) -> BoxFuture<'a, Result<Attempt>> {
         Box::pin(self.acquire(claim, ask))
-    }
-
-    fn acquire_now_dyn(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>> {
-        self.acquire_now(claim, ask, now)
     }
 
     fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>> {
@@ -122,10 +113,6 @@ impl<B: Backend> DynBackend for B {
         keep: Option<Duration>,
     ) -> BoxFuture<'a, Result<Released>> {
         Box::pin(self.release(claim, keep))
-    }
-
-    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>, now: Moment) -> Option<Released> {
-        self.release_now(claim, keep, now)
     }
 
     fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>> {

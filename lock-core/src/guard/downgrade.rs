@@ -131,7 +131,7 @@ impl Drop for Shared<'_> {
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
-            self.lease.engine.cleanup.release(&self.claim, None, Certainty::Granted, until);
+            self.lease.engine.cleanup.release(&self.claim, Certainty::Granted, until);
         }
     }
 }

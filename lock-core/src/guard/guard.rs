@@ -162,9 +162,8 @@ impl LockGuard {
     pub async fn release(self) -> Result<Released> {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
-        let now = lease.now();
         // This comes before `leave`: a lease that has ended can no longer be lost.
-        let lost = lease.loss_at(now);
+        let lost = lease.loss();
         if !lease.leave() {
             return match lost {
                 Some(reason) => Err(lease.lost_error(reason)),
@@ -173,17 +172,12 @@ impl LockGuard {
                 None => Ok(Released::StillHeld),
             };
         }
-        let mut releasing = Releasing::new(lease);
-        let now = releasing.after_report(now);
+        let releasing = Releasing::new(lease);
         if let Some(reason) = lost {
             // A lost grant expires at the store. Dropping `releasing` has the background release it sooner.
             return Err(releasing.lost_error(reason));
         }
-        // A future is made, and moved, only if there is an answer to wait for.
-        match releasing.release_now(now) {
-            Some(answer) => answer,
-            None => releasing.answer(now).await,
-        }
+        releasing.release().await
     }
 }
 
@@ -223,15 +217,13 @@ impl LockGuard {
     fn begin_release(self) {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return };
-        let now = lease.now();
-        let is_lost = lease.loss_at(now).is_some();
+        let is_lost = lease.loss().is_some();
         if !lease.leave() {
             return;
         }
         let releasing = Releasing::new(lease);
-        let now = releasing.after_report(now);
         if !is_lost {
-            releasing.begin(now);
+            releasing.begin();
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The release by the last guard: to the store, or to the next waiter of this process.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 
 use crate::backend::Released;
 use crate::clock::Moment;
@@ -24,7 +23,7 @@ pub(super) struct Releasing {
     /// The store was asked to free the key.
     asked: bool,
     answered: bool,
-    /// What keeps the next acquisition of the keys behind a release that nobody waits for.
+    /// Makes the next acquisition of the keys wait for the answer.
     under_way: Option<ReleaseUnderWay>,
     /// Counts a release that nobody waits for, in place of the guard.
     counted: Option<Counted>,
@@ -48,25 +47,19 @@ impl Releasing {
         releasing
     }
 
-    /// Returns the time after the release was reported, which began at `now`.
-    pub(super) fn after_report(&self, now: Moment) -> Moment {
-        self.lease.after_report(now)
-    }
-
     /// Makes the error of the lock, which was lost for `reason`.
     pub(super) fn lost_error(&self, reason: LossReason) -> LockError {
         self.lease.lost_error(reason)
     }
 
-    /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here. `now` is
-    /// a clock that was just read, if it was.
-    fn handed_off(&self, now: Option<Moment>) -> bool {
+    /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here.
+    fn handed_off(&self) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
-        let now = || now.unwrap_or_else(|| lease.now());
         if !lease.options.kind.hands_off() {
             return false;
         }
+        let now = || lease.now();
         let handoff = |ttl, now| lease.as_handoff(ttl, now);
         let handed_off = engine.local_queue.hand_off(key, owner, linger, now, handoff, || self.may_ask());
         if handed_off == HandedOff::Asks {
@@ -100,79 +93,41 @@ impl Releasing {
         });
     }
 
-    /// Releases at `now`, and waits for the answer.
-    pub(super) async fn release(mut self, now: Moment) -> Result<Released> {
-        match self.release_now(now) {
-            Some(answer) => answer,
-            None => self.answer(now).await,
-        }
-    }
-
-    /// Releases at `now` what need not be waited for: to a waiter of this process, or to a store in it. Otherwise the
-    /// [answer](Self::answer) must be waited for.
-    pub(super) fn release_now(&mut self, now: Moment) -> Option<Result<Released>> {
-        if self.handed_off(Some(now)) {
+    /// Releases the grant, and waits for the answer.
+    pub(super) async fn release(mut self) -> Result<Released> {
+        if self.handed_off() {
             self.answered = true;
-            return Some(Ok(Released::Released));
+            return Ok(Released::Released);
         }
         // From the first byte on, the store may free the key, and grant it to another.
         self.asked = true;
-        let lease = &self.lease;
-        let released = lease.engine.release_now(lease.claim(), lease.keep_for(now), now)?;
-        Some(self.settle(Ok(released)))
-    }
-
-    /// Asks the store, and waits for the answer.
-    pub(super) async fn answer(mut self, now: Moment) -> Result<Released> {
         let (lease, engine) = (&self.lease, &self.lease.engine);
-        let answer = engine.inside(engine.release(lease.claim(), lease.keep_for(now), now)).await;
+        self.under_way = Some(lease.release_under_way());
+        let answer = engine.inside(engine.release(lease.claim(), lease.keep_for(lease.now()))).await;
         self.settle(answer)
     }
 
-    /// Releases at `now` without waiting for the answer. When this returns, the release is on its way, and a task of
-    /// this runtime sees to it. If the runtime ends, the background does.
-    pub(super) fn begin(mut self, now: Moment) {
-        if self.release_now(now).is_some() {
-            return;
-        }
+    /// Releases the grant without waiting for the answer. A task of this runtime sees to the release. If the runtime
+    /// ends, the background does.
+    pub(super) fn begin(mut self) {
         // Outside of a runtime, dropping this value leaves the release to the background.
         let Ok(runtime) = Handle::try_current() else { return };
-        let (engine, lease) = (Arc::clone(&self.lease.engine), Arc::clone(&self.lease));
-        self.under_way = Some(lease.release_under_way(now));
+        let engine = Arc::clone(&self.lease.engine);
         // From here on a shutdown waits for the release, in place of the guard.
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
-        let mut asking = Box::pin(self.ask_ahead(runtime.id(), now));
-        // Polled here, so that whatever this task asks for next is sent behind the release. The new task polls again.
-        if asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            runtime.spawn(asking);
+        let mut releasing = Box::pin(self.release());
+        // Polled here, so that the request is on its way when this returns. The new task polls again.
+        if releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            drop(runtime.spawn(releasing));
         }
-    }
-
-    /// Asks the store, and notes after the first poll whether what `runtime` sends from now on arrives behind that.
-    async fn ask_ahead(mut self, runtime: Id, now: Moment) {
-        let lease = Arc::clone(&self.lease);
-        let mut asking = pin!(lease.engine.release(lease.claim(), lease.keep_for(now), now));
-        let first = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
-        if let Some(under_way) = self.under_way.as_ref().filter(|_| lease.claim().is_release_ahead()) {
-            under_way.is_ahead_of(runtime);
-        }
-        let answer = match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => asking.await,
-        };
-        // A failure is reported here, and dropping this value leaves the rest to the background.
-        let _ = self.settle(answer);
     }
 
     /// Takes the answer of the store.
     fn settle(&mut self, answer: Result<Released>) -> Result<Released> {
         match answer {
             Ok(released) => {
-                self.answered = true;
-                if let Some(under_way) = self.under_way.take() {
-                    under_way.answered(self.lease.claim().is_release_ahead());
-                }
+                (self.answered, self.under_way) = (true, None);
                 if released != Released::Released {
                     self.lease.record_release_failed(ReleaseError::NotOurs, None);
                 }
@@ -192,9 +147,8 @@ impl Drop for Releasing {
         let engine = &lease.engine;
         // Never handed off once the store was asked: it may have granted the key to another process, and both would
         // hold it.
-        if !self.answered && (self.asked || !self.handed_off(None)) {
-            let under_way = self.under_way.take().inspect(ReleaseUnderWay::starts_over);
-            lease.release_in_background(under_way);
+        if !self.answered && (self.asked || !self.handed_off()) {
+            lease.release_in_background(self.under_way.take());
         }
         // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending
         // releases: in between it would find neither.
@@ -206,7 +160,8 @@ impl Drop for Releasing {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
+    use std::pin::{Pin, pin};
+    use std::task::Poll;
     use std::time::Duration;
 
     use super::*;
@@ -260,26 +215,21 @@ mod tests {
         }
     }
 
-    /// The store in this process keeps the key from the time that it is told. What is left of `min_hold` must be of the
-    /// same time, or the key is free too early or too late.
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_min_hold_does_not_move_with_the_time_of_the_release() {
+    async fn the_end_of_min_hold_does_not_move_with_the_release() {
         const PART: Duration = Duration::from_millis(500);
-        let ways: [fn(Releasing, Moment); 2] = [
-            |releasing, now| {
-                let _ = pin!(releasing.release(now)).poll(&mut Context::from_waker(Waker::noop()));
+        let ways: [fn(Releasing); 2] = [
+            |releasing| {
+                let _ = pin!(releasing.release()).poll(&mut Context::from_waker(Waker::noop()));
             },
-            |releasing, now| releasing.begin(now),
+            Releasing::begin,
         ];
         for (at, way) in ways.into_iter().enumerate() {
             let locks = LockManager::in_memory();
             let request = locks.lock("k").min_hold(4 * PART);
-            let lease = left(request.acquire().await.expect("it is free"));
-            tokio::time::advance(PART).await;
-            let now = lease.now();
-            // Whoever releases is kept from it after reading the clock.
-            tokio::time::advance(PART).await;
-            way(Releasing::new(lease), now);
+            let releasing = Releasing::new(left(request.acquire().await.expect("it is free")));
+            tokio::time::advance(2 * PART).await;
+            way(releasing);
             let kept = locks.inspect("k").await.expect("memory answers").expect("it is kept");
             assert_eq!(kept.holders[0].remaining, Some(2 * PART), "way {at}");
         }

@@ -81,16 +81,13 @@ impl LockHandle {
     /// ```
     pub async fn release_early(&self) -> Result<Released> {
         let lease = self.lease();
-        let now = lease.now();
-        if let Some(reason) = lease.loss_at(now) {
+        if let Some(reason) = lease.loss() {
             return Err(lease.lost_error(reason));
         }
         if !lease.leave_alone() {
             return Ok(if lease.has_ended() { Released::Released } else { Released::StillHeld });
         }
-        let releasing = Releasing::new(Arc::clone(lease));
-        let now = releasing.after_report(now);
-        releasing.release(now).await
+        Releasing::new(Arc::clone(lease)).release().await
     }
 }
 

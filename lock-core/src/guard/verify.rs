@@ -31,8 +31,7 @@ impl LockHandle {
     /// is committed after the snapshot was taken fails the transaction, and it must be run again. The lock stays held.
     ///
     /// From then on the lock goes back to the store when it is released: it is not handed off inside the process, and
-    /// it does not linger, because only the store knows whether the transaction is still open. Those who share the place
-    /// of a [fair](crate::LockManager::fair) lock with it are served next all the same.
+    /// it does not linger, because only the store knows whether the transaction is still open.
     ///
     /// After an error the server rolls the transaction back, also if `commit` is called.
     ///

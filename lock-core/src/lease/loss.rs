@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::lease::Lease;
 use super::state::{self, code, reason};
-use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Lease {
@@ -35,17 +34,13 @@ impl Lease {
     /// Returns why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, whether or
     /// not that was reported.
     pub(crate) fn loss(&self) -> Option<LossReason> {
-        self.loss_at(self.now())
-    }
-
-    /// As [`loss`](Self::loss), by a clock that was just read.
-    pub(crate) fn loss_at(&self, now: Moment) -> Option<LossReason> {
         let known = self.state.load(Ordering::Acquire);
         if known > state::ENDANGERED {
             return reason(known);
         }
         // The clock decides, not the report: the renewer may report late or never, if the log blocks its thread or its
         // runtime has ended.
+        let now = self.now();
         if self.deadline().is_past(now) {
             self.lose(LossReason::Expired);
         } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {

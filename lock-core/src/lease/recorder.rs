@@ -50,15 +50,6 @@ impl Lease {
         tracing::debug!(parent: &self.span, "lock released");
     }
 
-    /// Returns the time after the report of the lease's end, which began at `now`; without a subscriber that is `now`.
-    /// A subscriber may have blocked.
-    pub(crate) fn after_report(&self, now: Moment) -> Moment {
-        let is_told = tracing::enabled!(tracing::Level::DEBUG)
-            || !self.span.is_disabled()
-            || self.engine.observer.events.are_wanted();
-        if is_told { self.now() } else { now }
-    }
-
     /// Closes the record: the lock is lost.
     pub(super) fn record_lost(&self, reason: LossReason) {
         let (template, key) = (self.template(), self.redacted_key());
@@ -179,8 +170,7 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::runtime::Handle;
-    use tracing::subscriber::{Interest, with_default};
-    use tracing::{Metadata, Span};
+    use tracing::Span;
 
     use super::*;
     use crate::backend::Grant;
@@ -192,46 +182,11 @@ mod tests {
 
     /// A hold like that of `guard`, which has not reached its caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
-        another_in(guard, Span::none())
-    }
-
-    /// The same, in this span.
-    fn another_in(guard: &LockGuard, span: Span) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
         let granted = Granted { grant, arrived: lease.since };
         let schedule = Schedule::new(Handle::current().id());
-        Lease::new(engine, &schedule, lease.claim().clone(), lease.options, &granted, span)
-    }
-
-    /// A log that wants only this.
-    #[derive(Clone, Copy)]
-    enum Wants {
-        Nothing,
-        Events,
-        Spans,
-    }
-
-    impl tracing::Subscriber for Wants {
-        // Even with other subscribers, this one is asked each time.
-        fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
-            Interest::sometimes()
-        }
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            match self {
-                Self::Nothing => false,
-                Self::Events => !metadata.is_span(),
-                Self::Spans => metadata.is_span(),
-            }
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn event(&self, _: &tracing::Event<'_>) {}
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
+        Lease::new(engine, &schedule, lease.claim().clone(), lease.options, &granted, Span::none())
     }
 
     fn start() -> HoldStart {
@@ -261,28 +216,5 @@ mod tests {
         assert!(matches!(events.next().await, Some(LockEvent::Released { .. })), "that of the guard");
         let more = tokio::time::timeout(Duration::from_millis(1), events.next()).await;
         assert!(more.is_err(), "{more:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_clock_is_read_again_where_somebody_was_told() {
-        // With only one subscriber, another test that reaches a call site first disables it for all.
-        let _second = tracing::Dispatch::new(Wants::Nothing);
-        let locks = LockManager::in_memory();
-        let guard = locks.lock("k").acquire().await.expect("it is free");
-        let untraced = another(&guard);
-        let traced = another_in(&guard, with_default(Wants::Spans, || tracing::info_span!("hold")));
-        assert!(!traced.span.is_disabled());
-        let before = untraced.now();
-        tokio::time::advance(Duration::from_secs(1)).await;
-        let now = untraced.now();
-        let after = |log, lease: &Lease| with_default(log, || lease.after_report(before));
-
-        assert_eq!(after(Wants::Nothing, &untraced), before, "nobody was told");
-        assert_eq!(after(Wants::Events, &untraced), now, "the log was told");
-        assert_eq!(after(Wants::Nothing, &traced), now, "the span was told");
-        let events = locks.events();
-        assert_eq!(after(Wants::Nothing, &untraced), now, "a subscriber of events was told");
-        drop(events);
-        assert_eq!(after(Wants::Nothing, &untraced), before, "nobody is left");
     }
 }

@@ -1,29 +1,20 @@
 //! Releasing the grant of a lease in the background.
 
 use super::lease::Lease;
-use crate::clock::Moment;
-use crate::pending::{Certainty, Next, ReleaseUnderWay};
+use crate::pending::{Certainty, ReleaseUnderWay};
 
 impl Lease {
     /// Releases the grant in the background. See [`Cleanup::release_as`](crate::pending::Cleanup::release_as).
     /// `begun` is there if the release has begun before.
     pub(crate) fn release_in_background(&self, begun: Option<ReleaseUnderWay>) {
-        let context = || self.recorder.release_context();
         let (keep_until, until) = (self.keep_until(), self.store_until());
-        let cleanup = &self.engine.cleanup;
-        cleanup.release_as(
-            self.claim(),
-            keep_until,
-            Certainty::Granted,
-            until,
-            Next::Follows(begun),
-            context,
-        );
+        let (cleanup, context) = (&self.engine.cleanup, self.recorder.release_context());
+        cleanup.release_as(self.claim(), keep_until, Certainty::Granted, until, begun, context);
     }
 
-    /// Notes that the release begins at `now`, so that the next acquisition of the keys follows it.
-    pub(crate) fn release_under_way(&self, now: Moment) -> ReleaseUnderWay {
-        self.engine.cleanup.under_way.add(self.claim(), now)
+    /// Notes that the release begins, so that the next acquisition of the keys waits for its answer.
+    pub(crate) fn release_under_way(&self) -> ReleaseUnderWay {
+        self.engine.cleanup.under_way.add(self.claim(), self.now())
     }
 
     /// Releases the grant of a lost lease in the background, at the time at which a lease of the grant alone would have

@@ -9,7 +9,7 @@ use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
 use crate::observe::ReleaseContext;
-use crate::pending::{Certainty, Cleanup, Next, ReleaseUnderWay};
+use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 
 /// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
 /// waiter that left, or in the future of one that was cancelled.
@@ -54,8 +54,8 @@ impl Handoff {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
 
-    /// Has the next acquisition of the key by this process wait for the release, or it could be refused because of that.
-    /// For a grant that is taken out of the queue to be dropped: in the same step, or somebody could ask in between.
+    /// Makes the next acquisition of the key by this process wait for the release. For a grant that is taken out of the
+    /// queue to be dropped: in the same step, or a request could be sent in between.
     pub(super) fn begin_release(&mut self) {
         let Cleanup { under_way, clock, .. } = &*self.grant().cleanup;
         let under_way = under_way.add(self.claim(), clock.now());
@@ -71,9 +71,9 @@ impl Handoff {
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(grant) = self.grant.take() {
-            let next = Next::Follows(self.under_way.take());
-            let (until, context) = (grant.store_until(), ReleaseContext::default);
-            grant.cleanup.release_as(&grant.claim, None, Certainty::Granted, until, next, context);
+            let (until, begun) = (grant.store_until(), self.under_way.take());
+            let context = ReleaseContext::default();
+            grant.cleanup.release_as(&grant.claim, None, Certainty::Granted, until, begun, context);
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::owner::Owner;
 
 impl LocalQueue {
     /// Returns whether a grant of `key` lingers.
+    #[cfg(test)]
     pub(crate) fn lingers(&self, key: &Key) -> bool {
         !self.lingering.is_empty() && self.with(key, |queue| queue.lingering().is_some()).unwrap_or(false)
     }

@@ -279,9 +279,7 @@ impl Profile {
 
     /// Sets how many may wait for the key before a further request fails with
     /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock) the waiters of this process
-    /// count, and for every other kind those in the store's queue, of all processes. Waiters of a
-    /// [fair](crate::LockManager::fair) lock that share a place count as one; with this limit, or with a strategy that
-    /// counts, a request shares none, so give it to all requests for the key. A waiter that died counts for its
+    /// count, and for every other kind those in the store's queue, of all processes. A waiter that died counts for its
     /// waiter lease, min(ttl, 2 s), and until the next heartbeat of a living one beside it, a third of that. Default:
     /// any number.
     pub fn max_waiters(mut self, max: usize) -> Self {

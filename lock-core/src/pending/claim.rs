@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cleanup::{Certainty, Cleanup, Next};
+use super::cleanup::{Certainty, Cleanup};
 use super::granted::Granted;
-use crate::backend::{Claim, Grant, Queue};
+use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::expiry;
 use crate::notifications::Subscription;
-use crate::observe::ReleaseContext;
 use crate::owner::{Owner, OwnerSource};
 
 /// The minimum time to keep cleaning up after an unanswered request, even for a shorter ttl.
@@ -160,12 +159,11 @@ impl PendingClaim {
 
     /// Takes the claim with its entry out, for the next waiter of the local queue.
     ///
-    /// Returns `None` also where a release of the claim was sent, which may be under way: then it is rolled back.
+    /// Returns `None` also if a heartbeat is unanswered over a store that confirms its grants: the backend may be giving
+    /// a grant of this owner back. Then the claim is rolled back.
     pub(crate) fn take_entry(&mut self) -> Option<LeftEntry> {
-        if self.claim.is_release_sent() {
-            return None;
-        }
-        let entry = self.entry.take()?;
+        let confirms = self.cleanup.capability.waiting.confirms();
+        let entry = self.entry.take_if(|entry| !(confirms && entry.unanswered > Duration::ZERO))?;
         let left = Self {
             cleanup: Arc::clone(&self.cleanup),
             claim: self.claim.clone(),
@@ -217,12 +215,12 @@ impl PendingClaim {
     /// Rolls back, and goes on with another owner: nobody knows what became of the request, so its owner is never used
     /// again.
     pub(crate) fn start_over(&mut self, owners: &OwnerSource) {
-        self.roll_back(Next::GoesOn);
+        self.roll_back();
         self.has_grants = false;
         self.claim.set_owner(owners.mint_like(self.claim.owner));
     }
 
-    fn roll_back(&mut self, next: Next) {
+    fn roll_back(&mut self) {
         // Ends the subscription too: a notification that arrives from now on finds no mailbox.
         let was_queued = self.entry.take().is_some();
         let certainty = match self.state {
@@ -242,14 +240,12 @@ impl PendingClaim {
         // A request on its way to a server that stands still takes effect when that goes on, not before.
         let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
         let until = self.cleanup.clock.now().plus(self.claim.ttl.max(patience));
-        self.cleanup.release_as(&self.claim, None, certainty, until, next, ReleaseContext::default);
+        self.cleanup.release(&self.claim, certainty, until);
     }
 }
 
 impl Drop for PendingClaim {
     fn drop(&mut self) {
-        // A waiter in order of arrival that leaves keeps no other one behind: who waits takes a place at once.
-        let next = if self.claim.queue == Queue::Fifo { Next::GoesOn } else { Next::Follows(None) };
-        self.roll_back(next);
+        self.roll_back();
     }
 }

@@ -1,14 +1,17 @@
 //! Releases in the background: grants of dropped guards, and possible grants of cancelled acquires.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::task::unconstrained;
 
 use super::under_way::{ReleaseUnderWay, ReleasesUnderWay};
-use crate::backend::{Capability, Claim, LeaseScope, Released};
+use crate::backend::{Capability, Claim, LeaseScope, Placement, Released};
 use crate::background::Background;
 use crate::backoff::Pauses;
 use crate::clock::{Clock, Moment};
@@ -33,16 +36,6 @@ pub(crate) enum Certainty {
     MaybeAgain,
 }
 
-/// What the next acquisition of the keys by this process does about a release. See [`under_way`](super::under_way).
-#[derive(Debug)]
-pub(crate) enum Next {
-    /// It stays behind the release, which has begun if this is there.
-    Follows(Option<ReleaseUnderWay>),
-    /// It does not wait for the release: it is the same acquisition, which goes on with another owner, or it takes a
-    /// place in order of arrival.
-    GoesOn,
-}
-
 /// Is notified when a key was released in the background.
 pub(crate) trait FreedKeys: Send + Sync {
     /// The key no longer belongs to `owner`, or this is the last notification about it: a waiter in this process must
@@ -59,7 +52,7 @@ pub(crate) struct Cleanup {
     /// The waiters of this process. The reference is weak, because the waiters keep claims and grants that are released
     /// here.
     waiters: Weak<dyn FreedKeys>,
-    /// All of them that have begun, by key: the next acquisition of a key stays behind them.
+    /// Every release that is not answered yet, by key: the next acquisition of a key waits for them.
     pub(crate) under_way: Arc<ReleasesUnderWay>,
     /// Releases under way.
     pending: AtomicUsize,
@@ -115,50 +108,38 @@ impl Cleanup {
     }
 
     /// Releases a claim that no caller has held. See [`release_as`](Self::release_as).
-    pub(crate) fn release(
-        self: &Arc<Self>,
-        claim: &Claim,
-        keep_until: Option<Moment>,
-        certainty: Certainty,
-        until: Moment,
-    ) {
-        let next = Next::Follows(None);
-        self.release_as(claim, keep_until, certainty, until, next, ReleaseContext::default);
+    pub(crate) fn release(self: &Arc<Self>, claim: &Claim, certainty: Certainty, until: Moment) {
+        self.release_as(claim, None, certainty, until, None, ReleaseContext::default());
     }
 
-    /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
-    /// callable from anywhere, also outside a runtime and while unwinding.
+    /// Releases a claim in the background. Never blocks and never panics; callable from anywhere, also outside a runtime
+    /// and while unwinding.
     ///
-    /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives
-    /// in a session. `next` counts for a release that cannot be done at once.
+    /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives in
+    /// a session. `begun` is there if the release has begun before.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
         keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
-        next: Next,
-        context: impl FnOnce() -> ReleaseContext,
+        begun: Option<ReleaseUnderWay>,
+        context: ReleaseContext,
     ) {
-        let now = self.clock.now();
-        let keep_for = keep_until.and_then(|end| expiry::left(end, now));
-        if self.store.release_now(claim, keep_for, now).is_some() {
-            self.freed(claim);
-            return;
-        }
         // If the grant of one of two requests is released, the other request may still be under way.
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
-        // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
+        // A session keeps its grants until they are released, so the release is repeated until it is answered.
         let until = Some(until).filter(|_| !self.has_session());
-        let under_way = match next {
-            Next::Follows(begun) => Some(begun.unwrap_or_else(|| self.under_way.add(claim, now))),
-            Next::GoesOn => None,
-        };
-        let (claim, context) = (claim.clone(), context());
-        let not_before = None;
-        // The task runs on a runtime of the library, and is never spawned with `tokio::spawn`, which panics outside a
-        // runtime. While a thread unwinds, that panic would abort the process.
-        self.spawn(PendingRelease { claim, keep_until, certainty, not_before, until, under_way, context });
+        let under_way = begun.unwrap_or_else(|| self.under_way.add(claim, self.clock.now()));
+        self.start(PendingRelease {
+            claim: claim.clone(),
+            keep_until,
+            certainty,
+            not_before: None,
+            until,
+            under_way: Some(under_way),
+            context,
+        });
     }
 
     /// Releases the grant of a lost lease at the time at which a lease of the grant alone would have expired: until
@@ -170,7 +151,7 @@ impl Cleanup {
         not_before: Moment,
         context: ReleaseContext,
     ) {
-        self.spawn(PendingRelease {
+        self.start(PendingRelease {
             claim: claim.clone(),
             keep_until,
             certainty: Certainty::Granted,
@@ -191,16 +172,24 @@ impl Cleanup {
         self.background.inside(call).await
     }
 
-    fn spawn(self: &Arc<Self>, release: PendingRelease) {
-        let Some(runtime) = self.background.runtime() else {
-            tracing::error!("no runtime for a release: the key stays until the store's lease is over");
-            // Nobody else notifies the head of the local queue that the holder is gone.
-            self.freed(&release.claim);
+    fn start(self: &Arc<Self>, release: PendingRelease) {
+        // Counted before the first poll, or a shutdown would not wait for it.
+        let (counted, claim) = (self.count(), release.claim.clone());
+        let mut running = Box::pin(async move { counted.0.run(release).await });
+        // A store in this process answers at once, also where there is no runtime any more.
+        if self.capability.placement == Placement::Embedded && poll_once(running.as_mut()).is_ready() {
             return;
-        };
-        // Counted before the task runs for the first time, or a shutdown would not wait for it.
-        let counted = self.count();
-        runtime.spawn(async move { counted.0.run(release).await });
+        }
+        // The task runs on a runtime of the library, and is never spawned with `tokio::spawn`, which panics outside a
+        // runtime. While a thread unwinds, that panic would abort the process.
+        match self.background.runtime() {
+            Some(runtime) => drop(runtime.spawn(running)),
+            None => {
+                tracing::error!("no runtime for a release: the key stays until the store's lease is over");
+                // Nothing else notifies the head of the local queue that the holder is gone.
+                self.freed(&claim);
+            }
+        }
     }
 
     /// Counts one release for as long as the returned value lives: a shutdown waits for it.
@@ -281,6 +270,8 @@ impl Cleanup {
 
     /// Sleeps, unless the manager ends: the next release is then the last.
     async fn sleep(&self, pause: Duration) {
+        // The first poll may be outside of tokio, where there is no timer.
+        tokio::task::yield_now().await;
         let mut hurry = std::pin::pin!(self.hurry.notified());
         // The waiter registers before the flag is read, as in `settled`.
         hurry.as_mut().enable();
@@ -323,6 +314,7 @@ impl Cleanup {
                     survives(|| self.log_retry(release, &error));
                 }
             }
+            tokio::task::yield_now().await;
             tokio::time::sleep(pauses.next()).await;
         }
     }
@@ -341,6 +333,11 @@ impl Cleanup {
     }
 }
 
+/// Polls a future outside of its task, whose turns in tokio's budget may be used up.
+fn poll_once(future: Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
+    pin!(unconstrained(future)).poll(&mut Context::from_waker(Waker::noop()))
+}
+
 /// A claim that is released in the background.
 struct PendingRelease {
     claim: Claim,
@@ -351,7 +348,7 @@ struct PendingRelease {
     not_before: Option<Moment>,
     /// The claim has expired at the store. `None` if it does not expire: the release is repeated until it is answered.
     until: Option<Moment>,
-    /// What keeps the next acquisition of the keys waiting until the first answer.
+    /// Keeps the next acquisition of the keys waiting until the first answer.
     under_way: Option<ReleaseUnderWay>,
     /// The description of the claim, for the log.
     context: ReleaseContext,

@@ -2,7 +2,7 @@
 //!
 //! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. Grants
 //! left over by a dropped claim, a dropped guard or an unclaimed hand-off go to the [`Cleanup`], which releases them in
-//! the background. `under_way` keeps the next acquisition of a key behind its release.
+//! the background. `under_way` has the releases that the next acquisition of their keys waits for.
 
 mod claim;
 mod cleanup;
@@ -10,6 +10,6 @@ mod granted;
 mod under_way;
 
 pub(crate) use claim::{LeftEntry, PendingClaim, QueueEntry};
-pub(crate) use cleanup::{Certainty, Cleanup, Counted, FreedKeys, Next};
+pub(crate) use cleanup::{Certainty, Cleanup, Counted, FreedKeys};
 pub(crate) use granted::Granted;
-pub(crate) use under_way::{Earlier, Refusal, ReleaseUnderWay};
+pub(crate) use under_way::ReleaseUnderWay;

@@ -35,8 +35,7 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the strategy uses [`Contention::waiters`]. In a fair lock its requests then share no place in the
-    /// store's queue, so that each of them counts. Default: `true`.
+    /// Returns whether the strategy uses [`Contention::waiters`]. If not, they need not be counted. Default: `true`.
     fn uses_waiters(&self) -> bool {
         true
     }

@@ -9,7 +9,6 @@ use super::history::{History, TestEvent};
 use super::holder::TestHolder;
 use super::store::{Switches, TestStore};
 use super::until::until;
-use crate::backend::Backend;
 use crate::error::{LockError, LossReason};
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
@@ -147,7 +146,7 @@ impl TestLocks {
         let lost = lost.filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
             // This comes after the loss: a real store would not grant the key to another owner before the lease has
             // ended either.
-            let _ = self.store.memory.release_now(lease.claim(), None, lease.now());
+            let _ = self.store.memory.give_back(lease.claim(), None, lease.now());
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
     }

@@ -9,7 +9,6 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
-use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
 use crate::sync::{Mutex, MutexGuard};
@@ -102,13 +101,6 @@ impl Backend for TestStore {
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         self.make(Call::Release, self.memory.release(claim, keep_for)).await?
-    }
-
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
-        let mut switches = self.switches();
-        let at_once = switches.delay.is_zero() && !switches.fails(Call::Release);
-        drop(switches);
-        at_once.then(|| self.memory.release_now(claim, keep_for, now)).flatten()
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {

@@ -10,7 +10,6 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
-use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::sync::{Mutex, MutexGuard};
@@ -23,7 +22,7 @@ pub enum Operation {
     Acquire,
     /// [`Backend::renew`], a whole batch.
     Renew,
-    /// [`Backend::release`]. While a fault is planned, [`Backend::release_now`] answers that it cannot release.
+    /// [`Backend::release`].
     Release,
     /// [`Backend::fence`].
     Fence,
@@ -199,10 +198,6 @@ impl FlakyControl {
         Some(*fault)
     }
 
-    fn has_fault(&self, operation: Operation) -> bool {
-        self.plan(operation).faults.iter().any(|(_, times)| *times > 0)
-    }
-
     async fn hang(&self, operation: Operation) {
         let mut healed = self.0.healed.subscribe();
         let _hanging = Hanging::new(self, operation);
@@ -259,15 +254,6 @@ impl<B: Backend> Backend for Flaky<B> {
         self.call(Operation::Release, self.inner.release(claim, keep_for)).await
     }
 
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
-        if self.control.has_fault(Operation::Release) {
-            return None;
-        }
-        let released = self.inner.release_now(claim, keep_for, now)?;
-        self.control.plan(Operation::Release).calls += 1;
-        Some(released)
-    }
-
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         self.call(Operation::Fence, self.inner.fence(claim)).await
     }
@@ -319,7 +305,6 @@ impl<B: Backend> Backend for Flaky<B> {
 mod tests {
     use super::*;
     use crate::backend::memory::Memory;
-    use crate::clock::Clock;
     use crate::key::Key;
     use crate::testkit::Claims;
 
@@ -345,19 +330,6 @@ mod tests {
         assert!(flaky.acquire(&first, Ask::Try).await.expect_err("lost").is_ambiguous());
         assert!(!granted(&flaky, &second).await, "the third reached the store");
         assert_eq!(control.calls(Operation::Acquire), 4);
-    }
-
-    #[tokio::test]
-    async fn a_release_that_is_to_fail_takes_the_way_on_which_it_can() {
-        let (flaky, control) = Flaky::new(Memory::new());
-        let [first, second] = claims();
-        assert!(granted(&flaky, &first).await);
-        control.fail_next(Operation::Release, Fault::LoseRequest, 1);
-        assert_eq!(flaky.release_now(&first, None, Clock::Tokio.now()), None);
-        flaky.release(&first, None).await.expect_err("lost");
-        assert!(!granted(&flaky, &second).await);
-        assert_eq!(flaky.release_now(&first, None, Clock::Tokio.now()), Some(Released::Released));
-        assert_eq!(control.calls(Operation::Release), 2);
     }
 
     #[tokio::test]

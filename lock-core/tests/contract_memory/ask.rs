@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::{Ask, Attempt, Backend, Claim, FencingToken, Held, Mode, Queue};
-use lock_core::clock::Clock;
 
 use super::{Broken, Fault, first_of, now};
 
@@ -29,12 +28,12 @@ impl Broken {
                 let taken = self.inner.acquire(&early, Ask::Try).await?;
                 tokio::task::yield_now().await;
                 if let Attempt::Granted(_) = taken {
-                    self.inner.release_now(&early, None, Clock::Tokio.now());
+                    let _ = self.inner.release(&early, None).await;
                 }
             }
             Fault::TwoHolders if self.count().is_multiple_of(5) => {
                 if let Some(holder) = self.holder(&claim) {
-                    self.inner.release_now(&holder, None, Clock::Tokio.now());
+                    let _ = self.inner.release(&holder, None).await;
                 }
             }
             Fault::Upgrades if claim.mode == Mode::Exclusive => {
@@ -46,7 +45,7 @@ impl Broken {
             }
             Fault::SeveralOvertake if !claim.more.is_empty() => {
                 for waiting in self.waiting() {
-                    self.inner.release_now(&waiting, None, Clock::Tokio.now());
+                    let _ = self.inner.release(&waiting, None).await;
                 }
             }
             Fault::NobodyDies => {
@@ -106,13 +105,13 @@ impl Broken {
                 early.owner = lock_core::testkit::Claims::new()?.owner();
                 let _ = self.inner.acquire(&early, ask).await?;
                 tokio::task::yield_now().await;
-                self.inner.release_now(&early, None, Clock::Tokio.now());
+                let _ = self.inner.release(&early, None).await;
                 self.inner.acquire(claim, ask).await
             }
             Fault::DiesTooSoon => {
                 let attempt = self.inner.acquire(claim, ask).await?;
                 if let Attempt::Held(_) = attempt {
-                    self.inner.release_now(claim, None, Clock::Tokio.now());
+                    let _ = self.inner.release(claim, None).await;
                 }
                 Ok(attempt)
             }

@@ -20,7 +20,6 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
 };
-use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 
@@ -115,7 +114,7 @@ impl Broken {
 
     /// Replaces the holder by the same one with another lease.
     fn reset(&self, claim: &Claim, ttl: Duration) -> Renewal {
-        if self.inner.release_now(claim, None, Clock::Tokio.now()) != Some(Released::Released) {
+        if !matches!(now(self.inner.release(claim, None)), Ok(Released::Released)) {
             return Renewal::NotOwned;
         }
         self.force(&with_ttl(claim, ttl))
@@ -221,10 +220,6 @@ impl Backend for Broken {
         self.ask(claim, if queues && !ask.enqueues() { Ask::Enqueue { room: None } } else { ask }).await
     }
 
-    fn acquire_now(&self, claim: &Claim, _ask: Ask, now: Moment) -> Option<Result<Attempt>> {
-        (self.fault == Fault::AcquireNowLies).then(|| Ok(Attempt::Granted(Grant::new(now, claim.ttl))))
-    }
-
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         match self.fault {
             Fault::HeartbeatLies => Ok(Heartbeat::Gone),
@@ -234,7 +229,7 @@ impl Backend for Broken {
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         if let (Fault::DroppedRenewalLoses, [renew]) = (self.fault, batch)
-            && self.inner.release_now(renew.claim, None, Clock::Tokio.now()) == Some(Released::Released)
+            && matches!(self.inner.release(renew.claim, None).await, Ok(Released::Released))
         {
             tokio::task::yield_now().await;
             let _ = self.inner.acquire(renew.claim, Ask::Try).await;
@@ -250,13 +245,9 @@ impl Backend for Broken {
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        Ok(self.release_now(claim, keep_for, Clock::Tokio.now()).expect("the memory store answers at once"))
-    }
-
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
         let mut claim = self.read(claim);
         if self.fault == Fault::ReleaseDoesNothing {
-            return Some(Released::Taken);
+            return Ok(Released::Taken);
         }
         let keep_for = keep_for.filter(|_| self.fault != Fault::KeepsNothing);
         if self.fault == Fault::ReleaseIgnoresOwner
@@ -268,14 +259,14 @@ impl Backend for Broken {
             && claim.queue == Queue::Fifo
             && self.holder(&claim).is_none_or(|holder| holder.owner != claim.owner)
         {
-            return Some(Released::Taken);
+            return Ok(Released::Taken);
         }
         self.state.lock().expect("no panic").waiting.retain(|waiting| waiting.owner != claim.owner);
         if self.fault == Fault::ReleasesPart {
             claim = first_of(&claim);
         }
-        let released = self.inner.release_now(&claim, keep_for, now)?;
-        Some(if self.fault == Fault::ReleaseLies { Released::Released } else { released })
+        let released = self.inner.release(&claim, keep_for).await?;
+        Ok(if self.fault == Fault::ReleaseLies { Released::Released } else { released })
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
@@ -308,13 +299,13 @@ impl Backend for Broken {
                 }
             }
             Fault::DowngradeFrees => {
-                self.inner.release_now(claim, None, Clock::Tokio.now());
+                let _ = self.inner.release(claim, None).await;
                 yes
             }
             Fault::DowngradeKeepsLease => self.inner.downgrade(&with_ttl(claim, Duration::ZERO)).await,
             Fault::DowngradeOvertakes => {
                 for writer in self.waiting().iter().filter(|waiting| waiting.mode == Mode::Exclusive) {
-                    self.inner.release_now(writer, None, Clock::Tokio.now());
+                    let _ = self.inner.release(writer, None).await;
                     let _ = self.inner.acquire(writer, Ask::Enqueue { room: None }).await;
                 }
                 self.inner.downgrade(claim).await

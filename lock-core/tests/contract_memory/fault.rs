@@ -149,8 +149,6 @@ pub(crate) enum Fault {
     Contradicts,
     /// A probe is granted beside a holder.
     ProbeLies,
-    /// An acquire without waiting is granted beside a holder.
-    AcquireNowLies,
     /// A heartbeat that is not needed gets an answer.
     HeartbeatLies,
     /// No key has a holder, according to the answers.
@@ -178,7 +176,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 85] = [
+    pub(crate) const ALL: [Self; 84] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -252,7 +250,6 @@ impl Fault {
         Self::CapabilityChanges,
         Self::Contradicts,
         Self::ProbeLies,
-        Self::AcquireNowLies,
         Self::HeartbeatLies,
         Self::ListsNobody,
         Self::IgnoresPrefix,
@@ -338,7 +335,6 @@ impl Fault {
             Self::DroppedRenewalLoses => "cancel::a_renewal",
             Self::DroppedPlaceStays => "cancel::a_place_in_a_queue",
             Self::ProbeLies => "exclusive::a_probe_takes_what_is_free",
-            Self::AcquireNowLies => "exclusive::now_or_never",
             Self::CapabilityChanges | Self::Contradicts => "refusal::the_capability_is_sound",
             Self::HeartbeatLies => "refusal::a_sign_of_life_that_it_does_not_need",
             Self::ListsNobody => "inspect::a_holder_is_listed_until_it_is_none",

@@ -36,39 +36,22 @@ async fn settle() {
     tokio::time::sleep(millis(1)).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_next_acquisition_is_sent_behind_the_release() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
-    ended(&locks, &wire).await;
-    let next = tokio::spawn(quick(&locks).acquire());
-    wire.until(&[Back, Acquire]).await;
-    assert_eq!(wire.sent(), 3, "one request each");
-    assert!(wire.deliver().await && wire.deliver().await);
-    let guard = next.await.expect("no panic").expect("the release was ahead");
-    assert_eq!(wire.sent(), 3);
-    drop(guard);
-}
-
-/// Without a runtime in between: the very next poll of the same task sends its request behind the release.
+/// Without a runtime in between.
 #[tokio::test(start_paused = true)]
 async fn the_release_is_on_its_way_when_the_body_has_ended() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     let mut running = pin!(quick(&locks).run(async {}));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(running.as_mut().poll(&mut cx).is_pending());
     assert!(wire.deliver().await);
     assert!(running.as_mut().poll(&mut cx).is_ready(), "it waits for nobody");
     assert_eq!(wire.on_wire(), [Back]);
-    let mut next = pin!(quick(&locks).acquire());
-    assert!(next.as_mut().poll(&mut cx).is_pending());
-    assert_eq!(wire.on_wire(), [Back, Acquire]);
-    assert!(wire.deliver().await && wire.deliver().await);
-    assert!(next.await.is_ok());
+    assert!(wire.deliver().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_store_cannot_say_the_next_acquisition_waits_for_the_answer() {
-    let (locks, wire) = Wire::manager(false, ROOMY);
+async fn the_next_acquisition_waits_for_the_answer() {
+    let (locks, wire) = Wire::manager(ROOMY);
     ended(&locks, &wire).await;
     let next = tokio::spawn(quick(&locks).acquire());
     settle().await;
@@ -82,8 +65,8 @@ async fn where_the_store_cannot_say_the_next_acquisition_waits_for_the_answer() 
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_does_not_refuse_its_own_process() {
     let request = |locks: &LockManager| locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast());
-    for (in_order, is_guard) in [(true, true), (false, true), (true, false), (false, false)] {
-        let (locks, wire) = Wire::manager(in_order, ROOMY);
+    for is_guard in [true, false] {
+        let (locks, wire) = Wire::manager(ROOMY);
         let acquiring = tokio::spawn(request(&locks).acquire());
         wire.until(&[Acquire]).await;
         if is_guard {
@@ -108,7 +91,7 @@ async fn what_is_dropped_does_not_refuse_its_own_process() {
 /// A release that found no room on the way has no place in the order yet.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_sent_yet_is_waited_for() {
-    let (locks, wire) = Wire::manager(true, 1);
+    let (locks, wire) = Wire::manager(1);
     let running = tokio::spawn(quick(&locks).run(async {
         tokio::time::sleep(millis(10)).await;
     }));
@@ -131,76 +114,55 @@ async fn a_release_that_is_not_sent_yet_is_waited_for() {
     drop(other);
 }
 
-/// The connection is lost with the release on it, or the server sends the release back: it arrives behind the question.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_by_a_release_that_fell_behind_does_not_count() {
-    for is_cut in [true, false] {
-        let (locks, wire) = Wire::manager(true, ROOMY);
-        ended(&locks, &wire).await;
-        let next = tokio::spawn(quick(&locks).acquire());
-        if is_cut {
-            // The question is sent before anybody knows.
-            wire.cut(0).await;
-            wire.until(&[Acquire, Back]).await;
-        } else {
-            wire.until(&[Back, Acquire]).await;
-            wire.send_back(1);
-            wire.deliver().await;
-            wire.until(&[Acquire, Back]).await;
-        }
-        wire.deliver().await;
-        settle().await;
-        assert_eq!(wire.on_wire(), [Back]);
-        assert!(!next.is_finished(), "whose lock it met is not known yet");
-        wire.deliver().await;
-        wire.until(&[Acquire]).await;
-        assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_behind_the_release_counts_and_is_asked_for_once() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
-    ended(&locks, &wire).await;
-    let next = tokio::spawn(quick(&locks).acquire());
-    wire.until(&[Back, Acquire]).await;
-    wire.deliver().await;
-    let rival = wire.stranger().lock("k").acquire().await.expect("it is free by now");
-    let sent = wire.sent();
-    wire.deliver().await;
-    assert!(next.await.expect("no panic").expect_err("another has it").is_contended());
-    assert_eq!(wire.sent(), sent, "asked once");
-    drop(rival);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_release_without_an_answer_keeps_others_for_a_second_at_most() {
-    for tells in [true, false] {
-        let (locks, wire) = Wire::manager(tells, ROOMY);
-        ended(&locks, &wire).await;
-        let start = Instant::now();
-        let next = tokio::spawn(quick(&locks).acquire());
-        if !tells {
-            wire.until(&[Back, Acquire]).await;
-            assert!(
-                start.elapsed() >= millis(990) && start.elapsed() < millis(1_010),
-                "{:?}",
-                start.elapsed()
-            );
-        } else {
-            wire.until(&[Back, Acquire]).await;
-            assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
-        }
-        wire.deliver().await;
-        wire.deliver().await;
-        assert!(next.await.expect("no panic").is_ok(), "the release was first");
-    }
+    let (locks, wire) = Wire::manager(ROOMY);
+    ended(&locks, &wire).await;
+    let start = Instant::now();
+    let next = tokio::spawn(quick(&locks).acquire());
+    wire.until(&[Back, Acquire]).await;
+    assert!(start.elapsed() >= millis(990) && start.elapsed() < millis(1_010), "{:?}", start.elapsed());
+    assert!(wire.deliver().await && wire.deliver().await);
+    assert!(next.await.expect("no panic").is_ok(), "the release was first");
 }
 
-/// It has a connection of its own, so nothing is in order with it.
+/// A release that is awaited is known to others as well.
+#[tokio::test(start_paused = true)]
+async fn an_awaited_release_does_not_refuse_its_own_process() {
+    let (locks, wire) = Wire::manager(ROOMY);
+    let acquiring = tokio::spawn(quick(&locks).acquire());
+    wire.until(&[Acquire]).await;
+    wire.deliver().await;
+    let releasing = tokio::spawn(acquiring.await.expect("no panic").expect("it is free").release());
+    wire.until(&[Back]).await;
+    let next = tokio::spawn(quick(&locks).acquire());
+    settle().await;
+    assert_eq!(wire.on_wire(), [Back], "the next request is not sent before the release is answered");
+    // Whoever awaits it gives up, and the background sends it again.
+    releasing.abort();
+    wire.until(&[Back, Back]).await;
+    assert!(wire.deliver().await);
+    settle().await;
+    assert_eq!(wire.on_wire(), [Back]);
+    assert!(wire.deliver().await);
+    wire.until(&[Acquire]).await;
+    assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
+}
+
+/// A place in order of arrival is taken at once: others would overtake a request that waits for the answer.
+#[tokio::test(start_paused = true)]
+async fn a_request_in_order_of_arrival_is_sent_at_once() {
+    let (locks, wire) = Wire::manager(ROOMY);
+    ended(&locks, &wire).await;
+    let next = tokio::spawn(locks.fair("k").ttl(millis(60_000)).acquire());
+    wire.until(&[Back, Acquire]).await;
+    assert!(wire.deliver().await && wire.deliver().await);
+    assert!(next.await.expect("no panic").is_ok());
+}
+
 #[test]
 fn another_runtime_waits_for_the_answer() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     let runtime =
         || Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     let (first, second) = (runtime(), runtime());
@@ -221,7 +183,7 @@ fn another_runtime_waits_for_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_fails_is_told_and_retried_and_waited_for() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     let mut events = locks.events();
     ended(&locks, &wire).await;
     wire.cut(0).await;
@@ -241,7 +203,7 @@ async fn a_release_that_fails_is_told_and_retried_and_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_dropped_is_followed_as_well() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     let running = tokio::spawn(quick(&locks).run(std::future::pending::<()>()));
     wire.until(&[Acquire]).await;
     wire.deliver().await;
@@ -259,7 +221,7 @@ async fn a_body_that_is_dropped_is_followed_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_this_process_gets_the_grant_without_a_release() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     let running = tokio::spawn(quick(&locks).run(tokio::time::sleep(millis(50))));
     wire.until(&[Acquire]).await;
     wire.deliver().await;
@@ -280,7 +242,7 @@ async fn a_waiter_of_this_process_gets_the_grant_without_a_release() {
 
 #[tokio::test(start_paused = true)]
 async fn an_explicit_release_is_awaited() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     let acquiring = tokio::spawn(quick(&locks).acquire());
     wire.until(&[Acquire]).await;
     wire.deliver().await;
@@ -296,7 +258,7 @@ async fn an_explicit_release_is_awaited() {
 #[tokio::test(start_paused = true)]
 async fn the_profile_says_what_the_end_of_a_body_waits_for() {
     for (release, waits) in [(Release::Await, true), (Release::Background, false)] {
-        let (_, wire) = Wire::manager(true, ROOMY);
+        let (_, wire) = Wire::manager(ROOMY);
         let locks =
             LockManager::builder(wire.clone()).profile("p", Profile::new().release(release)).build().unwrap();
         let running = tokio::spawn(locks.lock("k").profile("p").run(async {}));
@@ -329,7 +291,7 @@ mod by_attribute {
 #[tokio::test(start_paused = true)]
 async fn the_attribute_says_what_the_end_of_a_body_waits_for() {
     for waits in [true, false] {
-        let (locks, wire) = Wire::manager(true, ROOMY);
+        let (locks, wire) = Wire::manager(ROOMY);
         let running = tokio::spawn(async move {
             if waits { by_attribute::patient(&locks).await } else { by_attribute::quick(&locks).await }
         });
@@ -345,7 +307,7 @@ async fn the_attribute_says_what_the_end_of_a_body_waits_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_the_releases_under_way() {
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     ended(&locks, &wire).await;
     assert_eq!(locks.held(), 0, "the body has ended");
     let ending = tokio::spawn({
@@ -357,7 +319,7 @@ async fn a_shutdown_waits_for_the_releases_under_way() {
     wire.deliver().await;
     assert_eq!(ending.await.expect("no panic"), ShutdownReport::default());
 
-    let (locks, wire) = Wire::manager(true, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     ended(&locks, &wire).await;
     let report = locks.shutdown(Duration::from_secs(3)).await;
     assert_eq!((report.revoked.len(), report.unanswered), (0, 1));
@@ -366,7 +328,7 @@ async fn a_shutdown_waits_for_the_releases_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_wakes_who_waits_for_a_release() {
-    let (locks, wire) = Wire::manager(false, ROOMY);
+    let (locks, wire) = Wire::manager(ROOMY);
     ended(&locks, &wire).await;
     let next = tokio::spawn(quick(&locks).acquire());
     settle().await;
@@ -378,7 +340,7 @@ async fn a_shutdown_wakes_who_waits_for_a_release() {
 /// The task that saw to the release ends with its runtime. Here the clock is the real one.
 #[test]
 fn a_runtime_that_ends_leaves_the_release_to_the_background() {
-    let (locks, wire) = Wire::placed(true, ROOMY, Placement::Remote);
+    let (locks, wire) = Wire::placed(ROOMY, Placement::Remote);
     let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
     let first = runtime();
     first.block_on(ended(&locks, &wire));
@@ -417,7 +379,7 @@ fn no_seed_makes_a_process_meet_its_own_release() {
 
 async fn one_after_the_other(seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    let (locks, wire) = Wire::manager(rng.bool(), if rng.bool() { ROOMY } else { rng.usize(1..3) });
+    let (locks, wire) = Wire::manager(if rng.bool() { ROOMY } else { rng.usize(1..3) });
     let inside = Arc::new(AtomicUsize::new(0));
     let carrier = tokio::spawn(carry(wire.clone(), Rng::with_seed(seed + 1)));
     let noise = tokio::spawn(make_noise(locks.clone(), Rng::with_seed(seed + 2)));

@@ -50,8 +50,6 @@ pub(crate) struct Script {
     pub(crate) inspect: VecDeque<Result<Option<LockInfo>>>,
     /// How long an answer to it takes.
     pub(crate) inspect_takes: Duration,
-    /// Whether a release can be done at once.
-    pub(crate) at_once: bool,
     /// How long a renewal blocks the thread that sends it.
     pub(crate) renew_blocks: Duration,
     /// How long the answer to a renewal takes.
@@ -257,14 +255,6 @@ impl Backend for Scripted {
         };
         self.script().released += 1;
         Ok(answer)
-    }
-
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
-        if !self.script().at_once {
-            return None;
-        }
-        drop(self.ask(Asked::Release { owner: owner(claim), keep_for }));
-        self.store.release_now(claim, keep_for, now)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {

@@ -51,26 +51,19 @@ pub(crate) struct Wire {
     changed: Arc<Notify>,
     /// How many requests the wire holds before a further one waits for room.
     room: usize,
-    /// Whether a release says that it is ahead of what follows.
-    tells: bool,
     placement: Placement,
 }
 
 impl Wire {
-    /// A manager, and its store. `tells`: a release says that it is ahead of what follows.
-    pub(crate) fn manager(tells: bool, room: usize) -> (LockManager, Self) {
-        Self::placed(tells, room, Placement::Embedded)
+    /// A manager, and its store.
+    pub(crate) fn manager(room: usize) -> (LockManager, Self) {
+        Self::placed(room, Placement::Embedded)
     }
 
-    pub(crate) fn placed(tells: bool, room: usize, placement: Placement) -> (LockManager, Self) {
+    pub(crate) fn placed(room: usize, placement: Placement) -> (LockManager, Self) {
         let (state, changed) = (Arc::default(), Arc::default());
-        let wire = Self { store: Memory::new(), state, changed, room, tells, placement };
+        let wire = Self { store: Memory::new(), state, changed, room, placement };
         (LockManager::builder(wire.clone()).build().expect("it is sound"), wire)
-    }
-
-    /// A manager on the memory store within: another process.
-    pub(crate) fn stranger(&self) -> LockManager {
-        LockManager::builder(self.store.clone()).build().expect("it is sound")
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -191,12 +184,9 @@ impl Backend for Wire {
         loop {
             let (answer, answered) = oneshot::channel();
             self.put(Request::Release(claim.clone(), keep_for, answer)).await;
-            if self.tells {
-                claim.mark_release_ahead();
-            }
             match answered.await {
                 Ok(Verdict::Done(answer)) => return answer,
-                Ok(Verdict::SendAgain) => claim.mark_release_ahead(),
+                Ok(Verdict::SendAgain) => {}
                 Err(_) => return Err(no_answer()),
             }
         }

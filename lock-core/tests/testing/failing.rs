@@ -126,8 +126,6 @@ async fn an_answer_that_is_lost_leaves_what_was_done() {
 
     locks.fail_next(1);
     assert!(locks.lock("other").try_acquire().await.unwrap_err().is_unavailable());
-    let taken = locks.locks().await.unwrap().locks;
-    assert!(taken.iter().any(|lock| lock.key == "other"), "and the background has not run yet");
     locks.lock("other").wait(SECOND).run(async {}).await.unwrap();
 }
 

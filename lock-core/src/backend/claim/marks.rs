@@ -1,6 +1,6 @@
 //! What a claim remembers of its requests.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What happened to a claim, recorded by code that has only a reference to it.
 #[derive(Debug, Default)]
@@ -23,16 +23,9 @@ pub(crate) struct Marks {
     pub(super) own_fence: AtomicU64,
     /// Whether the store has made a fencing token for the claim.
     pub(super) fenced: AtomicBool,
-    /// How often a release was handed to a connection: [`ONCE`](Self::ONCE), or more often.
-    pub(super) releases: AtomicU8,
     /// See [`Claim::value`](super::Claim::value).
     #[cfg(feature = "redlock")]
     pub(super) value: StoredValue,
-}
-
-impl Marks {
-    pub(super) const ONCE: u8 = 1;
-    pub(super) const MORE: u8 = 2;
 }
 
 /// The value of the stored lock, once it is made. It contains the owner token, so `Debug` does not show it.
@@ -59,7 +52,6 @@ impl Clone for Marks {
             verified: AtomicBool::new(self.verified.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
-            releases: AtomicU8::new(self.releases.load(Ordering::Relaxed)),
             // Made anew: a copy may be for another owner.
             #[cfg(feature = "redlock")]
             value: StoredValue::default(),

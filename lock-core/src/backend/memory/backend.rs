@@ -47,10 +47,6 @@ impl Backend for Memory {
         self.attempt(claim, ask, Clock::Tokio.now())
     }
 
-    fn acquire_now(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>> {
-        Some(self.attempt(claim, ask, now))
-    }
-
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         let now = Clock::Tokio.now();
         batch.iter().map(|Renew { claim, ttl }| self.renew_one(claim, *ttl, now)).collect()
@@ -58,10 +54,6 @@ impl Backend for Memory {
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         Ok(self.give_back(claim, keep_for, Clock::Tokio.now()))
-    }
-
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
-        Some(self.give_back(claim, keep_for, now))
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
@@ -166,7 +158,8 @@ impl Memory {
         }
     }
 
-    fn give_back(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
+    /// Releases a claim at `now`.
+    pub(crate) fn give_back(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         fence::raise(claim);
         if claim.more.is_empty() {
             let released = self.with(&claim.key, now, |entry| entry.release(claim, keep_for, now));

@@ -32,10 +32,6 @@ impl Meters {
     }
 
     #[inline(always)]
-    pub(crate) fn timed_now<T>(&self, _op: Op, call: impl FnOnce() -> Option<T>) -> Option<T> {
-        call()
-    }
-
     pub(crate) fn register(&self, _template: &str) {}
 
     pub(crate) fn evicted(&self, _keys: u64) {}

@@ -174,17 +174,6 @@ impl Meters {
         answer
     }
 
-    /// Times a call that is over when it returns. `None` means that there was no call.
-    pub(crate) fn timed_now<T>(&self, op: Op, call: impl FnOnce() -> Option<T>) -> Option<T> {
-        let Some(recorder) = RecorderId::current() else { return call() };
-        let sent = self.clock.now();
-        let answer = call();
-        if answer.is_some() {
-            self.record_time(recorder, op, sent);
-        }
-        answer
-    }
-
     /// Counts evicted keys. This is rare, so no handle is kept.
     pub(crate) fn evicted(&self, keys: u64) {
         if RecorderId::current().is_some() {

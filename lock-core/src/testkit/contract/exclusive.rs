@@ -9,7 +9,7 @@ use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     list![|_| true; excludes, the_next_gets_it, grants_are_dated, asks_again, asks_again_with_less, two_keys,
-        any_text_is_a_key, the_hint_is_a_lease, a_probe_takes_what_is_free, now_or_never]
+        any_text_is_a_key, the_hint_is_a_lease, a_probe_takes_what_is_free]
 }
 
 /// A held key is refused to every other owner.
@@ -50,25 +50,6 @@ async fn a_probe_takes_what_is_free(subject: Subject) {
     assert_eq!(subject.release(&holder).await, Released::Released);
     subject.acquire(&next).await;
     subject.release(&next).await;
-}
-
-/// An attempt without waiting, if the store has one, is complete when it returns, and answers as any other.
-async fn now_or_never(subject: Subject) {
-    let key = subject.key("k");
-    let (claim, other) = (subject.mutex(&key), subject.mutex(&key));
-    match subject.backend().acquire_now_dyn(&claim, Ask::Try, subject.now()).transpose().expect("an answer") {
-        Some(answer) => {
-            assert!(matches!(answer, Attempt::Granted(_)), "the key is free");
-            subject.refused(&other).await;
-            let refused = subject.backend().acquire_now_dyn(&other, Ask::Try, subject.now());
-            assert!(matches!(refused, Some(Ok(Attempt::Held(_)))), "granted beside a holder");
-            assert_eq!(subject.release(&claim).await, Released::Released);
-        }
-        // No request was sent.
-        None => assert_ne!(subject.release(&claim).await, Released::Released),
-    }
-    subject.acquire(&other).await;
-    subject.release(&other).await;
 }
 
 /// A lease is counted from a moment between the call and its answer. If each grant has its own lease, the lease is at

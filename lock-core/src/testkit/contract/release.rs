@@ -6,7 +6,7 @@ use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Released};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|_| true; says_released, twice, of_another, now_or_never];
+    let all = list![|_| true; says_released, twice, of_another];
     let leased = list![leases; of_one_who_ran_out, after_expiry];
     all.into_iter()
         .chain(leased)
@@ -95,26 +95,6 @@ async fn says_kept(subject: Subject) {
     assert_eq!(released.expect("an answer to release"), Released::Released);
     let refusal = subject.refused(&next).await;
     assert!(refusal.kept && refusal.holder == Some(claim.record.clone()), "{refusal:?}");
-}
-
-/// A release without waiting, if the store has one, is complete when it returns.
-async fn now_or_never(subject: Subject) {
-    let key = subject.key("k");
-    let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
-    subject.acquire(&claim).await;
-    match subject.backend().release_now_dyn(&claim, None, subject.now()) {
-        Some(released) => {
-            assert_eq!(released, Released::Released);
-            subject.acquire(&next).await;
-            assert_eq!(subject.backend().release_now_dyn(&claim, None, subject.now()), Some(Released::Taken));
-            subject.refused(&subject.mutex(&key)).await;
-            subject.release(&next).await;
-        }
-        None => {
-            subject.refused(&next).await;
-            subject.release(&claim).await;
-        }
-    }
 }
 
 /// A waiter is notified of a release long before the lease would have expired.

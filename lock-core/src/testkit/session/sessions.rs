@@ -208,7 +208,7 @@ impl Sessions {
         let granted: Vec<Owner> = granted.collect();
         // Frees the keys before the process is notified.
         for entry in claims.into_values() {
-            self.memory.release_now(&entry.claim, None, Clock::Tokio.now());
+            self.memory.give_back(&entry.claim, None, Clock::Tokio.now());
         }
         if let Some(listener) = listener.filter(|_| is_told) {
             listener.session_ended(&granted);

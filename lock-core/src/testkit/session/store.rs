@@ -138,7 +138,7 @@ impl Backend for SessionStore {
         };
         match entry.and_then(|entry| self.0.file(number, entry)) {
             Some(entry) => {
-                self.0.memory.release_now(entry.claim(), None, Clock::Tokio.now());
+                self.0.memory.give_back(entry.claim(), None, Clock::Tokio.now());
                 let detail = "the session ended while the request was under way";
                 Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
             }

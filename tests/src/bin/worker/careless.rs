@@ -9,7 +9,6 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Listener, Released, Renew,
     Renewal,
 };
-use lock_core::clock::Moment;
 
 type Result<T> = std::result::Result<T, LockError>;
 
@@ -55,10 +54,6 @@ impl<B: Backend> Backend for Careless<B> {
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         self.0.release(claim, keep_for).await
-    }
-
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Option<Released> {
-        self.0.release_now(claim, keep_for, now)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {

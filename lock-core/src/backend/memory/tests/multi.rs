@@ -74,7 +74,7 @@ async fn random_sets_of_keys_exclude_each_other_and_all_are_served() {
                 for number in &numbers {
                     assert_eq!(owners[*number].lock().expect("no panic").take(), Some(worker));
                 }
-                assert_eq!(memory.release_now(&claim, None, Clock::Tokio.now()), Some(Released::Released));
+                assert_eq!(memory.give_back(&claim, None, Clock::Tokio.now()), Released::Released);
             }
         }
     };
@@ -95,20 +95,20 @@ async fn a_wait_for_several_keys_ends_when_all_are_free_and_leaves_nothing() {
     assert!(granted(&memory, &a).await && granted(&memory, &b).await);
     let both = all(&claims, Queue::Barging, &["b", "a"]);
     assert!(!granted(&memory, &both).await);
-    memory.release_now(&a, None, Clock::Tokio.now());
+    memory.give_back(&a, None, Clock::Tokio.now());
     let early = tokio::time::timeout(TTL / 2, memory.changed(&both)).await;
     assert!(early.is_err(), "one of two is free");
     let late = claims.fifo("a", Mode::Exclusive);
     assert!(!granted(&memory, &late).await, "the older claim of both has its place");
-    memory.release_now(&b, None, Clock::Tokio.now());
+    memory.give_back(&b, None, Clock::Tokio.now());
     tokio::time::timeout(Duration::from_millis(1), memory.changed(&both)).await.expect("both are free");
     assert!(granted(&memory, &both).await);
     assert!(matches!(
         memory.renew(&[Renew { claim: &both, ttl: TTL }]).await[..],
         [Renewal::Renewed { waiters: Some(1), .. }]
     ));
-    memory.release_now(&both, None, Clock::Tokio.now());
-    memory.release_now(&late, None, Clock::Tokio.now());
+    memory.give_back(&both, None, Clock::Tokio.now());
+    memory.give_back(&late, None, Clock::Tokio.now());
     assert_eq!(memory.in_use(), 0);
 }
 
@@ -164,7 +164,7 @@ async fn the_holder_is_told_of_the_first_who_waits_and_of_no_waiter_of_its_own()
     }
     assert_eq!(told.take(), ["contended k"]);
     for stranger in &strangers {
-        memory.release_now(stranger, None, Clock::Tokio.now());
+        memory.give_back(stranger, None, Clock::Tokio.now());
     }
     assert!(!granted(&memory, &theirs.exclusive("k")).await);
     assert_eq!(told.take(), ["contended k"], "a queue that was empty meanwhile");
@@ -180,7 +180,7 @@ async fn a_local_waiter_asks_for_a_place_once_another_manager_has_the_key() {
     let waits = memory.changed(&local);
     tokio::pin!(waits);
     assert!(tokio::time::timeout(Duration::from_millis(1), &mut waits).await.is_err());
-    memory.release_now(&holder, None, Clock::Tokio.now());
+    memory.give_back(&holder, None, Clock::Tokio.now());
     assert!(granted(&memory, &stranger).await);
     tokio::time::timeout(Duration::from_millis(1), waits).await.expect("it is to ask");
     let Ok(Attempt::Held(held)) = memory.acquire(&local, Ask::Enqueue { room: None }).await else {

@@ -22,11 +22,11 @@ async fn random_operations_leave_no_entry_behind() {
         open.push(claim);
         if random.u8(..4) > 0 {
             let claim = open.swap_remove(random.usize(..open.len()));
-            memory.release_now(&claim, None, Clock::Tokio.now());
+            memory.give_back(&claim, None, Clock::Tokio.now());
         }
     }
     for claim in &open {
-        memory.release_now(claim, None, Clock::Tokio.now());
+        memory.give_back(claim, None, Clock::Tokio.now());
     }
     assert_eq!(memory.in_use(), 0);
 }
@@ -49,7 +49,7 @@ async fn keys_that_were_released_are_swept() {
     for number in 0..10_000 {
         let claim = claims.exclusive(&number.to_string());
         let _ = memory.acquire(&claim, Ask::Try).await;
-        memory.release_now(&claim, None, Clock::Tokio.now());
+        memory.give_back(&claim, None, Clock::Tokio.now());
     }
     assert!(memory.entries() < 2_100, "{} of 10,000 are left", memory.entries());
 }
@@ -60,8 +60,8 @@ async fn a_key_that_had_a_queue_keeps_nothing() {
     let (holder, waiting) = (claims.exclusive("k"), claims.claim("k", Mode::Exclusive, Queue::Fifo));
     let _ = memory.acquire(&holder, Ask::Try).await;
     let _ = memory.acquire(&waiting, Ask::Enqueue { room: None }).await;
-    memory.release_now(&waiting, None, Clock::Tokio.now());
-    memory.release_now(&holder, None, Clock::Tokio.now());
+    memory.give_back(&waiting, None, Clock::Tokio.now());
+    memory.give_back(&holder, None, Clock::Tokio.now());
     assert_eq!(memory.entries(), 0);
 }
 
@@ -79,7 +79,7 @@ async fn kinds_that_have_nothing_in_common_refuse_each_other_by_name() {
         let text = error.to_string();
         assert!(text.contains(name) && text.contains("2 permits"), "{text}");
     }
-    memory.release_now(&held, None, Clock::Tokio.now());
+    memory.give_back(&held, None, Clock::Tokio.now());
     assert_eq!(memory.in_use(), 0);
 }
 
@@ -104,8 +104,8 @@ async fn a_release_that_is_repeated_does_not_free_a_key_that_is_kept() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let (claim, other) = (claims.exclusive("k"), claims.exclusive("k"));
     let _ = memory.acquire(&claim, Ask::Try).await;
-    memory.release_now(&claim, Some(Duration::from_secs(1)), Clock::Tokio.now());
-    memory.release_now(&claim, None, Clock::Tokio.now());
+    memory.give_back(&claim, Some(Duration::from_secs(1)), Clock::Tokio.now());
+    memory.give_back(&claim, None, Clock::Tokio.now());
     assert!(matches!(memory.acquire(&other, Ask::Try).await, Ok(Attempt::Held(_))));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(matches!(memory.acquire(&other, Ask::Try).await, Ok(Attempt::Granted(_))));

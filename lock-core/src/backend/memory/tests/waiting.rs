@@ -78,9 +78,9 @@ async fn a_claim_that_was_not_queued_leaves_no_place_behind() {
         let mut waiter = Waiter::of(&memory, &watches);
         assert!(!waiter.run());
         drop(waiter);
-        memory.release_now(&holder, None, Clock::Tokio.now());
+        memory.give_back(&holder, None, Clock::Tokio.now());
         assert!(granted(&memory, &next).await, "{mode:?}: the key is kept for nobody");
-        memory.release_now(&next, None, Clock::Tokio.now());
+        memory.give_back(&next, None, Clock::Tokio.now());
     }
 }
 
@@ -92,7 +92,7 @@ async fn a_release_wakes_one_waiter_the_oldest() {
         let (holder, [a, b, c]) = held_with(&memory, make).await;
         let mut waiters = [&a, &b, &c].map(|claim| Waiter::of(&memory, claim));
         assert_eq!(waiters.each_mut().map(Waiter::run), [false; 3]);
-        memory.release_now(&holder, None, Clock::Tokio.now());
+        memory.give_back(&holder, None, Clock::Tokio.now());
         assert_eq!(waiters.each_mut().map(Waiter::run), [true, false, false], "fifo {fifo}");
     }
 }
@@ -103,7 +103,7 @@ async fn a_change_before_the_wait_is_not_missed() {
         let (memory, claims) = (Memory::new(), Claims::new());
         let make = || if fifo { claims.fifo("k", Mode::Exclusive) } else { claims.exclusive("k") };
         let (holder, [a]) = held_with(&memory, make).await;
-        memory.release_now(&holder, None, Clock::Tokio.now());
+        memory.give_back(&holder, None, Clock::Tokio.now());
         assert!(Waiter::of(&memory, &a).run(), "fifo {fifo}");
         assert!(granted(&memory, &a).await);
     }
@@ -117,26 +117,26 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         let (holder, [a, b, c]) = held_with(&memory, make).await;
         let [mut wa, mut wb, mut wc] = [&a, &b, &c].map(|claim| Waiter::of(&memory, claim));
         assert!(!wa.run() && !wb.run() && !wc.run());
-        memory.release_now(&holder, None, Clock::Tokio.now());
+        memory.give_back(&holder, None, Clock::Tokio.now());
         assert!(wa.wakes.0.load(Ordering::Relaxed) > 0);
         assert!(!wb.run(), "it may look round, and it is not its turn");
         let before = wb.wakes.0.load(Ordering::Relaxed);
         drop(wa);
         if fifo {
             // Its ticket outlives the wait, until the library gives the claim up.
-            memory.release_now(&a, None, Clock::Tokio.now());
+            memory.give_back(&a, None, Clock::Tokio.now());
         }
         assert!(wb.wakes.0.load(Ordering::Relaxed) > before, "fifo {fifo}");
         assert!(wb.run() && !wc.run(), "fifo {fifo}");
         // The waiter saw its turn, and gives up before it tries.
         drop(wb);
-        memory.release_now(&b, None, Clock::Tokio.now());
+        memory.give_back(&b, None, Clock::Tokio.now());
         if fifo {
             assert!(wc.run());
         }
         assert!(granted(&memory, &c).await, "fifo {fifo}");
         drop(wc);
-        memory.release_now(&c, None, Clock::Tokio.now());
+        memory.give_back(&c, None, Clock::Tokio.now());
         assert_eq!(memory.in_use(), 0);
     }
 }
@@ -153,12 +153,12 @@ async fn readers_at_the_head_are_woken_together_and_stop_at_a_writer() {
     }
     let mut waiters = line.each_ref().map(|claim| Waiter::of(&memory, claim));
     assert_eq!(waiters.each_mut().map(Waiter::run), [false; 4]);
-    memory.release_now(&writer, None, Clock::Tokio.now());
+    memory.give_back(&writer, None, Clock::Tokio.now());
     assert_eq!(waiters.each_mut().map(Waiter::run), [true, true, false, false]);
     assert!(granted(&memory, &line[1]).await && granted(&memory, &line[0]).await);
     assert!(!granted(&memory, &line[3]).await);
-    memory.release_now(&line[0], None, Clock::Tokio.now());
-    memory.release_now(&line[1], None, Clock::Tokio.now());
+    memory.give_back(&line[0], None, Clock::Tokio.now());
+    memory.give_back(&line[1], None, Clock::Tokio.now());
     assert!(granted(&memory, &line[2]).await);
 }
 
@@ -219,7 +219,7 @@ async fn a_ticket_is_kept_by_a_pending_wait_and_dies_two_seconds_after_it() {
     let mut waiter = Waiter::of(&memory, &a);
     assert!(!waiter.run());
     tokio::time::advance(Duration::from_secs(5)).await;
-    memory.release_now(&holder, None, Clock::Tokio.now());
+    memory.give_back(&holder, None, Clock::Tokio.now());
     assert!(!granted(&memory, &b).await, "the older ticket lives as long as it is waited for");
     drop(waiter);
     tokio::time::advance(Duration::from_millis(1_999)).await;
@@ -233,7 +233,7 @@ async fn a_ticket_is_kept_by_a_pending_wait_and_dies_two_seconds_after_it() {
 async fn a_waiter_behind_a_dead_ticket_is_woken_when_it_dies() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let (holder, [_dead, b]) = held_with(&memory, || claims.fifo("k", Mode::Exclusive)).await;
-    memory.release_now(&holder, None, Clock::Tokio.now());
+    memory.give_back(&holder, None, Clock::Tokio.now());
     let start = tokio_now();
     memory.changed(&b).await;
     assert!(granted(&memory, &b).await);
@@ -247,7 +247,7 @@ async fn a_holder_that_ends_earlier_moves_the_next_look_forward() {
     let start = tokio_now();
     let mut waiter = Waiter::of(&memory, &waiting);
     assert!(!waiter.run(), "it sleeps until the end of the lease");
-    memory.release_now(&holder, Some(Duration::from_millis(50)), Clock::Tokio.now());
+    memory.give_back(&holder, Some(Duration::from_millis(50)), Clock::Tokio.now());
     waiter.future.await;
     assert!(granted(&memory, &waiting).await);
     assert!(tokio_now() - start <= Duration::from_millis(51));
@@ -294,7 +294,7 @@ async fn under_load_nobody_is_forgotten() {
                     tokio::task::yield_now().await;
                     assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
                     turns.fetch_add(1, Ordering::SeqCst);
-                    memory.release_now(&claim, None, Clock::Tokio.now());
+                    memory.give_back(&claim, None, Clock::Tokio.now());
                 }
             }
         };

@@ -78,7 +78,7 @@ impl Session {
         let settings = "SELECT pg_catalog.current_setting('server_version_num')::integer / 10000, pg_catalog.pg_backend_pid(), \
                         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 140000 \
                         THEN pg_catalog.set_config('idle_session_timeout', $1, false) END";
-        let rows = live.query(settings, vec![text(idle)], || {}).await?;
+        let rows = live.query(settings, vec![text(idle)]).await?;
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let read = |at| row.try_get::<_, i32>(at).map_err(|error| Failure::of(&error));
         let (version, pid) = (read(0)?, read(1)?);
@@ -192,7 +192,7 @@ impl Session {
     async fn look(&self, id: i64) -> Result<Released, Failure> {
         let (class, object) = halves(id);
         let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
-        let rows = self.live.query(LOOK, vec![number(class), number(object)], || {}).await?;
+        let rows = self.live.query(LOOK, vec![number(class), number(object)]).await?;
         let taken = rows.first().and_then(|row| row.try_get(0).ok());
         match taken.ok_or_else(|| Failure::unexpected("no answer"))? {
             true => Ok(Released::Taken),

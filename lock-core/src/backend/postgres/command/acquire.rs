@@ -65,7 +65,7 @@ impl Server {
         // Before the request leaves, because a lease counts from here.
         let sent = Clock::Suspend.now();
         let statement = &self.shared().statements.take_alone;
-        let rows = live.query_with(statement, parameters, || {}, |answer| turn.settle(answer.err())).await?;
+        let rows = live.query_with(statement, parameters, |answer| turn.settle(answer.err())).await?;
         match rows.first().map(|row| row.try_get(0)) {
             None => Ok(None),
             Some(Ok(true)) => {
@@ -82,10 +82,10 @@ impl Server {
         let live = self.connections.get().await.map_err(Failure::in_doubt)?;
         // It has the grant until this is answered.
         let given = if live.is_own() {
-            self.give_alone(&live, claim, || {}).await.map(drop)
+            self.give_alone(&live, claim).await.map(drop)
         } else {
             let (statement, parameters) = self.let_go(claim, false);
-            self.send_release(&live, statement, parameters, claim, || {}).await.map(drop)
+            self.send_release(&live, statement, parameters, claim).await.map(drop)
         };
         given.map_err(Failure::in_doubt)
     }

@@ -187,7 +187,7 @@ impl Server {
             tell(batch, answer, sent);
         };
         // Whatever comes is told to the callers.
-        let _ = live.query_with(statement, parameters, || {}, answered).await;
+        let _ = live.query_with(statement, parameters, answered).await;
     }
 }
 

@@ -19,16 +19,10 @@ impl Server {
     pub(crate) async fn release(&self, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
         let (owner, mode, own) = (claim.owner.token(), code(claim.mode), own_fence(claim));
         let of_one = keep.is_none() && claim.more.is_empty();
-        let ahead = || claim.mark_release_ahead();
         let statements = &self.shared().statements;
         let live = self.connections.get().await?;
         if of_one && own == 0 && live.is_own() && self.may_be_alone(claim) {
-            let (released, at_once) = self.give_alone(&live, claim, ahead).await?;
-            if !at_once {
-                // What was sent behind the first statement may have arrived before the second.
-                claim.mark_release_ahead();
-            }
-            return Ok(released);
+            return self.give_alone(&live, claim).await;
         }
         let (statement, parameters) = if of_one && own == 0 {
             self.let_go(claim, live.is_own())
@@ -40,7 +34,7 @@ impl Server {
             let parameters = vec![texts(claim.keys()), text(owner.as_str()), text(mode), keep, number(own)];
             (statements.release.as_str(), parameters)
         };
-        self.send_release(&live, statement, parameters, claim, ahead).await
+        self.send_release(&live, statement, parameters, claim).await
     }
 
     /// Returns the statement that ends the grant of a claim for one key.
@@ -50,15 +44,14 @@ impl Server {
         (self.shared().statements.let_go.of(own), parameters)
     }
 
-    /// Releases an exclusive grant for one key whose row may be left for the next one. The second value is whether one
-    /// statement has done that. Where the row is not alone any more, another one is sent, as a part of the same call: the
-    /// caller may be gone by then, and others wait. For a session that has the settings of the library.
+    /// Releases an exclusive grant for one key whose row may be left for the next one. If the row is not alone any more,
+    /// another statement is sent, as a part of the same call: the caller may be gone by then, and others wait. For a session
+    /// that has the settings of the library.
     pub(super) async fn give_alone(
         &self,
         live: &Arc<Connection>,
         claim: &Claim,
-        ahead: impl FnOnce(),
-    ) -> Result<(Released, bool), Failure> {
+    ) -> Result<Released, Failure> {
         let statements = &self.shared().statements;
         let (give, let_go) =
             (live.statement(&statements.give_alone), live.statement(statements.let_go.of(true)));
@@ -68,22 +61,21 @@ impl Server {
             let parameters = || vec![text(key.as_str()), text(owner.token().as_str())];
             if !connection.send(&give, parameters()).await?.is_empty() {
                 left.note(&key);
-                return Ok((Released::Released, true));
+                return Ok(Released::Released);
             }
             let mut parameters = parameters();
             parameters.push(text(code(Mode::Exclusive)));
             let rows = connection.send(&let_go, parameters).await?;
-            Ok((delivered(&rows, &listeners, owner.process())?, false))
+            delivered(&rows, &listeners, owner.process())
         };
-        live.call(call, ahead).await
+        live.call(call).await
     }
 
-    /// Returns whether the row of a grant may be alone: it was so, and nothing is known that has changed that. A repeated
-    /// release goes the long way at once.
+    /// Returns whether the row of a grant may be alone: it was so, and nothing is known that has changed that.
     fn may_be_alone(&self, claim: &Claim) -> bool {
         let changed = claim.is_verified() || claim.may_be_shared() || claim.is_fenced() && !claim.fencing;
         let was_alone = claim.is_granted_alone() && claim.mode == Mode::Exclusive;
-        was_alone && !changed && !claim.is_release_sent() && !self.shared().wanted.take(&claim.key)
+        was_alone && !changed && !self.shared().wanted.take(&claim.key)
     }
 
     /// Sends a release. The next holder is notified by its answer, where that is of the same process.
@@ -93,7 +85,6 @@ impl Server {
         statement: &str,
         parameters: Vec<Parameter>,
         claim: &Claim,
-        ahead: impl FnOnce(),
     ) -> Result<Released, Failure> {
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
         let (connection, statement) = (Arc::clone(live), live.statement(statement));
@@ -102,7 +93,7 @@ impl Server {
             let rows = connection.send(&statement, parameters).await?;
             delivered(&rows, &listeners, process)
         };
-        live.call(call, ahead).await
+        live.call(call).await
     }
 
     /// Turns the exclusive grant of a claim of one key into a shared one.

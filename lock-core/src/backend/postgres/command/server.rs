@@ -95,7 +95,7 @@ impl Server {
         let live = self.connections.get().await?;
         // Before the request leaves, because a lease counts from here.
         let sent = Clock::Suspend.now();
-        Ok((live.query(statement, parameters, || {}).await?, sent))
+        Ok((live.query(statement, parameters).await?, sent))
     }
 
     /// Runs a statement that answers with one row of the type `answer`.

@@ -54,7 +54,7 @@ impl Abandoned {
             return Ok(());
         }
         let pids: Vec<i32> = asked.iter().map(|process| process.pid).collect();
-        let rows = connection.query(ASK, vec![(Box::new(pids), Type::INT4_ARRAY)], || {}).await?;
+        let rows = connection.query(ASK, vec![(Box::new(pids), Type::INT4_ARRAY)]).await?;
         let mut hanging = Vec::new();
         for row in rows {
             let read = || -> Result<_, tokio_postgres::Error> {

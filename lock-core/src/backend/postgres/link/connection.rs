@@ -130,14 +130,13 @@ impl Connection {
         answer.map_err(|error| self.noted(Failure::of(&error)))
     }
 
-    /// Runs a statement and returns its rows. `ahead` as in [`call`](Self::call).
+    /// Runs a statement and returns its rows.
     pub(crate) async fn query(
         self: &Arc<Self>,
         statement: &str,
         parameters: Vec<Parameter>,
-        ahead: impl FnOnce(),
     ) -> Result<Vec<Row>, Failure> {
-        self.query_with(statement, parameters, ahead, |_| {}).await
+        self.query_with(statement, parameters, |_| {}).await
     }
 
     /// As [`query`](Self::query). Calls `answered` with the answer, also where the caller has given up by then.
@@ -145,7 +144,6 @@ impl Connection {
         self: &Arc<Self>,
         statement: &str,
         parameters: Vec<Parameter>,
-        ahead: impl FnOnce(),
         answered: impl FnOnce(Result<&[Row], &Failure>) + Send + 'static,
     ) -> Result<Vec<Row>, Failure> {
         let (connection, text) = (Arc::clone(self), self.statement(statement));
@@ -154,25 +152,19 @@ impl Connection {
             answered(answer.as_deref());
             answer
         };
-        self.call(query, ahead).await
+        self.call(query).await
     }
 
     /// Runs a call that [sends](Self::send) statements over this connection. It goes on to its end, also where the caller
     /// polls it no longer or has dropped it, once it has been polled.
-    ///
-    /// Calls `ahead` once the driver has the first statement: whatever is sent over this connection from then on arrives
-    /// behind that.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, Failure>> + Send + 'static,
-        ahead: impl FnOnce(),
     ) -> Result<T, Failure> {
         // The first poll hands the statement to the driver, which has a queue without a bound. It takes no turn of the
         // task in tokio's budget, which could delay that.
         let mut call = Box::pin(unconstrained(call));
-        let first = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
-        ahead();
-        match first {
+        match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
             Poll::Ready(answer) => answer,
             // In a task of its own. The driver reads nothing more while a caller takes no rows, and a future that is no
             // longer polled must not stop all the others.

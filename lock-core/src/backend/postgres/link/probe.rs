@@ -34,7 +34,7 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) async fn ask(connection: &Arc<Connection>, schema: &str) -> Result<Self, Failure> {
-        let rows = connection.query(PROBE, vec![text(identifier(schema))], || {}).await?;
+        let rows = connection.query(PROBE, vec![text(identifier(schema))]).await?;
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let read = || -> Result<Self, tokio_postgres::Error> {
             Ok(Self {
@@ -100,7 +100,7 @@ impl Facts {
 
 /// Refuses the tables of an earlier version.
 pub(crate) async fn check_version(connection: &Arc<Connection>, statement: &str) -> Result<(), Failure> {
-    let rows = connection.query(statement, Vec::new(), || {}).await?;
+    let rows = connection.query(statement, Vec::new()).await?;
     let number = rows.first().and_then(|row| row.try_get::<_, i32>(0).ok());
     match number {
         Some(number) if number >= VERSION => Ok(()),

@@ -51,7 +51,7 @@ impl Shared {
     ) -> Result<Option<(Option<String>, bool)>, Failure> {
         let to = to.map_or_else(|| (Box::new(None::<String>) as Box<_>, Type::TEXT), text);
         let parameters = vec![(Box::new(KEYS_PER_CALL) as Box<_>, Type::INT4), to];
-        let rows = connection.query(&self.statements.sweep, parameters, || {}).await?;
+        let rows = connection.query(&self.statements.sweep, parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let read = || -> Result<_, tokio_postgres::Error> {
             let (looked, deleted): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);

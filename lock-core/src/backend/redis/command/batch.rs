@@ -149,8 +149,6 @@ async fn release_in_batch(
     full: usize,
     deadline: Duration,
 ) -> InBatch<Released> {
-    // It may leave behind what is sent by itself from now on, and so may a second one.
-    claim.mark_release_behind();
     let step = Step::Release { key: claim.key.clone(), head: unmarked(&claim.owner.token()) };
     let (sent, outcome) = live.send_in_batch(step, full, deadline).await;
     match outcome {

@@ -51,7 +51,7 @@ impl<R: Role> Server<R> {
         };
         // The server then notifies the next holder before it answers here.
         let _answered_first = claim.is_contended().then(|| connection.send_in_front());
-        read(connection.run_ahead(script, &command, || claim.mark_release_ahead()).await)
+        read(connection.run(script, &command).await)
     }
 }
 

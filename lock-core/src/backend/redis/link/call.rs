@@ -84,25 +84,6 @@ impl<S: SessionState> Connection<S> {
         }
     }
 
-    /// As [`run`](Self::run). Calls `ahead` each time that the driver has the command: whatever is sent over this
-    /// connection from then on arrives behind it.
-    pub(crate) async fn run_ahead(
-        &self,
-        script: Script,
-        command: &Cmd,
-        ahead: impl Fn(),
-    ) -> Result<Value, Failure> {
-        match self.send_ahead(command, &ahead).await {
-            Err(failure) if failure.reaction == Reaction::LoadScripts => {
-                // What was sent meanwhile overtakes it. The second call says so.
-                ahead();
-                self.send(&self.scripts.load(script)).await?;
-                self.send(command).await
-            }
-            answer => answer,
-        }
-    }
-
     /// Records that the server's clock read `now` (in us) at a moment between `sent` and `received`.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);

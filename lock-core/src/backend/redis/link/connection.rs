@@ -1,10 +1,10 @@
 //! An established connection, and the requests that are sent over it.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
@@ -100,23 +100,6 @@ impl<S> Connection<S> {
         }
     }
 
-    /// As [`send`](Self::send). Calls `ahead` once the driver has the command.
-    ///
-    /// That is so after the first poll. The driver's queue has no bound that could be reached ([`QUEUE`]), and the
-    /// command does not have to wait for a turn of its task in tokio's budget, which would be the other reason to queue
-    /// later.
-    ///
-    /// [`QUEUE`]: super::dial::QUEUE
-    pub(crate) async fn send_ahead(&self, command: &Cmd, ahead: impl FnOnce()) -> Result<Value, Failure> {
-        let mut sending = pin!(unconstrained(self.send(command)));
-        let first = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
-        ahead();
-        match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => sending.await,
-        }
-    }
-
     /// Sends a short command, whose answer nobody needs, in front of the next one. Keep what this returns until that one
     /// is answered: the driver sends nothing for a caller that is gone.
     ///
@@ -130,7 +113,8 @@ impl<S> Connection<S> {
             Box::pin(unconstrained(
                 async move { connection.send_packed_command(&::redis::cmd("TIME")).await },
             ));
-        // The first poll queues it: see `send_ahead`.
+        // The first poll queues it: the driver's queue has no bound that could be reached ([`QUEUE`](super::dial::QUEUE)), and
+        // the command takes no turn of the task in tokio's budget.
         let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         sending
     }
