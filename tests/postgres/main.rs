@@ -43,6 +43,7 @@ mod outside;
 mod plenty;
 mod pooler;
 mod process;
+mod session_pooler;
 mod sessions;
 mod stalls;
 mod start;

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::process::Stdio;
 
+use crate::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::postgres_server::{PostgresServer, give_away, unprivileged};
@@ -12,7 +13,7 @@ use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "pgbouncer is not installed; run: apt-get install -y pgbouncer";
 
-/// A `pgbouncer` child process that shares its connections among transactions.
+/// A `pgbouncer` child process. By default it shares its connections among transactions.
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Process,
@@ -27,7 +28,30 @@ impl PgBouncer {
     /// When pgbouncer is not installed (the text says how to install it) or does not start.
     #[must_use]
     pub fn before(server: &PostgresServer, size: u32, extra: &str) -> Self {
-        let (directory, port) = (Directory::new(), Port::reserve());
+        Self::start(Directory::new(), server, size, extra)
+    }
+
+    /// As [`before`](Self::before), for clients that may come over TLS.
+    ///
+    /// # Panics
+    /// As [`before`](Self::before).
+    #[must_use]
+    pub fn with_tls(certificates: &Certificates, server: &PostgresServer, size: u32, extra: &str) -> Self {
+        let directory = Directory::new();
+        let file = |name| directory.path().join(name);
+        for name in ["server.pem", "server.key"] {
+            std::fs::copy(certificates.file(name), file(name)).expect("a certificate can be copied");
+        }
+        let tls = format!(
+            "client_tls_sslmode = allow\nclient_tls_cert_file = {}\nclient_tls_key_file = {}\n{extra}",
+            file("server.pem").display(),
+            file("server.key").display()
+        );
+        Self::start(directory, server, size, &tls)
+    }
+
+    fn start(directory: Directory, server: &PostgresServer, size: u32, extra: &str) -> Self {
+        let port = Port::reserve();
         let (from, to) = (port.address().port(), server.address().port());
         let at = directory.path().display();
         let settings = format!(

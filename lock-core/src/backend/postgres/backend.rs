@@ -9,12 +9,13 @@ use tokio::time::timeout;
 
 use super::command::Server;
 use super::config::Config;
-use super::link::{Listening, Shared, dial};
+use super::link::{Goal, Listening, Shared, dial};
 use super::migrate;
 use crate::backend::remote::{Listeners, deadline, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
-    LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat,
+    LatchState, LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE,
+    Waiting,
 };
 use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -84,8 +85,10 @@ impl Postgres {
         if shared.config.migrate {
             migrate::run_if_needed(&shared).await.map_err(failed)?;
         }
+        shared.prove_session_pooling().await.map_err(failed)?;
         let limit = shared.config.connect_timeout;
-        let dialled = tries::connect(shared.address(), limit, |left| Box::pin(dial(&shared, left))).await;
+        let first = |left| -> BoxFuture<'_, _> { Box::pin(dial(&shared, Goal::Tables, left)) };
+        let dialled = tries::connect(shared.address(), limit, first).await;
         let session = dialled.map_err(failed)?;
         let listening = shared.config.listening(shared.is_pooled());
         if listening.is_none() && shared.config.is_expected_to_listen() {
@@ -93,7 +96,7 @@ impl Postgres {
                 server = %shared.address(),
                 "a pooler that shares its connections answers here, or a pool of the application lends them, and no notifications \
                  are delivered: waiters ask three times in two seconds; name the server itself with `?listen=host:port` or \
-                 `listen_with`, or write `?listen=off`"
+                 `listen_with`, write `?pooling=session` for a pooler in that mode, or write `?listen=off`"
             );
         }
         let listening = listening.map(|config| Listening::new(config, &shared)).transpose()?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::advisory::PostgresAdvisory;
 use super::backend::Postgres;
 use super::config::{Config, Listen, is_schema};
-use super::opener::{BoxError, OpenConnection, Opener};
+use super::opener::{BoxError, OpenConnection, Opener, opener};
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// Builds a [`Postgres`] from settings of the driver, or with connections that the application opens: from a pool, with
@@ -35,6 +35,7 @@ pub struct PostgresBuilder {
     timeout: Option<Duration>,
     listen: Notifications,
     session_timeout: Option<Duration>,
+    session_pooling: bool,
 }
 
 /// Where notifications are to be listened for.
@@ -72,6 +73,7 @@ impl Postgres {
             timeout: None,
             listen: Notifications::Here,
             session_timeout: None,
+            session_pooling: false,
         }
     }
 }
@@ -129,7 +131,7 @@ impl PostgresBuilder {
         F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
         O: Future<Output = std::result::Result<OpenConnection, BoxError>> + Send + 'static,
     {
-        self.opener = Some(Opener::new(open));
+        self.opener = Some(opener(open));
         self
     }
 
@@ -169,6 +171,14 @@ impl PostgresBuilder {
     /// [`connect`](Self::connect), is refused when it connects.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
+        self
+    }
+
+    /// Says that the server is behind a pooler in session pooling, which keeps a connection of the server for each client:
+    /// then notifications arrive and [`connect_advisory`](Self::connect_advisory) works. It is verified when the store
+    /// connects. See [the module](super#behind-a-pooler). Default: `false`.
+    pub fn session_pooling(mut self, session: bool) -> Self {
+        self.session_pooling = session;
         self
     }
 
@@ -220,6 +230,7 @@ impl PostgresBuilder {
             config.schema = schema;
         }
         config.migrate = self.migrate;
+        config.session_pooling = self.session_pooling;
         self.session_timeout.into_iter().for_each(|timeout| config.set_session_timeout(timeout));
         config.timeout = self.timeout.unwrap_or(config.timeout);
         config.listen = match self.listen {

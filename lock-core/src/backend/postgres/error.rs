@@ -204,8 +204,14 @@ impl Failure {
     }
 
     fn of_server(error: &DbError) -> Self {
-        let failure = Self::of_code(error.code().code(), error.message());
-        match (ends_the_session(error.parsed_severity()), rule_of(error.code().code())) {
+        let ends = ends_the_session(error.parsed_severity());
+        Self::of_answer(ends, error.code().code(), error.message())
+    }
+
+    /// Classifies an error that the server or a pooler sent: its SQLSTATE and its text.
+    pub(crate) fn of_answer(ends_the_session: bool, code: &str, message: &str) -> Self {
+        let failure = Self::of_code(code, message);
+        match (ends_the_session, rule_of(code)) {
             (false, _) => failure,
             (true, Some(_)) => failure.in_doubt(),
             // The next session may fare better.

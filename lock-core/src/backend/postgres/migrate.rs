@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::config::{Config, SEARCH_PATH, is_schema};
 use super::error::{Failure, Reaction};
-use super::link::{Session, Shared, check_version, open};
+use super::link::{Goal, Session, Shared, check_version, dial};
 use super::sql;
 use crate::backend::remote::tries;
 use crate::background::current_runtime;
@@ -67,7 +67,7 @@ pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Fa
 
 async fn connect(shared: &Shared) -> std::result::Result<Session, Failure> {
     let limit = shared.config.connect_timeout;
-    tries::connect(shared.address(), limit, |left| Box::pin(open(shared, left))).await
+    tries::connect(shared.address(), limit, |left| Box::pin(dial(shared, Goal::Bare, left))).await
 }
 
 async fn run(shared: &Shared) -> std::result::Result<(), Failure> {

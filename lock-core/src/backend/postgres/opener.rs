@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -17,38 +18,27 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type NextMessage =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
-/// Opens connections as the application wants them. It is asked for one whenever the store needs one.
-#[derive(Clone)]
-pub(crate) struct Opener(Arc<Open>);
+/// Opens a connection as the application wants it. The store calls it whenever it needs one.
+pub(crate) type Opener =
+    Arc<dyn Fn(tokio_postgres::Config) -> BoxFuture<'static, Result<OpenConnection, BoxError>> + Send + Sync>;
 
-type Open =
-    dyn Fn(tokio_postgres::Config) -> BoxFuture<'static, Result<OpenConnection, BoxError>> + Send + Sync;
-
-impl Opener {
-    pub(crate) fn new<F, O>(open: F) -> Self
-    where
-        F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
-        O: Future<Output = Result<OpenConnection, BoxError>> + Send + 'static,
-    {
-        Self(Arc::new(move |config| Box::pin(open(config))))
-    }
-
-    pub(crate) async fn open(&self, config: tokio_postgres::Config) -> Result<OpenConnection, BoxError> {
-        (self.0)(config).await
-    }
+/// Returns a function of the application as an opener.
+pub(crate) fn opener<F, O>(open: F) -> Opener
+where
+    F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
+    O: Future<Output = Result<OpenConnection, BoxError>> + Send + 'static,
+{
+    Arc::new(move |config| Box::pin(open(config)))
 }
 
-impl fmt::Debug for Opener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Opener(..)")
-    }
-}
+/// A client of the store, or one that a pool lends.
+pub(crate) type AnyClient = Box<dyn Deref<Target = Client> + Send + Sync>;
 
 /// A connection that the application has opened for the store. See
 /// [`PostgresBuilder::open_with`](super::PostgresBuilder::open_with).
 pub struct OpenConnection {
     pub(crate) client: AnyClient,
-    /// `None` where somebody else drives it: then nobody hears its notifications.
+    /// `None` if a pool drives the connection: then its notifications do not arrive here.
     pub(crate) messages: Option<NextMessage>,
 }
 
@@ -74,7 +64,7 @@ impl OpenConnection {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let messages: NextMessage = Box::new(move |cx| connection.poll_message(cx));
-        Self { client: AnyClient::Own(client), messages: Some(messages) }
+        Self { client: Box::new(Box::new(client)), messages: Some(messages) }
     }
 
     /// Takes a client that a pool lends. `client` returns the client inside. The store keeps it while the connection
@@ -99,56 +89,31 @@ impl OpenConnection {
         P: Send + Sync + 'static,
         F: Fn(&P) -> &Client + Send + Sync + 'static,
     {
-        Self { client: AnyClient::Lent(Box::new(View { lent, client })), messages: None }
+        Self { client: Box::new(Lent { lent, client }), messages: None }
     }
 }
 
 impl fmt::Debug for OpenConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenConnection").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("OpenConnection").finish_non_exhaustive()
     }
 }
 
-/// A client, wherever it is from.
-pub(crate) enum AnyClient {
-    Own(Client),
-    Lent(Box<dyn Lent>),
-}
-
-impl std::ops::Deref for AnyClient {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        match self {
-            Self::Own(client) => client,
-            Self::Lent(lent) => lent.client(),
-        }
-    }
-}
-
-impl fmt::Debug for AnyClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-/// A value that lends a client.
-pub(crate) trait Lent: Send + Sync {
-    fn client(&self) -> &Client;
-}
-
-struct View<P, F> {
+/// A value of a pool, and the function that returns the client inside.
+struct Lent<P, F> {
     lent: P,
     client: F,
 }
 
-impl<P: Send + Sync, F: Fn(&P) -> &Client + Send + Sync> Lent for View<P, F> {
-    fn client(&self) -> &Client {
+impl<P, F: Fn(&P) -> &Client> Deref for Lent<P, F> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
         (self.client)(&self.lent)
     }
 }
 
 /// Returns the next message of a driven connection.
-pub(crate) async fn next(messages: &mut NextMessage) -> Option<Result<AsyncMessage, Error>> {
+pub(crate) async fn next_message(messages: &mut NextMessage) -> Option<Result<AsyncMessage, Error>> {
     std::future::poll_fn(|cx| messages(cx)).await
 }

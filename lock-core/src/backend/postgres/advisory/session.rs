@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 use super::grants::{Begin, Grants, Leave};
 use super::id::halves;
 use crate::backend::postgres::error::Failure;
-use crate::backend::postgres::link::{self, Shared, text};
+use crate::backend::postgres::link::{self, Goal, Shared, text};
 use crate::backend::{Attempt, Claim, Grant, Held, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
@@ -67,10 +67,10 @@ impl Session {
     pub(super) async fn begin(shared: &Shared, limit: Duration) -> Result<Self, Failure> {
         let timeout = shared.config.session_timeout();
         let background = Handle::current();
-        let session = link::open(shared, limit).await?;
+        let session = link::dial(shared, Goal::Session, limit).await?;
         if shared.is_pooled() {
             let detail = "an advisory lock needs a session of the server for itself: a pooler that shares its connections, or a \
-                          client that a pool lends, has none";
+                          client that a pool lends, has none; write `?pooling=session` if the pooler is in session pooling";
             return Err(Failure::new(LockErrorKind::Unsupported, detail));
         }
         let live = Arc::clone(&session.live);

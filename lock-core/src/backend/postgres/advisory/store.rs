@@ -79,6 +79,7 @@ impl PostgresAdvisory {
         config.check_advisory()?;
         config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);
+        shared.prove_session_pooling().await.map_err(|failure| failure.to_error(shared.address()))?;
         // A session that is for this question only: those of the managers belong to other threads.
         let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
         let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;

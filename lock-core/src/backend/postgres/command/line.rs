@@ -182,17 +182,21 @@ impl Server {
         };
         // Before the requests leave, because a lease counts from here.
         let sent = Clock::Suspend.now();
+        let connection = Arc::clone(live);
         let answered = move |answer: Result<&[Row], &Failure>| {
             turn.settle(answer.err());
-            tell(batch, answer, sent);
+            if tell(batch, answer, sent) {
+                connection.note_commit();
+            }
         };
         // Whatever comes is told to the callers.
         let _ = live.query_with(statement, parameters, answered).await;
     }
 }
 
-/// Tells each caller its answer.
-fn tell(batch: Vec<Waiting>, answer: Result<&[Row], &Failure>, sent: Moment) {
+/// Sends each caller its answer. Returns whether one of them is a grant, which the server answers once it is on disk.
+fn tell(batch: Vec<Waiting>, answer: Result<&[Row], &Failure>, sent: Moment) -> bool {
+    let mut granted = false;
     let rows = match answer {
         Ok(rows) if rows.len() == batch.len() => Ok(rows),
         Ok(_) => Err(Failure::unexpected("another number of rows")),
@@ -205,9 +209,11 @@ fn tell(batch: Vec<Waiting>, answer: Result<&[Row], &Failure>, sent: Moment) {
                 .map_or_else(|| Err(Failure::unexpected("no row")), |row| Answer::read_flat(row, sent)),
             Err(failure) => Err(failure.clone()),
         };
+        granted |= answer.as_ref().is_ok_and(|answer| answer.verdict == 1);
         // It wakes the caller's task, whose waker may be one of the application.
         let _ = survives(|| one.told.send(answer).is_ok());
     }
+    granted
 }
 
 fn heard(answer: Result<Result<Answer, Failure>, oneshot::error::RecvError>) -> Result<Answer, Failure> {

@@ -10,7 +10,7 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Listening, Parameter};
 use crate::backend::remote::deadline;
 use crate::backend::{Claim, Renew, Renewal};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::key::Key;
 
 /// The number of locks in one statement. It is small enough to leave in one piece: a server that has received a part of
@@ -80,7 +80,10 @@ impl Server {
             (Box::new(ttls), Type::INT8_ARRAY),
             (Box::new(owns), Type::INT8_ARRAY),
         ];
-        let (rows, sent) = self.rows(&self.shared().statements.renew, parameters).await?;
+        let live = self.connections.get().await?;
+        // Before the request leaves, because a lease counts from here.
+        let sent = Clock::Suspend.now();
+        let rows = live.query(&self.shared().statements.renew, parameters).await?;
         // A lock without a row is not its owner's.
         let mut verdicts = vec![Verdict::NotOwned; chunk.len()];
         for row in rows {
@@ -89,7 +92,10 @@ impl Server {
             let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
             let verdict = at.and_then(|at| verdicts.get_mut(at));
             *verdict.ok_or_else(|| Failure::unexpected("another number"))? = match waiters {
-                Some(waiters) => Verdict::Renewed(sent, usize::try_from(waiters).unwrap_or(0)),
+                Some(waiters) => {
+                    live.note_commit();
+                    Verdict::Renewed(sent, usize::try_from(waiters).unwrap_or(0))
+                }
                 None => Verdict::Unknown(Failure::locked()),
             };
         }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// One place where a server may listen.
+/// Where one server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Host {
     Tcp {
         host: String,
         port: u16,
@@ -17,22 +17,22 @@ pub(crate) enum Place {
     },
 }
 
-/// The places of the servers. The primary is the one that takes writes. None where the application opens the
-/// connections, and has not said where.
+/// The hosts of the servers. The primary is the one that takes writes. Empty if the application opens the connections and
+/// has named no host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address(pub(crate) Vec<Place>);
+pub(crate) struct Address(pub(crate) Vec<Host>);
 
 impl Address {
     /// Returns every host that the address names.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|place| match place {
-            Place::Tcp { host, .. } => Some(host.as_str()),
-            Place::Unix { .. } => None,
+        self.0.iter().filter_map(|host| match host {
+            Host::Tcp { host, .. } => Some(host.as_str()),
+            Host::Unix { .. } => None,
         })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -47,11 +47,11 @@ impl fmt::Display for Address {
         if self.0.is_empty() {
             return f.write_str("a connection of the application");
         }
-        for (number, place) in self.0.iter().enumerate() {
+        for (number, host) in self.0.iter().enumerate() {
             if number > 0 {
                 f.write_str(", ")?;
             }
-            place.fmt(f)?;
+            host.fmt(f)?;
         }
         Ok(())
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{self as driver_config, SslMode};
 
-use super::places::DEFAULT_PORT;
+use super::hosts::DEFAULT_PORT;
 use super::settings::APPLICATION_NAME;
-use super::{Address, Config, Place};
+use super::{Address, Config, Host};
 use crate::backend::postgres::opener::Opener;
 use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -15,7 +15,7 @@ impl Config {
     /// Takes the settings of the driver. With an `opener` the application opens the connections, and looks to the
     /// address and TLS itself.
     pub(crate) fn of_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
-        let mut config = Self::new(places(&driver)?, None, None);
+        let mut config = Self::new(address_of(&driver)?, None, None);
         if opener.is_none() {
             if config.address.0.is_empty() {
                 return Err(invalid("the settings of the driver name no host"));
@@ -40,18 +40,20 @@ impl Config {
     }
 }
 
-/// Returns the places that the driver would try, in their order.
-fn places(driver: &tokio_postgres::Config) -> Result<Address> {
+/// Returns the hosts that the driver would try, in their order.
+fn address_of(driver: &tokio_postgres::Config) -> Result<Address> {
     let (hosts, ports) = (driver.get_hosts(), driver.get_ports());
     if ports.len() > 1 && ports.len() != hosts.len() {
         return Err(invalid("the settings of the driver have another number of ports than of hosts"));
     }
     let port = |number: usize| ports.get(number).or_else(|| ports.first()).copied().unwrap_or(DEFAULT_PORT);
-    let place = |(number, host): (usize, &Host)| match host {
-        Host::Tcp(host) => Place::Tcp { host: host.clone(), port: port(number) },
-        Host::Unix(directory) => Place::Unix { directory: directory.clone(), port: port(number) },
+    let host = |(number, host): (usize, &driver_config::Host)| match host {
+        driver_config::Host::Tcp(host) => Host::Tcp { host: host.clone(), port: port(number) },
+        driver_config::Host::Unix(directory) => {
+            Host::Unix { directory: directory.clone(), port: port(number) }
+        }
     };
-    Ok(Address(hosts.iter().enumerate().map(place).collect()))
+    Ok(Address(hosts.iter().enumerate().map(host).collect()))
 }
 
 fn invalid(detail: &'static str) -> LockError {
@@ -61,6 +63,7 @@ fn invalid(detail: &'static str) -> LockError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::postgres::opener::opener;
 
     fn of(text: &str) -> Result<Config> {
         Config::of_driver(text.parse().expect("settings of the driver"), None)
@@ -110,7 +113,7 @@ mod tests {
         let tls = of("host=h user=u sslmode=require");
         assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "tls"));
         // An application that opens the connections needs no host, and TLS is its own.
-        let opener = Opener::new(|_| async { Err("nothing".into()) });
+        let opener = opener(|_| async { Err("nothing".into()) });
         let config =
             Config::of_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");
         assert!(config.tls.is_none() && config.handshake(true).get_ssl_mode() == SslMode::Require);

@@ -29,5 +29,6 @@ pub(crate) const FORM: UrlForm = UrlForm {
         "application_name",
         "mode",
         "session_timeout",
+        "pooling",
     ],
 };

@@ -23,7 +23,9 @@ impl Config {
             Listen::Off => None,
             Listen::Here if pooled => None,
             Listen::Here => Some(self.clone()),
-            Listen::At(address) => Some(Self { address: address.clone(), ..self.clone() }),
+            Listen::At(address) => {
+                Some(Self { address: address.clone(), session_pooling: false, ..self.clone() })
+            }
             Listen::With(config) => Some((**config).clone()),
         }
     }

@@ -5,16 +5,16 @@ mod advisory;
 mod driver;
 mod foreign;
 mod form;
+mod hosts;
 mod listen;
 mod options;
 mod parse;
-mod places;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod timers;
 
-pub(crate) use address::{Address, Place};
+pub(crate) use address::{Address, Host};
 pub(crate) use form::FORM;
 pub(crate) use listen::Listen;
 pub(crate) use options::is_schema;

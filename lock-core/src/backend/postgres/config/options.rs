@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::foreign::ignores;
 use super::form::FORM;
-use super::places;
+use super::hosts;
 use super::{Config, Listen};
 use crate::backend::remote::TlsFiles;
 use crate::error::Result;
@@ -34,6 +34,14 @@ impl Config {
             "mode" if matches!(value, "leases" | "advisory") => self.advisory = value == "advisory",
             "mode" => {
                 return Err(FORM.invalid("the option `mode` of the Postgres URL is `leases` or `advisory`"));
+            }
+            "pooling" if matches!(value, "session" | "transaction") => {
+                self.session_pooling = value == "session";
+            }
+            "pooling" => {
+                return Err(
+                    FORM.invalid("the option `pooling` of the Postgres URL is `session` or `transaction`")
+                );
             }
             "session_timeout" => self.session_timeout = Some(FORM.duration("session_timeout", value)?),
             "user" => self.user = Some(FORM.decode(value)?),
@@ -92,7 +100,7 @@ fn listen(value: &str) -> Result<Listen> {
     if value.contains("://") {
         let config = Config::parse(&value)?;
         let (_, options) = FORM.options(&value)?;
-        let of_the_store = ["listen", "schema", "migrate", "mode", "session_timeout"];
+        let of_the_store = ["listen", "schema", "migrate", "mode", "session_timeout", "pooling"];
         if let Some((name, _)) = options.iter().find(|(name, _)| of_the_store.contains(name)) {
             return Err(FORM.invalid(format_args!(
                 "the URL in the option `listen` of the Postgres URL cannot have `{name}`, which belongs to the outer one"
@@ -100,7 +108,7 @@ fn listen(value: &str) -> Result<Listen> {
         }
         return Ok(Listen::With(Box::new(config)));
     }
-    Ok(Listen::At(places::address(&value)?))
+    Ok(Listen::At(hosts::address(&value)?))
 }
 
 /// Returns whether a text is the name of a schema for the tables. It may be a word of SQL: the statements quote it.

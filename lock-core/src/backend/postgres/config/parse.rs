@@ -1,7 +1,7 @@
 //! The parser of the URL.
 
 use super::form::FORM;
-use super::places::Places;
+use super::hosts::Hosts;
 use super::{Address, Config};
 use crate::error::{LockError, LockErrorKind, Result};
 
@@ -15,17 +15,18 @@ impl Config {
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         FORM.check_path(database)?;
         let (user, password, hosts) = login(authority)?;
-        let (mut config, mut places) = (Self::new(Address(Vec::new()), user, password), Places::read(hosts)?);
+        let (mut config, mut named_hosts) =
+            (Self::new(Address(Vec::new()), user, password), Hosts::read(hosts)?);
         config.database = Some(FORM.decode(database)?).filter(|name| !name.is_empty());
         // The mode first: the files belong to it, wherever they stand.
         let (mode, others): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| *name == "sslmode");
         for (name, value) in mode.into_iter().chain(others) {
             match name {
-                "host" | "port" => places.set(name, value)?,
+                "host" | "port" => named_hosts.set(name, value)?,
                 _ => config.set(name, value)?,
             }
         }
-        config.address = places.address()?;
+        config.address = named_hosts.address()?;
         match &config.tls {
             Some(_) if config.prefers_tls && !cfg!(feature = "tls") => Ok(Self { tls: None, ..config }),
             Some(_) if !cfg!(feature = "tls") => Err(LockError::new(

@@ -38,6 +38,8 @@ pub(crate) struct Config {
     /// Whether connecting makes the tables.
     pub(crate) migrate: bool,
     pub(crate) listen: Listen,
+    /// Whether a pooler in front of the server keeps a connection for each client.
+    pub(crate) session_pooling: bool,
     /// Whether advisory locks are asked for, in place of the tables.
     pub(crate) advisory: bool,
     /// The time after which the server ends a session of advisory locks that it does not hear.
@@ -83,6 +85,7 @@ impl Config {
             schema: SCHEMA.to_owned(),
             migrate: false,
             listen: Listen::Here,
+            session_pooling: false,
             advisory: false,
             session_timeout: None,
             tls: None,
@@ -108,24 +111,17 @@ impl Config {
         let mut driver = self.driver.clone();
         driver.application_name(&self.application_name);
         if self.opener.is_none() {
-            driver.ssl_mode(match self.tls {
-                Some(_) if self.prefers_tls => SslMode::Prefer,
-                Some(_) => SslMode::Require,
-                None => SslMode::Disable,
-            });
+            // The store asks for TLS by itself.
+            driver.ssl_mode(SslMode::Disable);
         } else {
             // As the sockets of the store: a connection that is given up delivers nothing later.
             driver.tcp_user_timeout(socket::UNSENT);
         }
         if settings {
             let own = driver.get_options().map(|own| format!("{own} ")).unwrap_or_default();
-            let timers = self.timers().of_connection().map(|(name, value)| format!(" -c {name}={value}"));
-            driver.options(format!(
-                "{own}-c statement_timeout={STATEMENT_TIMEOUT} -c default_transaction_isolation=read\\ committed -c jit=off \
-                 -c enable_seqscan=off -c enable_bitmapscan=off -c lock_timeout=500ms -c search_path={}{}",
-                SEARCH_PATH.replace(' ', "\\ "),
-                timers.concat()
-            ));
+            let written = |(name, value): (_, String)| format!("-c {name}={}", value.replace(' ', "\\ "));
+            let all: Vec<String> = self.session_settings().map(written).collect();
+            driver.options(format!("{own}{}", all.join(" ")));
         }
         if let Some(user) = &self.user {
             driver.user(user);
@@ -137,6 +133,28 @@ impl Config {
             driver.dbname(database);
         }
         driver
+    }
+
+    /// Returns the statement that makes the settings of the library in a session that was opened without them.
+    pub(crate) fn set_settings(&self) -> String {
+        let set = |(name, value)| format!("pg_catalog.set_config('{name}', '{value}', false)");
+        let all: Vec<String> = self.session_settings().map(set).collect();
+        format!("SELECT {}", all.join(", "))
+    }
+
+    /// The settings that a session of the library has. No value contains a quote.
+    fn session_settings(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let texts = [
+            ("statement_timeout", STATEMENT_TIMEOUT),
+            ("default_transaction_isolation", "read committed"),
+            ("jit", "off"),
+            ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
+            ("lock_timeout", "500ms"),
+            ("search_path", SEARCH_PATH),
+        ];
+        let timers = self.timers().of_connection().map(|(name, value)| (name, value.to_string()));
+        texts.map(|(name, value)| (name, value.to_owned())).into_iter().chain(timers)
     }
 
     /// Returns the timers of a session. A grant ends with it only where it is an advisory lock.

@@ -1,5 +1,6 @@
 //! An established connection, and the statements that are sent over it.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,17 +28,24 @@ pub(crate) fn text(value: impl Into<String>) -> Parameter {
 }
 
 /// An established connection. All callers of a runtime share it, and the server answers them one after another.
-#[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) client: AnyClient,
     /// Wakes the supervisor of a connection that must be given up.
     pub(super) poisoned: Notify,
     /// The number of statements that were answered.
     answered: AtomicU64,
+    /// Whether the server has committed something over this connection.
+    has_committed: AtomicBool,
     /// Set where the session has the settings of the library.
     prepared: OnceLock<Prepared>,
     /// The process of the server, where it serves this connection alone.
     process: OnceLock<ServerProcess>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("process", &self.process).finish_non_exhaustive()
+    }
 }
 
 /// What a session has prepared.
@@ -61,6 +69,7 @@ impl Connection {
             client,
             poisoned: Notify::new(),
             answered: AtomicU64::new(0),
+            has_committed: AtomicBool::new(false),
             prepared: OnceLock::new(),
             process: OnceLock::new(),
         }
@@ -189,6 +198,15 @@ impl Connection {
     /// Returns how many statements were answered so far, also those whose caller has given up.
     pub(super) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server has answered a statement that is on its disk by then.
+    pub(crate) fn note_commit(&self) {
+        self.has_committed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_committed(&self) -> bool {
+        self.has_committed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connection::Connection;
-use super::dial::{CHANNEL, Session, open};
+use super::dial::{Goal, dial};
+use super::session::{CHANNEL, Session};
 use super::shared::Shared;
 use super::watch::beat;
 use crate::backend::Listener;
@@ -220,18 +221,14 @@ impl Drop for Ends<'_> {
 
 impl ListenConnector {
     async fn reach(&self, limit: Duration) -> std::result::Result<Session, Failure> {
-        let session = open(&self.shared, limit).await.map_err(|failure| match failure.reaction {
-            Reaction::Reconnect => failure.temporary(),
-            Reaction::Report
-            | Reaction::Locked
-            | Reaction::Unprepare
-            | Reaction::WithoutSettings
-            | Reaction::LeaveAlone
-            | Reaction::Abandon => failure,
-        })?;
+        let session = match dial(&self.shared, Goal::Session, limit).await {
+            Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
+            dialled => dialled?,
+        };
         if self.shared.is_pooled() {
             let text = "a pooler that shares its connections delivers no notifications, nor does a client that a pool lends; name \
-                        the server itself with `?listen=host:port` or `listen_with`, or write `?listen=off`";
+                        the server itself with `?listen=host:port` or `listen_with`, write `?pooling=session` for a pooler in \
+                        that mode, or write `?listen=off`";
             return Err(Failure::new(LockErrorKind::Unsupported, text));
         }
         Ok(session)

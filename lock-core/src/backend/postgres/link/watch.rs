@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::dial::{Session, dial};
+use super::dial::{Goal, dial};
+use super::session::Session;
 use super::shared::Shared;
 use crate::backend::NodeAnswer;
 use crate::backend::postgres::error::{Failure, Reaction};
@@ -28,11 +29,9 @@ const MISSED: u32 = 2;
 /// in turn. Not without an end: behind so many calls all others are late, and a new connection is rid of them.
 const MISSED_AT_WORK: u32 = 6;
 
-/// The pauses before the dials after connections that fell silent, each within a [while](LASTS) of its beginning. A server
-/// that answers a dial and then nothing keeps a process for each of them.
+/// The pauses before the dials after connections that fell silent. A server that answers a dial and hangs in the commits
+/// that follow keeps a process for each of them. So only a commit that was answered resets the pauses.
 const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
-/// A connection that answers for so long has proved that the server serves what it is asked.
-const LASTS: Duration = Duration::from_secs(60);
 
 /// The number of heartbeats between two looks whether it is time for a sweep. The server lets one connection sweep at a
 /// time; see inspect.sql.
@@ -69,7 +68,7 @@ impl Connector for Shared {
     }
 
     async fn dial(&self, limit: Duration) -> Result<Session, Failure> {
-        let session = match dial(self, limit).await {
+        let session = match dial(self, Goal::Tables, limit).await {
             // The server was a primary when the backend was made, so it may be one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
             dialled => dialled?,
@@ -85,11 +84,10 @@ impl Connector for Shared {
             // The server may have lost the queue, or granted while nobody could hear it.
             self.listeners().reconnected();
         }
-        let began = Clock::Suspend.now();
         let failure = self.keep(session, pauses).await;
         if failure.reaction == Reaction::Abandon {
             self.abandoned.note(&session.live);
-            if Clock::Suspend.now().since(began) >= LASTS {
+            if session.live.has_committed() {
                 former.silences.reset();
             }
             pauses.next_at_least(former.silences.next());

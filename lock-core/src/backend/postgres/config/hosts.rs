@@ -1,9 +1,9 @@
-//! The addresses of the servers in a URL: before its `/`, and in its options `host` and `port`.
+//! The hosts of the servers in a URL: in front of its `/`, and in its options `host` and `port`.
 
 use std::path::PathBuf;
 
 use super::form::FORM;
-use super::{Address, Place};
+use super::{Address, Host};
 use crate::error::Result;
 
 pub(super) const DEFAULT_PORT: u16 = 5432;
@@ -11,9 +11,9 @@ pub(super) const DEFAULT_PORT: u16 = 5432;
 /// A host or the directory of a socket, and the port after it.
 type Named = (Option<String>, Option<u16>);
 
-/// The addresses of the servers, as a URL has them.
+/// What a URL says of its hosts.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Hosts {
     authority: Vec<Named>,
     /// The value of the option `host`, which replaces the hosts of the authority.
     host: Option<String>,
@@ -21,8 +21,8 @@ pub(super) struct Places {
     port: Option<String>,
 }
 
-impl Places {
-    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing if the
+impl Hosts {
+    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing where the
     /// option `host` names it.
     pub(super) fn read(hosts: &str) -> Result<Self> {
         let authority = match hosts {
@@ -60,29 +60,25 @@ impl Places {
             return Err(FORM.invalid("the Postgres URL has another number of ports than of hosts"));
         }
         let port_of = |at: usize| ports.get(at).or(ports.first()).copied().flatten().unwrap_or(DEFAULT_PORT);
-        let places = hosts.into_iter().enumerate().map(|(at, host)| match host {
-            Some(host) => Ok(place(host, port_of(at))),
+        let hosts = hosts.into_iter().enumerate().map(|(at, host)| match host {
+            Some(host) => Ok(host_at(host, port_of(at))),
             None => Err(FORM.invalid("the Postgres URL has no host")),
         });
-        let places = places.collect::<Result<Vec<_>>>()?;
-        if places.is_empty() {
-            Err(FORM.invalid("the Postgres URL has no host"))
-        } else {
-            Ok(Address(places))
-        }
+        let hosts = hosts.collect::<Result<Vec<_>>>()?;
+        if hosts.is_empty() { Err(FORM.invalid("the Postgres URL has no host")) } else { Ok(Address(hosts)) }
     }
 }
 
 /// Reads `host[:port],..` in an option, in which no host may be missing.
 pub(super) fn address(hosts: &str) -> Result<Address> {
-    Places::read(hosts)?.address()
+    Hosts::read(hosts)?.address()
 }
 
-fn place(host: String, port: u16) -> Place {
+fn host_at(host: String, port: u16) -> Host {
     if host.starts_with('/') {
-        Place::Unix { directory: PathBuf::from(host), port }
+        Host::Unix { directory: PathBuf::from(host), port }
     } else {
-        Place::Tcp { host, port }
+        Host::Tcp { host, port }
     }
 }
 

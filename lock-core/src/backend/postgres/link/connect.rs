@@ -1,0 +1,95 @@
+//! Opens one connection and logs in.
+
+use std::error::Error as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio_postgres::NoTls;
+use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::tls::TlsConnect;
+
+use super::shared::Shared;
+use super::stream::{Upgrade, handshake_failure};
+use super::tls_request::request_tls;
+use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::opener::{OpenConnection, Opener};
+use crate::backend::remote::{Tls, Words, socket};
+
+/// How a connection to one server is opened.
+pub(super) enum Way<'a> {
+    /// An address of a host. The host is the name that the server's certificate must have.
+    Tcp(&'a str, SocketAddr),
+    Unix(PathBuf),
+    Opener(&'a Opener),
+}
+
+/// Opens a connection. With `settings` the login asks for the settings of the library, which a pooler may refuse.
+pub(super) async fn connect(
+    shared: &Shared,
+    way: &Way<'_>,
+    settings: bool,
+) -> Result<OpenConnection, Failure> {
+    let config = shared.config.handshake(settings);
+    match way {
+        Way::Opener(open) => open(config).await.map_err(|error| Failure::of_opening(&*error)),
+        Way::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
+            log_in(config, Words::new(stream), NoTls).await
+        }
+        Way::Tcp(host, address) => match shared.tls() {
+            None => plain(config, *address).await,
+            Some(tls) => match encrypted(config.clone(), tls, host, *address).await {
+                // As libpq: a connection whose TLS fails is not encrypted.
+                Err(failure)
+                    if shared.config.prefers_tls && failure.is_settled() && !failure.is_permanent() =>
+                {
+                    tracing::warn!(
+                        server = %host, ?failure,
+                        "`sslmode=prefer`: TLS fails, and the connection is not encrypted; write `verify-full` or `disable`"
+                    );
+                    plain(config, *address).await
+                }
+                opened => opened,
+            },
+        },
+    }
+}
+
+async fn plain(config: tokio_postgres::Config, address: SocketAddr) -> Result<OpenConnection, Failure> {
+    log_in(config, Words::new(socket::connect_to(address).await?), NoTls).await
+}
+
+async fn encrypted(
+    mut config: tokio_postgres::Config,
+    tls: &Tls,
+    host: &str,
+    address: SocketAddr,
+) -> Result<OpenConnection, Failure> {
+    let mut stream = socket::connect_to(address).await?;
+    request_tls(&mut stream).await?;
+    // The server has agreed by now, so the driver begins with the handshake.
+    config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+    log_in(config, stream, Upgrade { tls: tls.clone(), host: host.to_owned() }).await
+}
+
+async fn log_in<S, T>(config: tokio_postgres::Config, stream: S, tls: T) -> Result<OpenConnection, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: TlsConnect<S>,
+    T::Stream: Send + 'static,
+{
+    let connected = config.connect_raw(stream, tls).await;
+    let (client, connection) = connected.map_err(|error| {
+        if let Some(failure) = handshake_failure(&error) {
+            return failure;
+        }
+        let is_answer =
+            !error.is_closed() && !error.source().is_some_and(|cause| cause.is::<std::io::Error>());
+        let failure = Failure::of(&error);
+        // The peer has replied, and not with an error of Postgres: it is another service.
+        if is_answer && error.as_db_error().is_none() { failure.settled() } else { failure }
+    })?;
+    Ok(OpenConnection::new(client, connection))
+}

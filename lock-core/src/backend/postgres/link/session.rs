@@ -1,0 +1,88 @@
+//! An open connection, and the task that drives it.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::AsyncMessage;
+
+use super::connection::Connection;
+use crate::backend::postgres::opener::{OpenConnection, next_message};
+use crate::backend::postgres::recent::RecentKeys;
+use crate::backend::remote::{Listeners, Message};
+use crate::key::Key;
+
+/// The prefix of a notification channel. The identity of the process follows.
+pub(super) const CHANNEL: &str = "lock:wake:";
+
+/// A connection and the task that drives it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) live: Arc<Connection>,
+    pub(super) driver: Driver,
+}
+
+/// The driver's task; `None` if a pool of the application drives the connection. Dropping this value aborts the task, so
+/// that an abandoned dial leaves no socket open.
+#[derive(Debug)]
+pub(super) struct Driver(Option<JoinHandle<()>>);
+
+impl Session {
+    /// Spawns the task that drives a connection and delivers its notifications.
+    pub(super) fn start(opened: OpenConnection, listeners: Arc<Listeners>, wanted: Arc<RecentKeys>) -> Self {
+        let live = Arc::new(Connection::new(opened.client));
+        let drive = |mut messages| {
+            tokio::spawn(async move {
+                while let Some(Ok(message)) = next_message(&mut messages).await {
+                    if let AsyncMessage::Notification(sent) = message {
+                        deliver(&listeners, &wanted, sent.channel(), sent.payload());
+                    }
+                }
+            })
+        };
+        Self { live, driver: Driver(opened.messages.map(drive)) }
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn ended(&mut self) {
+        self.driver.ended().await;
+    }
+
+    /// Returns whether the store drives the connection: then it receives notifications, and no one else uses the session.
+    pub(super) fn is_driven_here(&self) -> bool {
+        self.driver.0.is_some()
+    }
+}
+
+impl Driver {
+    /// Waits for the end of the connection.
+    pub(super) async fn ended(&mut self) {
+        match &mut self.0 {
+            Some(task) => drop(task.await),
+            None => pending().await,
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Delivers a notification. Ignores unknown ones, because any user of the database may send one.
+fn deliver(listeners: &Listeners, wanted: &RecentKeys, channel: &str, payload: &str) {
+    let process = channel.strip_prefix(CHANNEL).and_then(|process| u128::from_str_radix(process, 16).ok());
+    let message = process.and_then(|process| Some((process, Message::parse(process, payload)?)));
+    match message {
+        Some((process, message)) => {
+            if let Message::Contended(key) = message
+                && let Ok(key) = Key::new(key)
+            {
+                wanted.note(&key);
+            }
+            message.deliver(listeners, process);
+        }
+        None => tracing::debug!("an unknown notification was ignored"),
+    }
+}
