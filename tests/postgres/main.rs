@@ -6,7 +6,6 @@
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 
 mod advisory;
-mod alone;
 #[path = "../cases/mod.rs"]
 mod cases;
 mod common;

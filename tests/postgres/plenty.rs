@@ -67,7 +67,6 @@ async fn a_permit_among_thousands_is_found_by_the_index() {
          lock_core.renew(h.keys, h.owners, h.ttls, h.owns)"
             .to_owned(),
         format!("lock_core.verify(ARRAY['k'], '{}')", owner(200)),
-        format!("lock_core.heartbeat('k', '{}', '', 'p9999', 60000000)", owner(201)),
         format!(
             "count(*) FROM lock_core.heartbeats('k', ARRAY['{}', '{}'], ARRAY['', ''], ARRAY['p9999', 'p9999'], \
              ARRAY[60000000, 60000000]::bigint[])",
@@ -75,7 +74,7 @@ async fn a_permit_among_thousands_is_found_by_the_index() {
             owner(206)
         ),
         format!("lock_core.fence(ARRAY['k'], '{0}', '{0}', 0)", owner(202)),
-        format!("lock_core.give_back('k', '{}')", owner(203)),
+        format!("lock_core.hand_off('k', '{}', 'p9999')", owner(203)),
         format!("lock_core.release(ARRAY['k'], '{}', 'p9999', NULL, 0)", owner(204)),
     ];
     for call in calls {

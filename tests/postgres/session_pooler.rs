@@ -108,19 +108,27 @@ async fn a_server_without_a_pooler_takes_the_option() {
     cycle(&locks, "k").await;
 }
 
-/// Its reply to the request for TLS is an error, and the user sees that error.
+/// Its words come before or after the login, with TLS and without.
 #[tokio::test]
 async fn a_full_pooler_is_reported_in_its_own_words() {
     let server = PostgresServer::start();
     let certificates = Certificates::new(&["localhost"]);
     let full = "max_client_conn = 1";
-    for pooler in [PgBouncer::before(&server, 2, full), PgBouncer::with_tls(&certificates, &server, 2, full)]
-    {
+    let (plain, tls) =
+        (PgBouncer::before(&server, 2, full), PgBouncer::with_tls(&certificates, &server, 2, full));
+    let ca = certificates.file("ca.pem");
+    let trusted = format!("require&ca={}", ca.display());
+    for (pooler, mode) in [
+        (&plain, "disable"),
+        (&plain, "prefer"),
+        (&tls, "disable"),
+        (&tls, "prefer"),
+        (&tls, trusted.as_str()),
+    ] {
         let _first = other_client(&pooler.url()).await;
-        for mode in ["disable", "prefer", "require"] {
-            let url = format!("{}?sslmode={mode}&connect_timeout=1s", pooler.url());
-            let error = LockManager::connect(&url).await.expect_err("it is full");
-            assert!(error.to_string().contains("no more connections allowed"), "{mode}: {error}");
-        }
+        let url = pooler.url().replace("127.0.0.1", "localhost");
+        let url = format!("{url}?sslmode={mode}&connect_timeout=1s");
+        let error = LockManager::connect(&url).await.expect_err("it is full");
+        assert!(error.to_string().contains("no more connections allowed"), "{mode}: {error}");
     }
 }

@@ -7,12 +7,12 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, manager, try_once};
 
-/// What releases of exclusive locks have left.
+/// What exclusive locks leave whose holders have died.
 fn leave_behind(server: &PostgresServer, keys: u64) {
     server.sql(&format!(
         "INSERT INTO lock_core.keys (key) SELECT 'order:' || n FROM generate_series(1, {keys}) n; \
-         INSERT INTO lock_core.holders (key, owner, mode, record, expires_at, alone) SELECT 'order:' || n, '', 'x', 'host=h pid=1', \
-         '-infinity', true FROM generate_series(1, {keys}) n"
+         INSERT INTO lock_core.holders (key, owner, mode, record, expires_at) SELECT 'order:' || n, 'o', 'x', 'host=h pid=1', \
+         '-infinity' FROM generate_series(1, {keys}) n"
     ));
 }
 
@@ -38,7 +38,7 @@ async fn one_sweeps_at_a_time() {
     leave_behind(&server, 1_000);
     server.sql("UPDATE lock_core.floor SET swept_at = '-infinity', swept_to = ''");
     let sweep =
-        |to: &str| server.sql(&format!("SELECT came_to, looked, deleted FROM lock_core.sweep_on(400, {to})"));
+        |to: &str| server.sql(&format!("SELECT came_to, looked, deleted FROM lock_core.sweep(400, {to})"));
     let first = sweep("NULL");
     let (to, counts) = first.split_once('|').expect("three columns");
     assert_eq!(counts, "400|400");

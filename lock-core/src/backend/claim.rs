@@ -196,7 +196,6 @@ impl Claim {
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
-        *self.marks.granted_alone.get_mut() = false;
         *self.marks.contended.get_mut() = false;
     }
 
@@ -238,18 +237,6 @@ impl Claim {
     #[must_use]
     pub fn may_be_shared(&self) -> bool {
         self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
-    }
-
-    /// Records that the claim was granted at once, while nobody else wanted its key.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn mark_granted_alone(&self) {
-        self.marks.granted_alone.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether [`mark_granted_alone`](Self::mark_granted_alone) was called. Others may want the key by now.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn is_granted_alone(&self) -> bool {
-        self.marks.granted_alone.load(Ordering::Relaxed)
     }
 
     /// Records that others waited in the store's queue when the claim was granted.

@@ -13,8 +13,6 @@ pub(crate) struct Marks {
     pub(super) fence_ahead: AtomicBool,
     /// Whether the store may have made the grant a shared one.
     pub(super) shared: AtomicBool,
-    /// Whether it was granted at once, while nobody else wanted its key.
-    pub(super) granted_alone: AtomicBool,
     /// Whether others waited in the store's queue when it was granted.
     pub(super) contended: AtomicBool,
     /// Whether a transaction of the application may have verified the lease.
@@ -47,7 +45,6 @@ impl Clone for Marks {
             resent: AtomicBool::new(self.resent.load(Ordering::Relaxed)),
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
             shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
-            granted_alone: AtomicBool::new(self.granted_alone.load(Ordering::Relaxed)),
             contended: AtomicBool::new(self.contended.load(Ordering::Relaxed)),
             verified: AtomicBool::new(self.verified.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),

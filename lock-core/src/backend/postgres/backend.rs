@@ -112,8 +112,6 @@ impl Postgres {
     }
 }
 
-/// The longest time for which a key stays taken after its release: 366 days.
-const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The shortest lease: half of it is time enough for a commit.
 const SHORTEST: Duration = Duration::from_millis(20);
 
@@ -131,7 +129,7 @@ impl Backend for Postgres {
             fencing: Fencing::StoreTime,
             min_ttl: SHORTEST,
             ttl_step: None,
-            keeps_after_release: Some(LONGEST_KEPT),
+            keeps_after_release: Some(deadline::LONGEST_KEPT),
             ..Capability::exclusive("postgres")
         }
     }
@@ -153,7 +151,7 @@ impl Backend for Postgres {
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         takes(claim.keys())?;
         let deadline = self.deadline(claim.ttl.min(WAITER_LEASE));
-        self.server.on(&claim.key, deadline, self.server.heartbeat(claim)).await
+        self.server.for_key(&claim.key, deadline, self.server.heartbeat(claim)).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -163,12 +161,13 @@ impl Backend for Postgres {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         takes(claim.keys())?;
         let deadline = deadline::of_release(self.timeout(), claim.ttl);
-        self.server.on(&claim.key, deadline, self.server.release(claim, keep_for)).await
+        self.server.for_key(&claim.key, deadline, self.server.release(claim, keep_for)).await
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         takes(claim.keys())?;
-        let made = self.server.on(&claim.key, self.deadline(claim.ttl), self.server.fence(claim)).await?;
+        let made =
+            self.server.for_key(&claim.key, self.deadline(claim.ttl), self.server.fence(claim)).await?;
         made.map_err(|reason| LockError::lost(&claim.key, reason))
     }
 
@@ -178,14 +177,15 @@ impl Backend for Postgres {
             let error = LockError::new(LockErrorKind::Unsupported, detail);
             return Renewal::Unknown(error.with_key(&claim.key));
         }
-        let answer = self.server.on(&claim.key, self.deadline(claim.ttl), self.server.downgrade(claim)).await;
+        let answer =
+            self.server.for_key(&claim.key, self.deadline(claim.ttl), self.server.downgrade(claim)).await;
         answer.unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         takes(std::iter::once(key))?;
         let deadline = step.ttl().map_or(self.timeout(), |ttl| self.deadline(ttl));
-        self.server.on(key, deadline, self.server.latch(key, step)).await
+        self.server.for_key(key, deadline, self.server.latch(key, step)).await
     }
 
     /// The tables of this backend hold no locks of other libraries, so `foreign` changes nothing.
@@ -199,12 +199,12 @@ impl Backend for Postgres {
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
         takes(std::iter::once(key))?;
-        self.server.on(key, self.timeout(), self.server.inspect(key)).await
+        self.server.for_key(key, self.timeout(), self.server.inspect(key)).await
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         takes(std::iter::once(key))?;
-        self.server.on(key, self.timeout(), self.server.force_release(key, id)).await
+        self.server.for_key(key, self.timeout(), self.server.force_release(key, id)).await
     }
 
     fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {

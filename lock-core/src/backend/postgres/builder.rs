@@ -220,7 +220,7 @@ impl PostgresBuilder {
     }
 
     fn config(self) -> Result<Config> {
-        let mut config = Config::of_driver(self.driver, self.opener)?;
+        let mut config = Config::from_driver(self.driver, self.opener)?;
         if let Some(schema) = self.schema {
             if !is_schema(&schema) {
                 let detail = "the name of the schema has lower-case letters, digits and `_`, at most 63, and is none of Postgres \
@@ -235,7 +235,7 @@ impl PostgresBuilder {
         config.timeout = self.timeout.unwrap_or(config.timeout);
         config.listen = match self.listen {
             Notifications::Here => Listen::Here,
-            Notifications::With(driver) => Listen::With(Box::new(Config::of_driver(*driver, None)?)),
+            Notifications::With(driver) => Listen::With(Box::new(Config::from_driver(*driver, None)?)),
             Notifications::Off => Listen::Off,
         };
         Ok(config)

@@ -46,7 +46,10 @@ struct Rule {
 pub(crate) const LEASE_OVER: &str = "LC001";
 
 /// The error of a migration that meets the tables of a later version; see tables.sql.
-const LATER_VERSION: &str = "LC003";
+pub(crate) const LATER_VERSION: &str = "LC003";
+
+/// The error of a call in a transaction with an older snapshot; see queue.sql.
+pub(crate) const OTHER_ISOLATION: &str = "LC002";
 
 /// The error of a call that has waited for a row in vain.
 const ROW_LOCKED: &str = "55P03";
@@ -96,7 +99,7 @@ const RULES: &[Rule] = &[
     rule("42704", PERMANENT, MISSING),
     rule("42703", PERMANENT, MISSING),
     rule(
-        "LC002",
+        OTHER_ISOLATION,
         PERMANENT,
         "set `default_transaction_isolation` of the user or the database to `read committed`",
     ),
@@ -179,7 +182,7 @@ impl Failure {
     }
 
     /// Classifies an error of the driver.
-    pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
+    pub(crate) fn from_driver(error: &tokio_postgres::Error) -> Self {
         if let Some(error) = error.as_db_error() {
             return Self::of_server(error);
         }
@@ -196,7 +199,7 @@ impl Failure {
         let mut cause = Some(error);
         while let Some(one) = cause {
             if let Some(error) = one.downcast_ref::<tokio_postgres::Error>() {
-                return Self::of(error);
+                return Self::from_driver(error);
             }
             cause = one.source();
         }

@@ -10,7 +10,6 @@ mod error;
 mod link;
 mod migrate;
 mod opener;
-mod recent;
 mod sql;
 mod verify;
 

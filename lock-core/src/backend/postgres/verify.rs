@@ -19,6 +19,6 @@ pub(crate) async fn verify(transaction: &Transaction<'_>, check: &LeaseCheck, al
             let over = "the database reports that the lease is over, and rolls the transaction back";
             Err(LockError::new(LockErrorKind::Lost, over).with_loss(LossReason::Taken))
         }
-        Err(error) => Err(Failure::of(&error).error_of("the transaction that checks the lease")),
+        Err(error) => Err(Failure::from_driver(&error).error_of("the transaction that checks the lease")),
     }
 }

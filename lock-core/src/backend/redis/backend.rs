@@ -16,7 +16,7 @@ use super::keyspace::supported;
 use super::link::{Shared, dial};
 use super::primary::Primary;
 use super::slot;
-use crate::backend::remote::tries;
+use crate::backend::remote::{deadline::LONGEST_KEPT, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
@@ -175,9 +175,6 @@ impl Redis {
         answer.map_err(|failure| self.error(&failure).with_key(key))
     }
 }
-
-/// The longest time for which a key stays taken after its release: 366 days.
-const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 impl Backend for Redis {
     fn capability(&self) -> Capability {

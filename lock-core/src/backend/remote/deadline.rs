@@ -11,6 +11,10 @@ const SHARE_OF_LEASE: u32 = 4;
 /// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
 
+/// The longest time for which a key stays taken after its release: 366 days.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// Returns the deadline of a call that requests a lease of `lease`, if no call may take longer than `timeout`. The
 /// holder then has at least half of the lease left.
 pub(crate) fn of_call(timeout: Duration, lease: Duration) -> Duration {

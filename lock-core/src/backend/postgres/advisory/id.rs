@@ -6,7 +6,7 @@ use crate::key::Key;
 
 /// Returns the number of the advisory lock for a key: the first eight bytes of its SHA-256. Stable across versions, and
 /// written in SQL in the docs, so that others can compute it.
-pub(super) fn of(key: &Key) -> i64 {
+pub(super) fn number_of(key: &Key) -> i64 {
     let hash = Sha256::digest(key.as_str().as_bytes());
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | i64::from(*byte))
 }
@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn numbers_stay_as_they_are() {
         for (key, id) in [("order:42", -2_708_853_543_617_250_617), ("k", -9_055_398_367_036_157_706)] {
-            assert_eq!(of(&Key::new(key).expect("a key")), id, "{key}");
+            assert_eq!(number_of(&Key::new(key).expect("a key")), id, "{key}");
         }
     }
 

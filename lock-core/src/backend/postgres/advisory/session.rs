@@ -80,7 +80,7 @@ impl Session {
                         THEN pg_catalog.set_config('idle_session_timeout', $1, false) END";
         let rows = live.query(settings, vec![text(idle)]).await?;
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
-        let read = |at| row.try_get::<_, i32>(at).map_err(|error| Failure::of(&error));
+        let read = |at| row.try_get::<_, i32>(at).map_err(|error| Failure::from_driver(&error));
         let (version, pid) = (read(0)?, read(1)?);
         if version < OLDEST {
             let detail = format!(
@@ -88,7 +88,8 @@ impl Session {
             );
             return Err(Failure::new(LockErrorKind::Unsupported, detail));
         }
-        let prepare = async |text| live.client().prepare(text).await.map_err(|error| Failure::of(&error));
+        let prepare =
+            async |text| live.client().prepare(text).await.map_err(|error| Failure::from_driver(&error));
         let (lock, unlock, prove) = (prepare(LOCK).await?, prepare(UNLOCK).await?, prepare(PROVE).await?);
         Ok(Self {
             link: tokio::sync::Mutex::new(Some(session)),
@@ -205,7 +206,7 @@ impl Session {
             Some(id) => self.live.client().query(statement, &[&id]).await,
             None => self.live.client().query(statement, &[]).await,
         };
-        let rows = rows.map_err(|error| Failure::of(&error))?;
+        let rows = rows.map_err(|error| Failure::from_driver(&error))?;
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let answer = match id {
             Some(_) => row.try_get(0),

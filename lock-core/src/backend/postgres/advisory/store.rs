@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::id;
-use super::process::Process;
 use super::session::{Session, now};
+use super::session_keeper::SessionKeeper;
 use crate::backend::postgres::config::Config;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Shared;
@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 /// session; dropping the value ends the sessions, and with them their locks.
 pub struct PostgresAdvisory {
     shared: Arc<Shared>,
-    processes: Mutex<HashMap<u128, Arc<Process>>>,
+    keepers: Mutex<HashMap<u128, Arc<SessionKeeper>>>,
 }
 
 impl fmt::Debug for PostgresAdvisory {
@@ -84,20 +84,20 @@ impl PostgresAdvisory {
         let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
         let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
-        Ok(Self { shared, processes: Mutex::default() })
+        Ok(Self { shared, keepers: Mutex::default() })
     }
 
     fn error(&self, failure: &Failure) -> LockError {
         failure.to_error(self.shared.address())
     }
 
-    fn process(&self, process: u128) -> Option<Arc<Process>> {
-        self.processes.lock().get(&process).cloned()
+    fn keeper(&self, process: u128) -> Option<Arc<SessionKeeper>> {
+        self.keepers.lock().get(&process).cloned()
     }
 
-    fn attached(&self, claim: &Claim) -> Result<Arc<Process>> {
+    fn attached(&self, claim: &Claim) -> Result<Arc<SessionKeeper>> {
         let detail = "the store is closed, or the manager of this claim was not attached to it";
-        self.process(claim.owner.process()).ok_or_else(|| {
+        self.keeper(claim.owner.process()).ok_or_else(|| {
             let error = LockError::new(LockErrorKind::ShuttingDown, detail).permanent();
             error.nothing_taken().with_key(&claim.key)
         })
@@ -105,12 +105,12 @@ impl PostgresAdvisory {
 
     /// Answers without waiting for the server: a grant lives as long as the session.
     fn renew_one(&self, claim: &Claim) -> Renewal {
-        let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
+        let Some(keeper) = self.keeper(claim.owner.process()) else { return Renewal::NotOwned };
         // Its end is reported by itself.
-        let Some(session) = process.current() else {
-            return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
+        let Some(session) = keeper.current() else {
+            return Renewal::Unknown(self.error(&keeper.failure()).with_key(&claim.key));
         };
-        if !session.holds(id::of(&claim.key), claim.owner) {
+        if !session.holds(id::number_of(&claim.key), claim.owner) {
             return Renewal::NotOwned;
         }
         let sent = now();
@@ -122,15 +122,15 @@ impl PostgresAdvisory {
         Renewal::Renewed { sent, lease, waiters: None }
     }
 
-    fn drain(&self) -> Vec<Arc<Process>> {
-        self.processes.lock().drain().map(|(_, process)| process).collect()
+    fn drain(&self) -> Vec<Arc<SessionKeeper>> {
+        self.keepers.lock().drain().map(|(_, keeper)| keeper).collect()
     }
 
     /// Returns the process of the server that has the session of a manager. For tests.
     #[cfg(feature = "testkit")]
     #[doc(hidden)]
     pub fn session_of(&self, process: u128) -> Option<i32> {
-        Some(self.process(process)?.current()?.pid)
+        Some(self.keeper(process)?.current()?.pid)
     }
 }
 
@@ -149,14 +149,14 @@ impl Backend for PostgresAdvisory {
 
     async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         self.capability().check(claim)?;
-        let process = self.attached(claim)?;
-        let attempt = async { process.ready().await?.attempt(claim, id::of(&claim.key)).await };
+        let keeper = self.attached(claim)?;
+        let attempt = async { keeper.ready().await?.attempt(claim, id::number_of(&claim.key)).await };
         let deadline = self.shared.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
             // Only a claim that was sent may have left something in the store.
             Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
-            Err(_) => Err(process.failure()),
+            Err(_) => Err(keeper.failure()),
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
     }
@@ -166,11 +166,11 @@ impl Backend for PostgresAdvisory {
     }
 
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
-        let process = self.attached(claim)?;
+        let keeper = self.attached(claim)?;
         let release = async {
             loop {
-                let session = process.ready().await?;
-                let released = session.release(claim.owner, id::of(&claim.key)).await;
+                let session = keeper.ready().await?;
+                let released = session.release(claim.owner, id::number_of(&claim.key)).await;
                 // The next session says what became of the grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
@@ -186,25 +186,25 @@ impl Backend for PostgresAdvisory {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        let mut processes = self.processes.lock();
-        processes.retain(|_, process| !process.is_gone());
-        match processes.get(&process) {
+        let mut keepers = self.keepers.lock();
+        keepers.retain(|_, keeper| !keeper.is_gone());
+        match keepers.get(&process) {
             Some(known) => known.listen(listener),
             None => {
                 let (shared, timeout) = (Arc::clone(&self.shared), self.shared.config.session_timeout());
-                processes.insert(process, Process::attach(shared, timeout, listener, background));
+                keepers.insert(process, SessionKeeper::attach(shared, timeout, listener, background));
             }
         }
     }
 
     async fn close(&self) {
-        self.drain().iter().for_each(|process| process.close());
+        self.drain().iter().for_each(|keeper| keeper.close());
     }
 }
 
 impl Drop for PostgresAdvisory {
     fn drop(&mut self) {
         // Collected first: no listener is called under the lock.
-        self.drain().iter().for_each(|process| process.close());
+        self.drain().iter().for_each(|keeper| keeper.close());
     }
 }

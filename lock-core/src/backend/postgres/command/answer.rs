@@ -12,9 +12,6 @@ use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::{Owner, OwnerRecord};
 
-/// The number of columns of a grant on a short way.
-const GRANTED: usize = 4;
-
 /// A row of the type `answer`; see tables.sql.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -23,8 +20,6 @@ pub(super) struct Answer {
     now: i64,
     fence: Option<i64>,
     pub(super) waiting: Option<i32>,
-    /// Whether it was granted on a short way; see free.sql. The row of an exclusive grant is alone then.
-    pub(super) alone: bool,
     left: Option<i64>,
     record: Option<String>,
     place: Option<i32>,
@@ -37,38 +32,14 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Reads the columns from one value, an array of texts; see `flat` in queue.sql. A column that is missing is null.
     pub(super) fn read(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
-        let [row] = rows else { return Err(Failure::unexpected("not one row")) };
-        let read = || -> Result<Self, tokio_postgres::Error> {
-            Ok(Self {
-                verdict: row.try_get(0)?,
-                now: row.try_get::<_, Option<i64>>(1)?.unwrap_or(0),
-                fence: row.try_get(2)?,
-                waiting: row.try_get(3)?,
-                alone: false,
-                left: row.try_get(4)?,
-                record: row.try_get(5)?,
-                place: row.try_get(6)?,
-                own: row.try_get::<_, Option<bool>>(7)?.unwrap_or(false),
-                queued: row.try_get::<_, Option<bool>>(8)?.unwrap_or(false),
-                mode: row.try_get(9)?,
-                number: row.try_get(10)?,
-                sent,
-            })
-        };
-        read().map_err(|_| Failure::unexpected("another type"))
-    }
-
-    /// Reads the columns from one value, an array of texts; see free.sql. What it does not have is null.
-    pub(super) fn read_flat(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
         let [row] = rows else { return Err(Failure::unexpected("not one row")) };
         let columns: Vec<Option<String>> = row.try_get(0).map_err(|_| Failure::unexpected("another type"))?;
         Self::of_columns(columns, sent).ok_or_else(|| Failure::unexpected("no number"))
     }
 
     fn of_columns(columns: Vec<Option<String>>, sent: Moment) -> Option<Self> {
-        // The long way answers with all columns.
-        let alone = columns.len() == GRANTED;
         let mut columns = columns.into_iter();
         let mut column = || columns.next().flatten();
         Some(Self {
@@ -76,7 +47,6 @@ impl Answer {
             now: number(column())?.unwrap_or(0),
             fence: number(column())?,
             waiting: number(column())?,
-            alone,
             left: number(column())?,
             record: column(),
             place: number(column())?,

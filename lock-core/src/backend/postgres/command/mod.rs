@@ -5,10 +5,12 @@ mod answer;
 mod fence;
 mod inspect;
 mod latch;
-mod line;
 mod release;
 mod renew;
+mod request_place;
+mod request_queue;
 mod server;
 mod stuck;
+mod together;
 
 pub(crate) use server::Server;

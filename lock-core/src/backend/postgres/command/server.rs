@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// As [`within`](Self::within), for a call about one key.
-    pub(crate) async fn on<T>(
+    pub(crate) async fn for_key<T>(
         &self,
         key: &Key,
         deadline: Duration,

@@ -5,7 +5,7 @@
 //! others fail here for a while. One at a time finds out whether the row is free again.
 //!
 //! That limits no crowd: the requests for a key that wait for their turn leave together, in one call; see
-//! [`line`](super::line).
+//! [`together`](super::together).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::line::Line;
+use super::request_queue::RequestQueue;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
@@ -44,7 +44,7 @@ pub(super) struct Calls {
     turns: Arc<Semaphore>,
     row: Row,
     /// The requests that wait for the next call.
-    pub(super) line: Line,
+    pub(super) queue: RequestQueue,
 }
 
 /// The state of the row of a key.
@@ -106,7 +106,7 @@ impl StuckKeys {
         let calls = keys.entry(name.clone()).or_insert_with(|| Calls {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             row: Row::default(),
-            line: Line::default(),
+            queue: RequestQueue::default(),
         });
         let turns = Some(Arc::clone(&calls.turns));
         drop(keys);

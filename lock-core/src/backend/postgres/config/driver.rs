@@ -14,7 +14,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 impl Config {
     /// Takes the settings of the driver. With an `opener` the application opens the connections, and looks to the
     /// address and TLS itself.
-    pub(crate) fn of_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
+    pub(crate) fn from_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
         let mut config = Self::new(address_of(&driver)?, None, None);
         if opener.is_none() {
             if config.address.0.is_empty() {
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
     use crate::backend::postgres::opener::opener;
 
-    fn of(text: &str) -> Result<Config> {
-        Config::of_driver(text.parse().expect("settings of the driver"), None)
+    fn taken(text: &str) -> Result<Config> {
+        Config::from_driver(text.parse().expect("settings of the driver"), None)
     }
 
     #[test]
@@ -78,9 +78,9 @@ mod tests {
             ("host=/run/postgresql user=u port=7", "/run/postgresql:7"),
         ];
         for (text, address) in table {
-            assert_eq!(of(text).expect(text).address.to_string(), address, "{text}");
+            assert_eq!(taken(text).expect(text).address.to_string(), address, "{text}");
         }
-        let config = of("host=h user=u password=s3cret dbname=d application_name=shop connect_timeout=7");
+        let config = taken("host=h user=u password=s3cret dbname=d application_name=shop connect_timeout=7");
         let config = config.expect("settings");
         assert_eq!((config.connect_timeout, config.tls.is_some()), (Duration::from_secs(7), false));
         let driver = config.handshake(true);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_options_of_the_application_stay_in_front_of_those_of_a_session() {
-        let config = of("host=h user=u options='-c work_mem=1MB'").expect("settings");
+        let config = taken("host=h user=u options='-c work_mem=1MB'").expect("settings");
         let both = config.handshake(true);
         let both = both.get_options().expect("options");
         assert!(both.starts_with("-c work_mem=1MB -c statement_timeout="), "{both}");
@@ -106,16 +106,16 @@ mod tests {
             ("host=h,i user=u port=1,2,3", "another number of ports"),
             ("host=h hostaddr=127.0.0.1 user=u", "`hostaddr`"),
         ] {
-            let error = of(text).expect_err(text);
+            let error = taken(text).expect_err(text);
             assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{text}");
             assert!(error.to_string().contains(expected), "{text}: {error}");
         }
-        let tls = of("host=h user=u sslmode=require");
+        let tls = taken("host=h user=u sslmode=require");
         assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "tls"));
         // An application that opens the connections needs no host, and TLS is its own.
         let opener = opener(|_| async { Err("nothing".into()) });
         let config =
-            Config::of_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");
+            Config::from_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");
         assert!(config.tls.is_none() && config.handshake(true).get_ssl_mode() == SslMode::Require);
     }
 }

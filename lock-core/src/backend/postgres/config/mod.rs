@@ -18,5 +18,5 @@ pub(crate) use address::{Address, Host};
 pub(crate) use form::FORM;
 pub(crate) use listen::Listen;
 pub(crate) use options::is_schema;
-pub(crate) use settings::{Config, SEARCH_PATH, STATEMENT_TIMEOUT};
+pub(crate) use settings::{Config, LOCK_TIMEOUT, SEARCH_PATH, STATEMENT_TIMEOUT};
 pub(crate) use timers::Timers;

@@ -23,6 +23,9 @@ pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 /// number shows whether the server has taken the setting: a pooler that shares its connections does not pass it on.
 pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 
+/// How long a call waits for the row of a key that another transaction has locked.
+pub(crate) const LOCK_TIMEOUT: &str = "500ms";
+
 /// Where the session looks names up. The functions without settings of their own rely on it; see attempt.sql.
 pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 
@@ -150,7 +153,7 @@ impl Config {
             ("jit", "off"),
             ("enable_seqscan", "off"),
             ("enable_bitmapscan", "off"),
-            ("lock_timeout", "500ms"),
+            ("lock_timeout", LOCK_TIMEOUT),
             ("search_path", SEARCH_PATH),
         ];
         let timers = self.timers().of_connection().map(|(name, value)| (name, value.to_string()));

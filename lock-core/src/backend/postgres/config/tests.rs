@@ -57,6 +57,13 @@ fn options_are_read() {
     let config = parsed("postgres://h");
     assert_eq!((config.connect_timeout, config.timeout), (CONNECT_TIMEOUT, CALL_TIMEOUT));
     assert_eq!((config.schema.as_str(), config.migrate), ("lock_core", false));
+    for (pooling, session) in [("", false), ("?pooling=transaction", false), ("?pooling=session", true)] {
+        assert_eq!(parsed(&format!("postgres://h{pooling}")).session_pooling, session);
+    }
+    let error = Config::parse("postgres://h?pooling=statement").expect_err("no such mode");
+    assert!(error.to_string().contains("`session` or `transaction`"), "{error}");
+    let past = parsed("postgres://h?pooling=session&listen=db").listening(true).expect("it listens");
+    assert!(!past.session_pooling, "the pooler is bypassed");
 }
 
 /// Services print such URLs, and other clients read them.

@@ -57,7 +57,7 @@ impl Timers {
 mod tests {
     use super::*;
 
-    fn of(counted: Option<u64>) -> Timers {
+    fn timers(counted: Option<u64>) -> Timers {
         Timers::new(counted.map(Duration::from_millis))
     }
 
@@ -66,17 +66,17 @@ mod tests {
     fn a_session_without_a_grant_ends_soon() {
         let names =
             ["tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"];
-        let settings = of(None).of_connection();
+        let settings = timers(None).of_connection();
         assert_eq!(settings.map(|(name, _)| name), names);
         assert_eq!(settings.map(|(_, value)| value), [5, 3, 3, 15_000]);
-        assert_eq!(of(None).idle_session_timeout(), "0");
+        assert_eq!(timers(None).idle_session_timeout(), "0");
     }
 
     /// Each timer of the server ends a session after the moment until which its holder relies on it.
     #[test]
     fn nothing_ends_a_session_before_its_holder_gives_up() {
         for counted in [1_000, 1_999, 2_000, 10_000, 15_000, 20_000, 60_000, 3_600_000] {
-            let timers = of(Some(counted));
+            let timers = timers(Some(counted));
             assert_eq!(timers.idle_session_timeout(), counted.to_string());
             let [(_, idle), (_, interval), (_, count), (_, unacknowledged)] = timers.of_connection();
             let counted = u128::from(counted);

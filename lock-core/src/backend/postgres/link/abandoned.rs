@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio_postgres::types::Type;
 
-use super::connection::Connection;
+use super::connection::{Connection, ServerProcess};
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
@@ -24,13 +24,6 @@ const STANDBY: &str = "SyncRep";
 /// How many processes of the server may go on with what they were asked, for another reason, while a new connection is
 /// used.
 const AT_MOST: usize = 1;
-
-/// A process of the server: its number, and when it was started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerProcess {
-    pub(super) pid: i32,
-    pub(super) started: String,
-}
 
 /// Those that were given up, and may hang.
 #[derive(Debug, Default)]
@@ -61,7 +54,7 @@ impl Abandoned {
                 let process = ServerProcess { pid: row.try_get(0)?, started: row.try_get(1)? };
                 Ok((process, row.try_get::<_, String>(2)?, row.try_get::<_, String>(3)?))
             };
-            let one = read().map_err(|error| Failure::of(&error))?;
+            let one = read().map_err(|error| Failure::from_driver(&error))?;
             if asked.contains(&one.0) {
                 hanging.push(one);
             }

@@ -87,7 +87,7 @@ where
         }
         let is_answer =
             !error.is_closed() && !error.source().is_some_and(|cause| cause.is::<std::io::Error>());
-        let failure = Failure::of(&error);
+        let failure = Failure::from_driver(&error);
         // The peer has replied, and not with an error of Postgres: it is another service.
         if is_answer && error.as_db_error().is_none() { failure.settled() } else { failure }
     })?;

@@ -11,7 +11,6 @@ use tokio::task::unconstrained;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
-use super::abandoned::ServerProcess;
 use crate::backend::BoxFuture;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::opener::AnyClient;
@@ -46,6 +45,13 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("process", &self.process).finish_non_exhaustive()
     }
+}
+
+/// A process of the server: its number, and when it was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerProcess {
+    pub(super) pid: i32,
+    pub(super) started: String,
 }
 
 /// What a session has prepared.
@@ -93,7 +99,7 @@ impl Connection {
         let answers = join_all(texts.iter().copied().map(prepare).collect()).await;
         let mut statements = Vec::with_capacity(texts.len());
         for (text, answer) in texts.iter().zip(answers) {
-            statements.push(((*text).to_owned(), answer.map_err(|error| Failure::of(&error))?));
+            statements.push(((*text).to_owned(), answer.map_err(|error| Failure::from_driver(&error))?));
         }
         // Nobody else uses the connection yet.
         let _ = self.prepared.set(Prepared { statements, own });
@@ -102,10 +108,10 @@ impl Connection {
 
     /// Returns whether the session has the settings of the library.
     pub(crate) fn is_own(&self) -> bool {
-        self.own().is_some()
+        self.prepared_here().is_some()
     }
 
-    fn own(&self) -> Option<&Prepared> {
+    fn prepared_here(&self) -> Option<&Prepared> {
         self.prepared.get().filter(|prepared| prepared.own.load(Ordering::Acquire))
     }
 
@@ -114,7 +120,8 @@ impl Connection {
     /// One that is not prepared has no name and is sent with the types of its parameters, in one round trip. A pooler that
     /// shares its connections therefore needs to know nothing of it.
     pub(crate) fn statement(&self, text: &str) -> Text {
-        let known = self.own().and_then(|prepared| prepared.statements.iter().find(|(of, _)| of == text));
+        let known =
+            self.prepared_here().and_then(|prepared| prepared.statements.iter().find(|(of, _)| of == text));
         known.map_or_else(|| Text::Plain(text.to_owned()), |(_, statement)| Text::Prepared(statement.clone()))
     }
 
@@ -136,7 +143,7 @@ impl Connection {
         };
         self.answered.fetch_add(1, Ordering::Relaxed);
         // Here, and not by the caller, who may have given up.
-        answer.map_err(|error| self.noted(Failure::of(&error)))
+        answer.map_err(|error| self.noted(Failure::from_driver(&error)))
     }
 
     /// Runs a statement and returns its rows.
@@ -188,7 +195,7 @@ impl Connection {
 
     /// Runs statements without parameters and ignores their rows.
     pub(crate) async fn batch(&self, statements: &str) -> Result<(), Failure> {
-        self.client.batch_execute(statements).await.map_err(|error| self.noted(Failure::of(&error)))
+        self.client.batch_execute(statements).await.map_err(|error| self.noted(Failure::from_driver(&error)))
     }
 
     pub(crate) fn client(&self) -> &tokio_postgres::Client {

@@ -98,7 +98,7 @@ async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Fai
         Err(failure) if failure.reaction == Reaction::WithoutSettings => connect(shared, &way, false).await,
         opened => opened,
     };
-    let session = Session::start(opened?, Arc::clone(shared.listeners()), Arc::clone(&shared.wanted));
+    let session = Session::start(opened?, Arc::clone(shared.listeners()));
     if sets_later && goal != Goal::Bare && session.is_driven_here() {
         session.live.batch(&shared.config.set_settings()).await?;
     }
@@ -120,7 +120,7 @@ async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Fai
     }
     version?;
     if needs_tables && session.is_driven_here() && facts.has_settings() {
-        session.live.prepare(&shared.statements.often(), shared.own()).await?;
+        session.live.prepare(&shared.statements.often(), shared.own_sessions()).await?;
     }
     Ok(session)
 }

@@ -15,12 +15,13 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::dial::{Goal, dial};
-use super::session::{CHANNEL, Session};
+use super::session::Session;
 use super::shared::Shared;
 use super::watch::beat;
 use crate::backend::Listener;
 use crate::backend::postgres::config::Config;
 use crate::backend::postgres::error::{Failure, Reaction};
+use crate::backend::postgres::sql::CHANNEL;
 use crate::backend::remote::{Connector, PerRuntime};
 use crate::backoff::Pauses;
 use crate::error::{LockErrorKind, Result};
@@ -65,8 +66,7 @@ struct ListenConnector {
 impl Listening {
     /// Listens for the listeners of `store`, whose connections may go elsewhere.
     pub(crate) fn new(config: Config, store: &Shared) -> Result<Self> {
-        let mut shared = Shared::new(config, Arc::clone(store.listeners()))?;
-        shared.wanted = Arc::clone(&store.wanted);
+        let shared = Shared::new(config, Arc::clone(store.listeners()))?;
         let covered = watch::Sender::new(0);
         let (failed, lost_before) = (AtomicBool::new(false), AtomicBool::new(false));
         let connector = ListenConnector { shared, covered, failed, lost_before, more: Notify::new() };

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::abandoned::ServerProcess;
-use super::connection::{Connection, text};
+use super::connection::{Connection, ServerProcess, text};
 use crate::backend::postgres::config::{SEARCH_PATH, STATEMENT_TIMEOUT};
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::sql::{VERSION, identifier};
@@ -53,7 +52,7 @@ impl Facts {
                 },
             })
         };
-        read().map_err(|error| Failure::of(&error))
+        read().map_err(|error| Failure::from_driver(&error))
     }
 
     /// Returns whether the session has other settings than those that were asked for: a pooler shares its connections.

@@ -8,12 +8,8 @@ use tokio_postgres::AsyncMessage;
 
 use super::connection::Connection;
 use crate::backend::postgres::opener::{OpenConnection, next_message};
-use crate::backend::postgres::recent::RecentKeys;
+use crate::backend::postgres::sql::CHANNEL;
 use crate::backend::remote::{Listeners, Message};
-use crate::key::Key;
-
-/// The prefix of a notification channel. The identity of the process follows.
-pub(super) const CHANNEL: &str = "lock:wake:";
 
 /// A connection and the task that drives it.
 #[derive(Debug)]
@@ -29,13 +25,13 @@ pub(super) struct Driver(Option<JoinHandle<()>>);
 
 impl Session {
     /// Spawns the task that drives a connection and delivers its notifications.
-    pub(super) fn start(opened: OpenConnection, listeners: Arc<Listeners>, wanted: Arc<RecentKeys>) -> Self {
+    pub(super) fn start(opened: OpenConnection, listeners: Arc<Listeners>) -> Self {
         let live = Arc::new(Connection::new(opened.client));
         let drive = |mut messages| {
             tokio::spawn(async move {
                 while let Some(Ok(message)) = next_message(&mut messages).await {
                     if let AsyncMessage::Notification(sent) = message {
-                        deliver(&listeners, &wanted, sent.channel(), sent.payload());
+                        deliver(&listeners, sent.channel(), sent.payload());
                     }
                 }
             })
@@ -71,18 +67,11 @@ impl Drop for Driver {
 }
 
 /// Delivers a notification. Ignores unknown ones, because any user of the database may send one.
-fn deliver(listeners: &Listeners, wanted: &RecentKeys, channel: &str, payload: &str) {
+fn deliver(listeners: &Listeners, channel: &str, payload: &str) {
     let process = channel.strip_prefix(CHANNEL).and_then(|process| u128::from_str_radix(process, 16).ok());
     let message = process.and_then(|process| Some((process, Message::parse(process, payload)?)));
     match message {
-        Some((process, message)) => {
-            if let Message::Contended(key) = message
-                && let Ok(key) = Key::new(key)
-            {
-                wanted.note(&key);
-            }
-            message.deliver(listeners, process);
-        }
+        Some((process, message)) => message.deliver(listeners, process),
         None => tracing::debug!("an unknown notification was ignored"),
     }
 }

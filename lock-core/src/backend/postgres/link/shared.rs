@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::abandoned::Abandoned;
 use crate::backend::postgres::config::{Address, Config, FORM};
-use crate::backend::postgres::recent::RecentKeys;
 use crate::backend::postgres::sql::Statements;
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::Result;
@@ -23,10 +22,6 @@ pub(crate) struct Shared {
     listeners: Arc<Listeners>,
     /// The processes of the server that were given up.
     pub(super) abandoned: Abandoned,
-    /// The keys whose rows were left for the next grant.
-    pub(crate) left: Arc<RecentKeys>,
-    /// The keys that others have asked for while they were held here.
-    pub(crate) wanted: Arc<RecentKeys>,
 }
 
 impl Shared {
@@ -43,8 +38,6 @@ impl Shared {
             own: Arc::new(AtomicBool::new(true)),
             listeners,
             abandoned: Abandoned::default(),
-            left: Arc::default(),
-            wanted: Arc::default(),
         })
     }
 
@@ -64,7 +57,7 @@ impl Shared {
         self.pooled.store(pooled, Ordering::Release);
     }
 
-    pub(super) fn own(&self) -> Arc<AtomicBool> {
+    pub(super) fn own_sessions(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.own)
     }
 

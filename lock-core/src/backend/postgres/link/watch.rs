@@ -160,7 +160,7 @@ pub(super) async fn beat(
             *missed = 0;
             on_answer(Clock::Suspend.now().since(sent));
         }
-        Ok(Err(error)) => return Err(Failure::of(&error)),
+        Ok(Err(error)) => return Err(Failure::from_driver(&error)),
         Err(_) => {
             *missed += 1;
             let at_work = session.live.answered() != answered;

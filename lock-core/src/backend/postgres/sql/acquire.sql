@@ -8,7 +8,7 @@
 CREATE OR REPLACE FUNCTION lock_core.acquire(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_key lock_core.keys;
     t timestamptz := clock_timestamp();
@@ -99,7 +99,7 @@ BEGIN
     END IF;
     -- An entry that is still there is kept.
     UPDATE lock_core.waiters w
-        SET deadline = t + least(p_ttl, 2000000) * interval '1 microsecond', ttl = p_ttl, record = p_record
+        SET deadline = t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', ttl = p_ttl, record = p_record
         WHERE w.key = p_key AND w.owner = p_owner;
     IF FOUND THEN
         RETURN lock_core.held(p_key, p_owner, t, true);
@@ -114,7 +114,7 @@ BEGIN
     END IF;
     INSERT INTO lock_core.waiters (key, owner, ticket, deadline, ttl, mode, record)
         SELECT p_key, p_owner, greatest(lock_core.micros(t), coalesce(max(w.ticket) + 1, 0)),
-            t + least(p_ttl, 2000000) * interval '1 microsecond', p_ttl, p_mode, p_record
+            t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, p_mode, p_record
         FROM lock_core.waiters w WHERE w.key = p_key;
     -- The holder is told of the first waiter. Of later ones it knows by then, from this message or from its renewal.
     IF v_others = 0 AND v_holder.owner IS NOT NULL THEN
@@ -131,7 +131,7 @@ END $$;
 CREATE OR REPLACE FUNCTION lock_core.acquire_all(
     p_keys text[], p_owner text, p_record text, p_ttl bigint, p_fenced boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     t timestamptz;
     a lock_core.answer;
@@ -200,49 +200,4 @@ BEGIN
         UPDATE lock_core.keys k SET fence = a.fence, fence_of = p_owner WHERE k.key = ANY (p_keys);
     END IF;
     RETURN a;
-END $$;
-
--- Records the heartbeat of a waiter. Serves the queue where the key is free, so that a heartbeat also finds what no message
--- reported: a lease that ran out, a message that was lost. The deadline is written before the queue is served, or a waiter
--- that was paused would drop itself.
-CREATE OR REPLACE FUNCTION lock_core.heartbeat(p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint)
-RETURNS lock_core.answer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-DECLARE
-    v_key lock_core.keys := lock_core.lock_row(p_key, false);
-    t timestamptz := clock_timestamp();
-    a lock_core.answer;
-    v_won boolean;
-    v_served boolean;
-BEGIN
-    a.verdict := 1;
-    a.now_us := lock_core.micros(t);
-    IF v_key.key IS NULL THEN
-        a.verdict := -1;
-        RETURN a;
-    END IF;
-    UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, t + p_ttl * interval '1 microsecond')
-        WHERE h.key = p_key AND h.slot = CASE p_mode WHEN 'x' THEN '' ELSE p_owner END AND h.owner = p_owner
-            AND h.expires_at > t AND NOT h.kept AND NOT (p_mode = 'x' AND h.mode <> 'x');
-    IF FOUND THEN
-        a.waiting := lock_core.waiting(p_key, '', t);
-        RETURN a;
-    END IF;
-    UPDATE lock_core.waiters w
-        SET deadline = t + least(p_ttl, 2000000) * interval '1 microsecond', ttl = p_ttl, record = p_record
-        WHERE w.key = p_key AND w.owner = p_owner;
-    IF NOT FOUND THEN
-        a.verdict := -1;
-        RETURN a;
-    END IF;
-    PERFORM lock_core.clear(p_key, t);
-    SELECT s.won, s.served INTO v_won, v_served FROM lock_core.serve(p_key, t, p_owner, p_ttl) s;
-    IF v_won THEN
-        a.waiting := lock_core.waiting(p_key, '', t);
-        RETURN a;
-    END IF;
-    IF NOT v_served THEN
-        PERFORM lock_core.commit_later();
-    END IF;
-    RETURN lock_core.held(p_key, p_owner, t, true);
 END $$;

@@ -30,15 +30,6 @@ CREATE OR REPLACE FUNCTION lock_core.list(
     ORDER BY 1, 2
 $$;
 
--- Deletes what is over among the next `p_limit` keys; see `sweep_on`. For earlier versions, and by hand.
--- Returns how many rows of keys were deleted.
-CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer) RETURNS bigint
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
-BEGIN
-    RETURN coalesce((SELECT s.deleted FROM lock_core.sweep_on(p_limit, NULL) s), 0);
-END $$;
-
 -- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
 --
 -- p_to  the key that the caller came to with its last call: it goes on from there at once, unless somebody else has gone on
@@ -46,9 +37,9 @@ END $$;
 --       minute of one that came to the end
 -- Returns a row with the key that it came to, null at the end; how many keys it looked at, and how many rows of keys it deleted.
 -- No row: it did nothing
-CREATE OR REPLACE FUNCTION lock_core.sweep_on(p_limit integer, p_to text)
+CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer, p_to text)
 RETURNS TABLE (came_to text, looked bigint, deleted bigint) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     t timestamptz := clock_timestamp();
     v_after text;

@@ -5,7 +5,7 @@
 -- is not set; -2 when the key is in use as a lock
 CREATE OR REPLACE FUNCTION lock_core.latch(p_key text, p_step text, p_ttl bigint, p_who text, p_count integer)
 RETURNS lock_core.answer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_row lock_core.keys := lock_core.lock_row(p_key, p_step = 'set');
     t timestamptz := clock_timestamp();

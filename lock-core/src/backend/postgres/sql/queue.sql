@@ -21,19 +21,23 @@ CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUA
     SELECT (extract(epoch FROM t) * 1000000)::bigint
 $$;
 
+-- Refuses a transaction with an older snapshot, which would miss the holders that others have committed meanwhile.
+CREATE OR REPLACE FUNCTION lock_core.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'locks need the isolation level READ COMMITTED' USING ERRCODE = ':other_isolation';
+    END IF;
+END $$;
+
 -- Locks the row of a key until the end of the transaction, and returns it. Makes it if need be: always with `p_make`, and
--- otherwise where the key has holders or waiters. Returns null where it does not. Behind it, no row of the key is `alone`: nobody
--- changes one without the lock of the key.
+-- otherwise where the key has holders or waiters. Returns null if it made none.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
     v_key lock_core.keys;
     v_made boolean := false;
 BEGIN
-    -- With an older snapshot, the holders that others have committed meanwhile would not be seen.
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'locks need the isolation level READ COMMITTED' USING ERRCODE = 'LC002';
-    END IF;
+    PERFORM lock_core.check_isolation();
     LOOP
         SELECT * INTO v_key FROM lock_core.keys k WHERE k.key = p_key FOR UPDATE;
         EXIT WHEN FOUND;
@@ -52,7 +56,6 @@ BEGIN
             SELECT * INTO v_key FROM lock_core.keys k WHERE k.key = p_key;
         END IF;
     END IF;
-    UPDATE lock_core.holders h SET alone = false WHERE h.key = p_key AND h.slot = '' AND h.alone;
     RETURN v_key;
 END $$;
 
@@ -69,11 +72,11 @@ END $$;
 CREATE OR REPLACE FUNCTION lock_core.tell(p_owner text, p_message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_notification_queue_usage() < 0.9 THEN
-        PERFORM pg_notify('lock:wake:' || left(p_owner, 32), p_message);
+        PERFORM pg_notify(':channel' || left(p_owner, 32), p_message);
     END IF;
 END $$;
 
--- Deletes the holders whose lease is over, and the row of a grant that was released. One whose row a transaction of the application
+-- Deletes the holders whose lease is over. One whose row a transaction of the application
 -- has locked (see verify.sql) stays, and excludes others until that transaction ends. The condition is checked again on the locked
 -- row, which a renewal may have changed.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
@@ -191,7 +194,7 @@ BEGIN
             -- A short lease, so that a waiter that has died meanwhile blocks the key no longer than that. Its renewal
             -- extends it to the whole ttl.
             PERFORM lock_core.put(p_key, v_head.owner, v_head.mode, v_head.record,
-                t + least(v_head.ttl, 2000000) * interval '1 microsecond');
+                t + least(v_head.ttl, :waiter_lease_us) * interval '1 microsecond');
             -- Counted once.
             v_left := coalesce(v_left - 1, lock_core.waiting(p_key, '', t));
             PERFORM lock_core.tell(v_head.owner, 'granted ' || v_head.owner || ' ' || v_left);

@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION lock_core.release(
     p_keys text[], p_owner text, p_mode text, p_keep bigint, p_own bigint
 ) RETURNS integer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_answer integer := 1;
     v_later boolean := true;
@@ -89,7 +89,7 @@ END $$;
 -- such a grant.
 CREATE OR REPLACE FUNCTION lock_core.force_release(p_key text, p_id text) RETURNS boolean
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_row lock_core.keys := lock_core.lock_row(p_key, false);
     t timestamptz := clock_timestamp();
@@ -116,7 +116,7 @@ $$;
 -- head of the queue.
 CREATE OR REPLACE FUNCTION lock_core.downgrade(p_key text, p_owner text, p_ttl bigint) RETURNS lock_core.answer
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_row lock_core.keys := lock_core.lock_row(p_key, false);
     t timestamptz := clock_timestamp();

@@ -6,7 +6,7 @@
 -- p_owns  the last token that the process of each grant numbered; 0: none
 CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])
 RETURNS TABLE (number bigint, waiting integer) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     t timestamptz := clock_timestamp();
     v_done bigint[] := '{}';
@@ -76,7 +76,7 @@ END $$;
 -- The verdict of the answer is 1, or 0 when nobody has the lock, or -1 when somebody else has it
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
 RETURNS lock_core.answer LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     t timestamptz;
     a lock_core.answer;

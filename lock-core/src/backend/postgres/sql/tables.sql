@@ -1,8 +1,8 @@
 -- The schema, its tables and its types. Running it again changes nothing.
 --
--- keys      one row for each key in use. Whoever changes anything about a key locks this row first, so all changes of a
---           key happen one after another (but see `alone`). It also has the last fencing token, and the latch
--- holders   one row for each grant, and one for a key that was released and may be taken again
+-- keys      one row for each key in use. Every change of a key locks this row first, so all changes of a key happen one
+--           after another. The row also has the last fencing token and the latch
+-- holders   one row for each grant
 -- waiters   the queue: one row for each claim that waits
 -- floor     one row: the largest fencing token of the keys whose rows were deleted, and how far the last sweep came
 --
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
 
 CREATE TABLE IF NOT EXISTS lock_core.holders (
     key        text COLLATE "C" NOT NULL,
-    -- 48 hexadecimal digits: 32 of the process, 16 of a counter. A secret between the process and the server. '' after a release.
+    -- 48 hexadecimal digits: 32 of the process, 16 of a counter. A secret between the process and the server.
     owner      text COLLATE "C" NOT NULL,
     -- `x` exclusive, `s` shared, `p<of>` one permit of that number.
     mode       text NOT NULL,
@@ -42,22 +42,8 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
     kept       boolean NOT NULL DEFAULT false,
     -- '' for a grant that was exclusive at first: a key has one such row at most. The owner for any other.
     slot       text COLLATE "C" NOT NULL DEFAULT '',
-    -- Set on an exclusive grant while nothing else is known of its key: no waiter, no other holder, no latch. Then the row may be
-    -- released, and taken by the next one, without the lock of the key; see take_alone.sql. Set and unset behind that lock only.
-    alone      boolean NOT NULL DEFAULT false,
     PRIMARY KEY (key, slot)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
-DO $$
-BEGIN
-    -- The table of version 4 and before: the owner was in the index.
-    IF NOT EXISTS (SELECT FROM pg_attribute c WHERE c.attrelid = to_regclass('lock_core.holders') AND c.attname = 'slot') THEN
-        ALTER TABLE lock_core.holders
-            ADD COLUMN slot text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN alone boolean NOT NULL DEFAULT false;
-        UPDATE lock_core.holders h SET slot = h.owner WHERE h.mode <> 'x';
-        ALTER TABLE lock_core.holders DROP CONSTRAINT holders_pkey, ADD PRIMARY KEY (key, slot);
-    END IF;
-END $$;
-
 CREATE TABLE IF NOT EXISTS lock_core.waiters (
     key      text COLLATE "C" NOT NULL,
     owner    text COLLATE "C" NOT NULL,
@@ -110,11 +96,11 @@ CREATE TABLE IF NOT EXISTS lock_core.version (
 DO $$
 BEGIN
     -- The functions of a later version would be replaced by those of this one.
-    IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > 6) THEN
-        RAISE EXCEPTION 'the lock tables are those of a later version, and were left alone' USING ERRCODE = 'LC003';
+    IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > :version) THEN
+        RAISE EXCEPTION 'the lock tables are those of a later version, and were left alone' USING ERRCODE = ':later_version';
     END IF;
 END $$;
-INSERT INTO lock_core.version (number) VALUES (6)
+INSERT INTO lock_core.version (number) VALUES (:version)
     ON CONFLICT (one) DO UPDATE SET number = greatest(version.number, excluded.number);
 
 DO $$

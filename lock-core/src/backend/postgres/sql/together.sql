@@ -1,12 +1,12 @@
 -- What many claims of one process ask for at the same time, in one call: the row of the key is locked once. Each answer is in the form
--- of `acquire_flat`; they have the order of the owners.
+-- of `flat`; they have the order of the owners.
 
 -- Makes attempts at one key, one after another; see attempt.sql for what each is asked for.
 CREATE OR REPLACE FUNCTION lock_core.attempts(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[], p_fenced boolean[], p_rooms integer[],
     p_barges boolean[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_commit text := current_setting('synchronous_commit');
     v_now boolean := false;
@@ -29,7 +29,7 @@ END $$;
 CREATE OR REPLACE FUNCTION lock_core.acquire_alls(
     p_keys text[], p_owners text[], p_records text[], p_ttls bigint[], p_fenced boolean[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 BEGIN
     FOR number IN 1 .. cardinality(p_owners) LOOP
         RETURN NEXT lock_core.flat(
@@ -44,7 +44,7 @@ END $$;
 CREATE OR REPLACE FUNCTION lock_core.heartbeats(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' SET enable_seqscan = off SET jit = off AS $$
+:settings AS $$
 DECLARE
     v_key lock_core.keys := lock_core.lock_row(p_key, false);
     t timestamptz := clock_timestamp();
@@ -59,7 +59,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE lock_core.waiters w
-        SET deadline = t + least(r.ttl, 2000000) * interval '1 microsecond', ttl = r.ttl, record = r.record
+        SET deadline = t + least(r.ttl, :waiter_lease_us) * interval '1 microsecond', ttl = r.ttl, record = r.record
         FROM unnest(p_owners, p_records, p_ttls) r (owner, record, ttl)
         WHERE w.key = p_key AND w.owner = r.owner;
     v_queued := FOUND;

@@ -15,7 +15,7 @@ BEGIN
         IF NOT FOUND THEN
             -- The snapshot of a higher level may be older than the grant, or than its last renewal: run it again.
             RAISE EXCEPTION 'the lease of the lock is over' USING ERRCODE =
-                CASE current_setting('transaction_isolation') WHEN 'read committed' THEN 'LC001' ELSE '40001' END;
+                CASE current_setting('transaction_isolation') WHEN 'read committed' THEN ':lease_over' ELSE '40001' END;
         END IF;
     END LOOP;
 END $$;

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// A manager, as the store knows it.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct SessionKeeper {
     shared: Arc<Shared>,
     timeout: Duration,
     listeners: Mutex<Vec<Weak<dyn Listener>>>,
@@ -40,7 +40,7 @@ enum State {
     Gone,
 }
 
-impl Process {
+impl SessionKeeper {
     /// Attaches a manager, and begins its session on `background`.
     pub(super) fn attach(
         shared: Arc<Shared>,
@@ -49,12 +49,12 @@ impl Process {
         background: Option<&Handle>,
     ) -> Arc<Self> {
         let (state, listeners) = (watch::Sender::new(State::Beginning(None)), Mutex::new(vec![listener]));
-        let process = Arc::new(Self { shared, timeout, listeners, state });
+        let keeper = Arc::new(Self { shared, timeout, listeners, state });
         match background {
-            Some(background) => drop(background.spawn(supervise(Arc::clone(&process)))),
-            None => drop(process.state.send_replace(State::Gone)),
+            Some(background) => drop(background.spawn(supervise(Arc::clone(&keeper)))),
+            None => drop(keeper.state.send_replace(State::Gone)),
         }
-        process
+        keeper
     }
 
     pub(super) fn listen(&self, listener: Weak<dyn Listener>) {
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// Replaces the state, unless the process was closed meanwhile. Returns whether it did.
+    /// Replaces the state, unless the keeper was closed meanwhile. Returns whether it did.
     fn set(&self, state: State) -> bool {
         self.state.send_if_modified(|current| {
             let open = !matches!(current, State::Gone);
@@ -127,7 +127,7 @@ impl Process {
         all.iter().for_each(|listener| report(&**listener));
     }
 
-    /// Waits until the process is closed.
+    /// Waits until the keeper is closed.
     async fn closed(&self) {
         let _ = self.state.subscribe().wait_for(|state| matches!(state, State::Gone)).await;
     }
@@ -146,43 +146,43 @@ fn gone() -> Failure {
         .permanent()
 }
 
-/// Keeps a session for `process` until its manager was dropped.
-async fn supervise(process: Arc<Process>) {
-    while !process.is_gone() {
-        process.tell(|listener| listener.dials());
-        match Session::begin(&process.shared, process.shared.config.dial_timeout).await {
+/// Keeps a session for `keeper` until its manager was dropped.
+async fn supervise(keeper: Arc<SessionKeeper>) {
+    while !keeper.is_gone() {
+        keeper.tell(|listener| listener.dials());
+        match Session::begin(&keeper.shared, keeper.shared.config.dial_timeout).await {
             Ok(session) => {
                 let session = Arc::new(session);
-                if process.set(State::Live(Arc::clone(&session))) {
-                    process.tell(|listener| listener.reconnected());
-                    keep(&process, &session).await;
+                if keeper.set(State::Live(Arc::clone(&session))) {
+                    keeper.tell(|listener| listener.reconnected());
+                    keep(&keeper, &session).await;
                 }
                 // This comes first, so that a renewal finds either the session or its end.
-                process.end(&session);
+                keeper.end(&session);
                 session.close().await;
-                process.set(State::Beginning(None));
+                keeper.set(State::Beginning(None));
             }
             Err(failure) => {
                 let pause = if failure.is_permanent() { LATER } else { AGAIN };
-                process.set(State::Beginning(Some(failure)));
+                keeper.set(State::Beginning(Some(failure)));
                 sleep(pause).await;
             }
         }
     }
-    process.close();
+    keeper.close();
 }
 
 /// Sends signs of life, and returns when the session is over or no longer needed.
-async fn keep(process: &Process, session: &Session) {
-    let every = process.timeout / PROOFS;
+async fn keep(keeper: &SessionKeeper, session: &Session) {
+    let every = keeper.timeout / PROOFS;
     let mut looked = now();
     loop {
         tokio::select! {
             // The server has reported the end, or a statement has freed nothing.
             () = session.lost() => return,
             () = session.ends() => return,
-            () = process.closed() => return,
-            proved = timeout(process.timeout / 2, session.prove()) => {
+            () = keeper.closed() => return,
+            proved = timeout(keeper.timeout / 2, session.prove()) => {
                 // The answer comes from another process of the server than the one that holds the locks.
                 if matches!(proved, Ok(Ok(false))) {
                     return;
@@ -195,7 +195,7 @@ async fn keep(process: &Process, session: &Session) {
         }
         if now().since(looked) >= LOOK {
             looked = now();
-            if process.is_gone() {
+            if keeper.is_gone() {
                 return;
             }
         }
@@ -203,7 +203,7 @@ async fn keep(process: &Process, session: &Session) {
             () = sleep(every.min(LOOK)) => {}
             () = session.lost() => return,
             () = session.ends() => return,
-            () = process.closed() => return,
+            () = keeper.closed() => return,
         }
     }
 }

@@ -1,0 +1,117 @@
+//! The requests for one key that wait until a call for it may be sent.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+use super::answer::{Answer, code, record_of};
+use super::server::micros_of;
+use crate::backend::postgres::error::Failure;
+use crate::backend::{Ask, Claim, Queue};
+use crate::key::Key;
+
+/// How many requests one call takes: so few that it keeps neither the row of the key nor the connection for long.
+pub(super) const PER_CALL: usize = 100;
+
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// An attempt at one key.
+    Attempt,
+    /// An attempt at several keys. The name of their entry is all of them.
+    AttemptAll,
+    /// A heartbeat of a claim that is queued.
+    Heartbeat,
+}
+
+/// The parameters of a request.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) owner: String,
+    pub(super) record: String,
+    pub(super) mode: Cow<'static, str>,
+    pub(super) ttl: i64,
+    pub(super) fenced: bool,
+    pub(super) room: Option<i32>,
+    pub(super) barges: bool,
+}
+
+/// A request that waits for a call.
+#[derive(Debug)]
+pub(super) struct QueuedRequest {
+    pub(super) number: u64,
+    pub(super) kind: RequestKind,
+    pub(super) asked: Asked,
+    pub(super) told: oneshot::Sender<Result<Answer, Failure>>,
+}
+
+/// The requests for one key, in their order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct RequestQueue {
+    last: u64,
+    waiting: VecDeque<QueuedRequest>,
+}
+
+impl RequestQueue {
+    /// Adds a request, and returns its number.
+    pub(super) fn add(
+        &mut self,
+        kind: RequestKind,
+        asked: Asked,
+        told: oneshot::Sender<Result<Answer, Failure>>,
+    ) -> u64 {
+        self.last += 1;
+        self.waiting.push_back(QueuedRequest { number: self.last, kind, asked, told });
+        self.last
+    }
+
+    /// Takes the first request and the others of its kind, or only the request with the number `alone`, which finds out
+    /// whether the row is free.
+    pub(super) fn take(&mut self, alone: Option<u64>) -> Vec<QueuedRequest> {
+        if let Some(number) = alone {
+            return self.withdraw(number).into_iter().collect();
+        }
+        let Some(kind) = self.waiting.front().map(|first| first.kind) else { return Vec::new() };
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        for one in self.waiting.drain(..) {
+            if one.kind == kind && taken.len() < PER_CALL { taken.push(one) } else { left.push_back(one) }
+        }
+        self.waiting = left;
+        taken
+    }
+
+    /// Takes the request with this number out of the queue.
+    pub(super) fn withdraw(&mut self, number: u64) -> Option<QueuedRequest> {
+        let at = self.waiting.iter().position(|one| one.number == number)?;
+        self.waiting.remove(at)
+    }
+}
+
+/// Returns the name of the entry of a claim. A claim of several keys has an entry of its own: which of them is stuck is not
+/// known.
+pub(super) fn name_of(claim: &Claim) -> String {
+    match claim.more.is_empty() {
+        true => claim.key.as_str().to_owned(),
+        false => claim.keys().map(Key::as_str).collect::<Vec<_>>().join("\0"),
+    }
+}
+
+impl Asked {
+    pub(super) fn new(claim: &Claim, ask: Ask) -> Self {
+        Self {
+            owner: claim.owner.token().as_str().to_owned(),
+            record: record_of(claim),
+            mode: code(claim.mode),
+            ttl: micros_of(claim.ttl),
+            fenced: claim.fencing,
+            room: match ask {
+                Ask::Probe | Ask::Try => None,
+                Ask::Enqueue { room } => {
+                    Some(room.and_then(|room| i32::try_from(room).ok()).unwrap_or(i32::MAX))
+                }
+            },
+            barges: claim.queue == Queue::Barging,
+        }
+    }
+}

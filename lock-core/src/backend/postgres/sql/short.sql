@@ -1,0 +1,147 @@
+-- The common cases of an attempt and of a release, in as few statements as possible: the server spends most of its time on
+-- beginning and ending statements. Each function does what the long way does (acquire.sql, release.sql) in its case. In any other
+-- case it returns null and has changed nothing that counts. Its caller (attempt.sql) then goes the long way in the same transaction.
+--
+-- The functions have no settings of their own, which would cost a tenth more.
+--
+-- A statement behind the lock of the key has a snapshot of its own. So nothing is decided by what an earlier statement has read: a
+-- waiter that was queued while this call waited for the lock would be missed until its next heartbeat.
+
+-- Grants a key that has no holder and no waiter. Returns the answer in the form of `flat`.
+CREATE OR REPLACE FUNCTION lock_core.take_free(
+    p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean
+) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz := clock_timestamp();
+    v_fence bigint;
+BEGIN
+    -- A key in use is not locked: many attempts at it neither write nor wait for each other.
+    PERFORM FROM lock_core.keys k WHERE k.key = p_key AND k.latch_until <= t
+        AND NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at > t) FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    t := clock_timestamp();
+    INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at)
+        SELECT p_key, CASE p_mode WHEN 'x' THEN '' ELSE p_owner END, p_owner, p_mode, p_record,
+            t + p_ttl * interval '1 microsecond'
+        WHERE NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = p_key)
+            AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key);
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF NOT p_fenced THEN
+        RETURN '{1,NULL,NULL,0}'::text[];
+    END IF;
+    UPDATE lock_core.keys k SET fence = greatest(lock_core.micros(t), k.fence + 1), fence_of = p_owner WHERE k.key = p_key
+        RETURNING k.fence INTO v_fence;
+    RETURN ARRAY['1', lock_core.micros(t)::text, v_fence::text, '0'];
+END $$;
+
+-- Queues an exclusive claim behind an exclusive holder. Returns the answer in the form of `flat`.
+--
+-- p_room, p_barges  as in `acquire`; p_room is not null
+CREATE OR REPLACE FUNCTION lock_core.enqueue(
+    p_key text, p_owner text, p_record text, p_ttl bigint, p_room integer, p_barges boolean
+) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_holder lock_core.holders;
+    v_own boolean;
+    v_others integer;
+    v_last bigint;
+    v_later text;
+BEGIN
+    PERFORM FROM lock_core.keys k WHERE k.key = p_key AND k.latch_until <= clock_timestamp() FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    t := clock_timestamp();
+    SELECT h.* INTO v_holder FROM lock_core.holders h
+        WHERE h.key = p_key AND h.slot = '' AND h.mode = 'x' AND h.expires_at > t AND NOT h.kept AND h.owner <> p_owner;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT count(*) FILTER (WHERE w.deadline >= t), max(w.ticket) INTO v_others, v_last
+        FROM lock_core.waiters w WHERE w.key = p_key;
+    v_own := lock_core.hands_off(v_holder, p_owner, t);
+    IF v_others >= p_room OR p_barges AND v_own THEN
+        RETURN NULL;
+    END IF;
+    -- A claim that is queued already is left to the long way.
+    INSERT INTO lock_core.waiters (key, owner, ticket, deadline, ttl, mode, record)
+        VALUES (p_key, p_owner, greatest(lock_core.micros(t), v_last + 1),
+            t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, 'x', p_record)
+        ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    -- The holder is notified of the first waiter. It learns of later ones from this notification or from its renewal.
+    IF v_others = 0 THEN
+        PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
+    END IF;
+    -- As `commit_later`.
+    v_later := set_config('synchronous_commit', 'off', true);
+    RETURN ARRAY[
+        '0', NULL, NULL, v_others::text, (lock_core.micros(v_holder.expires_at) - lock_core.micros(t))::text, v_holder.record,
+        v_others::text, v_own::text, 'true'
+    ];
+END $$;
+
+-- Ends the grant of an owner for one key. If nobody waits, the key is free. If the first waiter and the grant are exclusive, the key
+-- goes to that waiter.
+--
+-- Returns `1`, or `granted <owner> <waiters>` if the new holder is of the same process. That process learns it from this answer,
+-- sooner than from a notification, which is sent to another process only. `waiters` is 1 if anybody waits behind the new holder, or
+-- else 0: a count of all would cost each hand-off a time in proportion to the queue.
+CREATE OR REPLACE FUNCTION lock_core.hand_off(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_next record;
+    v_text text;
+BEGIN
+    PERFORM FROM lock_core.keys k WHERE k.key = p_key FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    t := clock_timestamp();
+    SELECT w.ctid AS place, w.* INTO v_next FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LIMIT 1;
+    IF NOT FOUND THEN
+        -- A row that a transaction of the application has locked (see verify.sql) is left to the long way, here and below.
+        DELETE FROM lock_core.holders h WHERE h.ctid = (
+            SELECT o.ctid FROM lock_core.holders o
+                WHERE o.key = p_key AND o.slot = CASE p_mode WHEN 'x' THEN '' ELSE lock_core.slot_of(p_key, p_owner) END
+                    AND o.owner = p_owner AND o.expires_at > t AND NOT o.kept
+                FOR UPDATE SKIP LOCKED
+        );
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        -- As `commit_later`.
+        v_text := set_config('synchronous_commit', 'off', true);
+        RETURN '1';
+    END IF;
+    IF v_next.mode <> 'x' OR v_next.deadline < t THEN
+        RETURN NULL;
+    END IF;
+    -- Beside an exclusive holder there is no other. Its row becomes that of the next holder, with a short lease, as in `serve`.
+    UPDATE lock_core.holders h
+        SET owner = v_next.owner, record = v_next.record,
+            expires_at = t + least(v_next.ttl, :waiter_lease_us) * interval '1 microsecond'
+        WHERE h.ctid = (
+            SELECT o.ctid FROM lock_core.holders o
+                WHERE o.key = p_key AND o.slot = '' AND o.owner = p_owner AND o.expires_at > t AND NOT o.kept AND o.mode = 'x'
+                FOR UPDATE SKIP LOCKED
+        );
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM lock_core.waiters w WHERE w.ctid = v_next.place;
+    PERFORM FROM lock_core.waiters w WHERE w.key = p_key LIMIT 1;
+    v_text := 'granted ' || v_next.owner || CASE WHEN FOUND THEN ' 1' ELSE ' 0' END;
+    IF left(v_next.owner, 32) = left(p_owner, 32) THEN
+        RETURN v_text;
+    END IF;
+    PERFORM lock_core.tell(v_next.owner, v_text);
+    RETURN '1';
+END $$;

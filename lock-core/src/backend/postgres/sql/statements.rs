@@ -1,0 +1,78 @@
+//! The statements that calls run.
+
+use super::migration::identifier;
+use crate::backend::postgres::config::Config;
+
+/// The statements, written once for a store. Each is one transaction. The server keeps the plans of the functions that a
+/// statement calls for the session, whoever uses the session next.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    /// One attempt at one key, for a session that has the settings of the library; see attempt.sql.
+    pub(crate) attempt: String,
+    /// Many attempts at one key; see together.sql.
+    pub(crate) attempts: String,
+    /// Many attempts at several keys.
+    pub(crate) acquire_alls: String,
+    /// The heartbeats of waiters.
+    pub(crate) heartbeats: String,
+    pub(crate) renew: String,
+    /// For a grant of one key that is not kept, in a session that has the settings of the library; see attempt.sql.
+    pub(crate) let_go: String,
+    /// The same for any other session, such as one that a pooler shares.
+    pub(crate) let_go_with_settings: String,
+    pub(crate) release: String,
+    pub(crate) fence: String,
+    pub(crate) downgrade: String,
+    pub(crate) latch: String,
+    pub(crate) list: String,
+    pub(crate) force_release: String,
+    pub(crate) sweep: String,
+    pub(crate) verify: String,
+    pub(crate) version: String,
+}
+
+impl Statements {
+    pub(crate) fn new(config: &Config) -> Self {
+        let schema = identifier(&config.schema);
+        let answer = |call: &str| format!("SELECT {schema}.flat({schema}.{call})");
+        let call = |call: &str| format!("SELECT {schema}.{call}");
+        Self {
+            attempt: call("attempt($1, $2, $3, $4, $5, $6, $7, $8)"),
+            attempts: call("attempts($1, $2, $3, $4, $5, $6, $7, $8)"),
+            acquire_alls: call("acquire_alls($1, $2, $3, $4, $5)"),
+            heartbeats: call("heartbeats($1, $2, $3, $4, $5)"),
+            renew: format!("SELECT number, waiting FROM {schema}.renew($1, $2, $3, $4)"),
+            let_go: call("let_go($1, $2, $3)"),
+            let_go_with_settings: call("let_go_with_settings($1, $2, $3)"),
+            release: call("release($1, $2, $3, $4, $5)::text"),
+            fence: answer("fence($1, $2, $3, $4)"),
+            downgrade: answer("downgrade($1, $2, $3)"),
+            latch: answer("latch($1, $2, $3, $4, $5)"),
+            list: format!(
+                "SELECT key, waits, mode, id, record, left_us, kept, total FROM {schema}.list($1, $2, $3, $4, $5)"
+            ),
+            force_release: call("force_release($1, $2)"),
+            sweep: format!("SELECT came_to, looked, deleted FROM {schema}.sweep($1, $2)"),
+            verify: call("verify($1, $2)"),
+            version: format!("SELECT number FROM {schema}.version"),
+        }
+    }
+
+    /// The statements that a session of the library prepares, because they are run often.
+    pub(crate) fn often(&self) -> [&str; 6] {
+        [&self.attempt, &self.let_go, &self.release, &self.renew, &self.attempts, &self.heartbeats]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_in_every_statement() {
+        let config = Config::parse("postgres://h/d?schema=shop_locks").expect("a URL");
+        let statements = Statements::new(&config);
+        assert_eq!(statements.renew, "SELECT number, waiting FROM \"shop_locks\".renew($1, $2, $3, $4)");
+        assert!(!format!("{statements:?}").contains("lock_core"), "{statements:?}");
+    }
+}
