@@ -87,7 +87,7 @@ impl PostgresBuilder {
     ///
     /// `open` is given the settings of [`from_config`](Postgres::from_config), with the options that the store wants
     /// for its session added. A connection that was opened without these options is used as one behind a pooler: nothing
-    /// is set for its session, and no notifications are heard over it. A client that a pool [lends](OpenConnection::lent)
+    /// is set for its session, and no notifications arrive over it. A client that a pool [lends](OpenConnection::lent)
     /// is one of those, so name the server in [`listen_with`](Self::listen_with).
     ///
     /// # Examples
@@ -166,7 +166,7 @@ impl PostgresBuilder {
         self
     }
 
-    /// Sets the time after which the server frees the advisory locks of a process that it does not hear; only for
+    /// Sets the silence of a process after which the server frees its advisory locks; only for
     /// [`connect_advisory`](Self::connect_advisory). Default: 10 s. From 1 s to 1 h; anything else, and this with
     /// [`connect`](Self::connect), is refused when it connects.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {

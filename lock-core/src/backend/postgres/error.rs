@@ -27,7 +27,7 @@ pub(crate) enum Reaction {
     Unprepare,
     /// Leave the tables alone: they are those of a later version.
     LeaveAlone,
-    /// Give the process of the server up: it may go on with what it was asked.
+    /// Give up the process of the server: it may still work on a request.
     Abandon,
 }
 
@@ -110,7 +110,7 @@ const RULES: &[Rule] = &[
     rule(ROW_LOCKED, TEMPORARY, LOCKED),
     rule("57014", TEMPORARY, "the statement took too long, and the server ended it"),
     rule("57P03", TEMPORARY, "the server is starting or shutting down"),
-    // A server that shuts down may have committed the statement before it told.
+    // A server that shuts down may have committed the statement before it reported that.
     doubtful("57", "the server ended the connection"),
     rule("40", TEMPORARY, "the statement met another one, and the server rolled it back"),
     rule(
@@ -127,7 +127,7 @@ fn rule_of(code: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| code.starts_with(rule.code))
 }
 
-/// Returns what to do where a limit is reached. The server may have told it in another language: then both are named.
+/// Returns the advice for a limit that is reached. If the server's text is in another language, the advice names both limits.
 fn advice_of_limit(message: &str) -> &'static str {
     match message {
         _ if message.contains("wraparound") => {

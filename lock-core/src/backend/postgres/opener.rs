@@ -14,7 +14,7 @@ use crate::backend::BoxFuture;
 /// An error of the application, whatever its type.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a connection answers when it is driven: its next message.
+/// Drives a connection and returns its next message.
 pub(crate) type NextMessage =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
@@ -43,7 +43,7 @@ pub struct OpenConnection {
 }
 
 impl OpenConnection {
-    /// Takes a connection as tokio-postgres returns it. The store drives it on the runtime that asked for it, and hears
+    /// Takes a connection as tokio-postgres returns it. The store drives it on the runtime that needed it, and receives
     /// its notifications.
     ///
     /// # Examples
@@ -70,7 +70,7 @@ impl OpenConnection {
     /// Takes a client that a pool lends. `client` returns the client inside. The store keeps it while the connection
     /// lasts, and gives it back by dropping it.
     ///
-    /// The pool drives the connection, so the store hears no notifications over it.
+    /// The pool drives the connection, so the store receives no notifications over it.
     ///
     /// # Examples
     ///

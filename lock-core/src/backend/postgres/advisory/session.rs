@@ -62,7 +62,7 @@ pub(super) fn now() -> Moment {
 }
 
 impl Session {
-    /// Begins a session that the server ends when it hears nothing for the session timeout, and not before. The dial takes
+    /// Begins a session that the server ends after a silence of the session timeout, and not before. The dial takes
     /// at most `limit`.
     pub(super) async fn begin(shared: &Shared, limit: Duration) -> Result<Self, Failure> {
         let timeout = shared.config.session_timeout();
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Asks the server, whoever waits for the answer.
+    /// Requests a lock of the server. Runs to its end, also if the caller has given up.
     async fn ask(&self, id: i64, sent: Moment) -> Result<bool, Failure> {
         let answer = self.say(&self.lock, Some(id), sent).await;
         if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Frees a lock at the server. A session in which that fails is of no use: nobody knows what it holds.
+    /// Frees a lock at the server. A session in which that fails is given up, because its locks are unknown.
     async fn free(&self, id: i64) -> Result<bool, Failure> {
         match self.say(&self.unlock, Some(id), now()).await {
             Ok(freed) => {

@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// Returns whether the notifications of all listeners can be heard.
+    /// Returns whether notifications for all listeners arrive.
     async fn heard(&self) -> bool {
         match &self.listening {
             Some(listening) => listening.heard().await,

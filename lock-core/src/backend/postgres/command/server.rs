@@ -22,7 +22,7 @@ use crate::key::Key;
 pub(crate) struct Server {
     pub(crate) connections: PerRuntime<Shared>,
     pub(super) stuck: Arc<StuckKeys>,
-    /// `None` where no notifications are listened for.
+    /// `None` if the store listens for no notifications.
     pub(crate) listening: Option<Listening>,
 }
 

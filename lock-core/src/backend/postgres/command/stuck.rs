@@ -29,7 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How many keys are remembered before unused ones are removed.
 const REMEMBERED: usize = 64;
 
-/// The keys that are being asked for, and those whose row is locked.
+/// The keys with calls under way, and those whose row is locked.
 #[derive(Debug, Default)]
 pub(super) struct StuckKeys {
     keys: Mutex<HashMap<Name, Calls>>,
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// A key for as long as a caller asks for it.
+/// The entry of a key, for as long as a caller needs it.
 #[derive(Debug)]
 pub(super) struct Entry {
     of: Arc<StuckKeys>,

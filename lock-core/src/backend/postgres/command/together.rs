@@ -61,7 +61,7 @@ impl Server {
         Ok((turn, self.connections.get().await?))
     }
 
-    /// Sends requests for the keys of a claim, and tells each caller its answer. That goes on when this is dropped, once
+    /// Sends requests for the keys of a claim, and delivers the answers to their callers. This continues when it is dropped, once
     /// it was polled.
     async fn send(&self, live: &Arc<Connection>, claim: &Claim, batch: Vec<QueuedRequest>, turn: Turn) {
         let statements = &self.shared().statements;

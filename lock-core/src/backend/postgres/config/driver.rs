@@ -1,4 +1,4 @@
-//! The settings of the driver, where the application has them in place of a URL.
+//! The settings of the driver, for an application that has those and no URL.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The hosts of the servers in a URL: in front of its `/`, and in its options `host` and `port`.
+//! The hosts of the servers in a URL: before its `/`, and in its options `host` and `port`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub(super) const DEFAULT_PORT: u16 = 5432;
 /// A host or the directory of a socket, and the port after it.
 type Named = (Option<String>, Option<u16>);
 
-/// What a URL says of its hosts.
+/// The hosts and ports of a URL, before the options are applied.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     authority: Vec<Named>,
@@ -22,7 +22,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing where the
+    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing if the
     /// option `host` names it.
     pub(super) fn read(hosts: &str) -> Result<Self> {
         let authority = match hosts {

@@ -47,7 +47,7 @@ impl Config {
             "user" => self.user = Some(FORM.decode(value)?),
             "password" => self.password = Some(FORM.decode(value)?),
             "dbname" => self.database = Some(FORM.decode(value)?),
-            // In front of the settings of the store, which count where both set the same.
+            // Before the settings of the store. If both set the same, those of the store count.
             "options" => drop(self.driver.options(FORM.decode(value)?)),
             "sslmode" => {
                 self.tls = (value != "disable").then(TlsFiles::default);
@@ -84,7 +84,7 @@ impl Config {
 /// The modes of libpq. With those that ask for TLS there is one way here: the certificate is verified, with its name.
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/// Reads the limit: a duration, or seconds as libpq has them, where 0 stands for the default.
+/// Reads the limit: a duration, or seconds as in libpq. 0 stands for the default.
 fn connect_timeout(value: &str) -> Result<Option<Duration>> {
     match value.parse::<u64>() {
         Ok(seconds) => Ok(Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero())),

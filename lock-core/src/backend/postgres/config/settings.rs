@@ -16,7 +16,7 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The default schema, which is also the name in the migration.
 pub(crate) const SCHEMA: &str = "lock_core";
 
-/// What `pg_stat_activity` shows, unless the application has a name of its own.
+/// The name in `pg_stat_activity`, unless the application has its own.
 pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 
 /// How long the server itself lets a statement run. A statement that takes longer has no caller any more. The odd
@@ -43,16 +43,16 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     /// Whether a pooler in front of the server keeps a connection for each client.
     pub(crate) session_pooling: bool,
-    /// Whether advisory locks are asked for, in place of the tables.
+    /// Whether the store uses advisory locks instead of the tables.
     pub(crate) advisory: bool,
-    /// The time after which the server ends a session of advisory locks that it does not hear.
+    /// The silence after which the server ends a session of advisory locks.
     pub(super) session_timeout: Option<Duration>,
     /// The files of TLS; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// Whether a connection without TLS will do where one with it fails.
+    /// Whether the store connects without TLS if TLS fails.
     pub(crate) prefers_tls: bool,
     pub(super) application_name: String,
-    /// What the application has set beside, where it has settings of the driver and no URL.
+    /// The other settings, if the application has settings of the driver and no URL.
     pub(super) driver: tokio_postgres::Config,
     /// How the application opens connections. `None`: the store does.
     pub(crate) opener: Option<Opener>,
@@ -160,12 +160,12 @@ impl Config {
         texts.map(|(name, value)| (name, value.to_owned())).into_iter().chain(timers)
     }
 
-    /// Returns the timers of a session. A grant ends with it only where it is an advisory lock.
+    /// Returns the timers of a session. Only an advisory lock ends with its session.
     pub(crate) fn timers(&self) -> Timers {
         Timers::new(self.advisory.then(|| self.session_timeout()))
     }
 
-    /// Returns the deadline of a call that asks for a lease of `lease`.
+    /// Returns the deadline of a call that requests a lease of `lease`.
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         deadline::of_call(self.timeout, lease)
     }

@@ -2,7 +2,7 @@
 //!
 //! A process of the server that hangs in a commit, because its synchronous standby or its disk is gone, does not notice
 //! that its client has left: no timeout ends it. A store that went on with a new connection would leave one more of them
-//! every few seconds, until nobody can log in. So a new connection first asks what became of those that were given up,
+//! every few seconds, until no login succeeds. So a new connection first asks what became of those that were given up,
 //! and is not used while they hang. No request to cancel is sent: it would make the commit valid on the primary alone.
 
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
 
-/// What becomes of processes of the server. Their numbers are used again, and these of a start are not.
+/// Returns the processes of the server that are at work, and what each waits for. The server uses their numbers again, but
+/// never a number with the same time of start.
 const ASK: &str = "SELECT a.pid, a.backend_start::text, coalesce(a.wait_event_type, ''), coalesce(a.wait_event, '') \
                    FROM pg_catalog.pg_stat_activity a WHERE a.pid = ANY ($1) AND a.state = 'active'";
 
-/// What a process of the server waits for that waits for a synchronous standby.
+/// The wait event of a process of the server that waits for a synchronous standby.
 const STANDBY: &str = "SyncRep";
 
-/// How many processes of the server may go on with what they were asked, for another reason, while a new connection is
+/// How many processes of the server may still work on a request, for another reason, while a new connection is
 /// used.
 const AT_MOST: usize = 1;
 
@@ -60,7 +61,7 @@ impl Abandoned {
             }
         }
         let goes_on = |process: &ServerProcess| hanging.iter().any(|(of, ..)| of == process);
-        // One that was noted since is asked about by the next connection.
+        // The next connection asks about a process that was noted meanwhile.
         self.0.lock().retain(|process| goes_on(process) || !asked.contains(process));
         verdict(&hanging)
     }

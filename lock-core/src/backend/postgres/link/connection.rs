@@ -35,9 +35,9 @@ pub(crate) struct Connection {
     answered: AtomicU64,
     /// Whether the server has committed something over this connection.
     has_committed: AtomicBool,
-    /// Set where the session has the settings of the library.
+    /// Set if the session has the settings of the library.
     prepared: OnceLock<Prepared>,
-    /// The process of the server, where it serves this connection alone.
+    /// The process of the server, if it serves this connection only.
     process: OnceLock<ServerProcess>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ServerProcess {
     pub(super) started: String,
 }
 
-/// What a session has prepared.
+/// The prepared statements of a session.
 #[derive(Debug)]
 struct Prepared {
     /// The statements, with their texts. A handful, so a scan is faster than a map.
@@ -90,7 +90,7 @@ impl Connection {
         self.process.get()
     }
 
-    /// Prepares statements, for a session that has the settings of the library, and that nobody else uses. The server
+    /// Prepares statements. Only for a session that has the settings of the library and no other user. The server
     /// spends a quarter of a common call on the text of its statement otherwise.
     ///
     /// `own` is turned off for all sessions when one of them turns out to be shared.
@@ -155,7 +155,7 @@ impl Connection {
         self.query_with(statement, parameters, |_| {}).await
     }
 
-    /// As [`query`](Self::query). Calls `answered` with the answer, also where the caller has given up by then.
+    /// As [`query`](Self::query). Calls `answered` with the answer, also if the caller has given up by then.
     pub(crate) async fn query_with(
         self: &Arc<Self>,
         statement: &str,
@@ -171,7 +171,7 @@ impl Connection {
         self.call(query).await
     }
 
-    /// Runs a call that [sends](Self::send) statements over this connection. It goes on to its end, also where the caller
+    /// Runs a call that [sends](Self::send) statements over this connection. It continues to its end, also if the caller
     /// polls it no longer or has dropped it, once it has been polled.
     pub(crate) async fn call<T: Send + 'static>(
         &self,

@@ -27,8 +27,7 @@ use crate::backoff::Pauses;
 use crate::error::{LockErrorKind, Result};
 use crate::sync::{Mutex, Notify};
 
-/// How long a claim that is to be queued waits until its notification can be heard. Without one it waits for a
-/// heartbeat.
+/// How long a claim that will be queued waits until notifications can arrive. Without them it waits for a heartbeat.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The listening connection, on the runtime of one manager's background. When that ends, the next manager's takes over.
@@ -55,7 +54,7 @@ struct ListenConnector {
     shared: Shared,
     /// The [version](crate::backend::remote::Listeners::version) of the listeners whose channels are listened to; 0 for none.
     covered: watch::Sender<u64>,
-    /// Whether the last dial failed: then nobody waits for it.
+    /// Whether the last dial failed. Then no call waits for the next one.
     failed: AtomicBool,
     /// Whether a connection has listened before, here or on another runtime.
     lost_before: AtomicBool,
@@ -88,7 +87,7 @@ impl Listening {
         self.managers.start(&self.connections);
     }
 
-    /// Waits until the notifications of all listeners can be heard. Returns whether they can.
+    /// Waits until notifications for all listeners arrive. Returns whether they do.
     pub(crate) async fn heard(&self) -> bool {
         self.start();
         let connector = self.connector();

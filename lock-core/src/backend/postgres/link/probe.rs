@@ -17,7 +17,7 @@ const PROBE: &str = "SELECT current_setting('server_version_num')::integer / 100
                      current_setting('transaction_read_only')::boolean, current_setting('search_path'), pg_backend_pid(), \
                      (SELECT a.backend_start::text FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_backend_pid())";
 
-/// What a server said about itself.
+/// The facts that a server reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     version: i32,
@@ -55,7 +55,7 @@ impl Facts {
         read().map_err(|error| Failure::from_driver(&error))
     }
 
-    /// Returns whether the session has other settings than those that were asked for: a pooler shares its connections.
+    /// Returns whether the session lacks the settings that the login asked for. Then a pooler shares its connections.
     pub(super) fn is_pooled(&self) -> bool {
         self.statement_timeout != STATEMENT_TIMEOUT
     }

@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     tls: Option<Tls>,
     /// Whether a pooler that shares its connections answered the last dial: nothing may be set for a session then.
     pooled: AtomicBool,
-    /// Whether the sessions are its own, as far as it knows: a pooler may not have told.
+    /// Whether each session belongs to the store, as far as it knows. A pooler may share sessions without a sign.
     own: Arc<AtomicBool>,
     listeners: Arc<Listeners>,
     /// The processes of the server that were given up.

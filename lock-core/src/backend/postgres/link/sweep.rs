@@ -13,15 +13,15 @@ use crate::clock::Clock;
 
 /// How many keys a call looks at: so few that a call of the application hardly waits behind it.
 const KEYS_PER_CALL: i32 = 250;
-/// How long one connection sweeps between two heartbeats, where half of the keys or more are deleted. About ten thousand
-/// keys a second go then.
+/// How long one connection sweeps between two heartbeats if at least half of the keys are deleted. Then a sweep deletes
+/// about ten thousand keys a second.
 const AMONG_MANY: Duration = Duration::from_millis(400);
-/// How long it sweeps where most keys are in use. A look at such a key takes the server some microseconds.
+/// How long it sweeps if most keys are in use. Such a key costs the server some microseconds.
 const AMONG_FEW: Duration = Duration::from_millis(50);
 
 impl Shared {
     /// Deletes what is over among some keys, if it is time. `to` is the key that this connection came to before. Returns
-    /// the key that it came to, or `None` at the end, and where another process sweeps.
+    /// the key that it reached, or `None` at the end of the table and if another process sweeps.
     pub(super) async fn sweep(&self, connection: &Arc<Connection>, mut to: Option<String>) -> Option<String> {
         let began = Clock::Suspend.now();
         loop {
@@ -29,7 +29,7 @@ impl Shared {
             let most;
             (to, most) = match swept {
                 Ok(Ok(swept)) => swept?,
-                // The next sweep begins where this one ended.
+                // The next sweep continues from here.
                 Ok(Err(failure)) => {
                     tracing::debug!(server = %self.address(), ?failure, "the lock tables were not swept");
                     return None;

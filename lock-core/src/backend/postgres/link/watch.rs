@@ -1,7 +1,7 @@
 //! The supervision of an established connection.
 //!
-//! The server is asked for nothing twice a second. The connection is dropped after two missed answers, or after six
-//! while the server answers other calls. Between two of these questions the tables are [swept](super::sweep) from time to
+//! An empty request is sent twice a second. The connection is dropped after two missed answers, or after six
+//! while the server answers other calls. Between two of these requests the tables are [swept](super::sweep) from time to
 //! time.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// How often the server is asked. Two answers that are missed in a row end the connection. An answer may take as long
+/// How often an empty request is sent. Two answers that are missed in a row end the connection. An answer may take as long
 /// as that to any call: a server that waits for its disk is not lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
@@ -81,7 +81,7 @@ impl Connector for Shared {
 
     async fn watch(&self, session: &mut Session, former: &mut Former, pauses: &mut Pauses) -> Failure {
         if std::mem::replace(&mut former.lost, true) {
-            // The server may have lost the queue, or granted while nobody could hear it.
+            // The server may have lost the queue, or have sent grants while no connection listened.
             self.listeners().reconnected();
         }
         let failure = self.keep(session, pauses).await;
@@ -96,7 +96,7 @@ impl Connector for Shared {
     }
 }
 
-/// What is known of the connections before this one.
+/// The history of the connections before this one.
 #[derive(Debug)]
 pub(crate) struct Former {
     /// Whether there was one.

@@ -1,17 +1,17 @@
 -- What the other functions share: the lock of a key, its holders and its queue.
 --
--- The settings behind the functions that are called: `lock_timeout` ends a wait for the row of a key, which others hold for the
--- time of one such call, with an error in place of a connection that stands still. A session keeps the plans that it made while
+-- The settings of the functions that any session may call (`:settings`). `lock_timeout` ends a wait for the row of a key, which others
+-- hold for the time of one such call, with an error. Without it the connection would stand still. A session keeps the plans that it made while
 -- the tables were small: without `enable_seqscan = off` it would go on reading whole tables when they have grown (measured: 12
 -- times the CPU time after 8,000 locks). The price that the planner puts on that would have it compile each plan: hence `jit`.
--- `search_path` keeps out the operators and functions of others: where anybody may create in `public`, one that fits better than
--- that of Postgres would be called instead, with the rights of the service.
+-- `search_path` keeps out the operators and functions of others. If any user may create in `public`, one that fits better than that of
+-- Postgres would be called instead, with the rights of the service.
 --
 -- A function that others call is in plpgsql, which keeps its plans for the session. One in SQL is planned at each call, unless it is a
 -- single expression.
 --
--- Every function that changes a key begins with `lock_row` or with the same locks, except a renewal. Under READ COMMITTED each
--- statement behind it has a snapshot of its own, and therefore sees what the one before it in line has committed.
+-- Every function that changes a key begins with `lock_row` or with the same lock, except a renewal. Under READ COMMITTED each
+-- later statement has a snapshot of its own, and therefore sees the changes of the call that had the lock before.
 --
 -- The row of an owner is found by its slot, or a condition on the owner alone would read the rows of all holders of the key. The planner
 -- uses no index for `slot IN ('', owner)`: it expects one row for a key, as most have.
@@ -59,9 +59,9 @@ BEGIN
     RETURN v_key;
 END $$;
 
--- Lets the transaction be answered before it is on disk, up to a second: a crash of the server then loses what it did. Only for
--- what nobody relies on: a place in the queue, which its waiter takes again, and a release, after which the key is free at the
--- latest when its lease is over.
+-- Lets the server answer the transaction before it is on disk, up to a second. A crash of the server then loses it. Only for changes
+-- that no one relies on: a place in the queue, which its waiter takes again, and a release, because the key is free at the latest at the
+-- end of its lease.
 CREATE OR REPLACE FUNCTION lock_core.commit_later() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
