@@ -4,7 +4,6 @@
 //! events on one clock.
 
 mod bad_input;
-mod batches;
 mod busy;
 mod commands;
 mod contract;

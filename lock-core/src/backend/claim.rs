@@ -157,12 +157,6 @@ impl Claim {
         self.marks.sent.load(Ordering::Relaxed)
     }
 
-    /// Takes the mark back: what was sent had no effect.
-    #[cfg(feature = "redis")]
-    pub(crate) fn mark_not_sent(&self) {
-        self.marks.sent.store(false, Ordering::Relaxed);
-    }
-
     /// Removes the mark for another attempt.
     pub(crate) fn not_sent(&mut self) {
         *self.marks.sent.get_mut() = false;

@@ -66,7 +66,8 @@ impl<C: Connector> PerRuntime<C> {
     pub(crate) async fn get(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
         match self.current() {
             Some(connection) => Ok(connection),
-            None => self.wait().await,
+            // Boxed, because it is rare, and the future of every call would hold it.
+            None => Box::pin(self.wait()).await,
         }
     }
 

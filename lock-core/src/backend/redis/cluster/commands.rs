@@ -143,7 +143,7 @@ impl Router {
         // One deadline for all nodes: a request that reaches the last node must not take effect after the caller has
         // given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
-        match node.acquire(node.connections.current().as_ref(), claim, ask, deadline).await {
+        match node.acquire(claim, ask, deadline).await {
             Err(Failure { reaction: Reaction::Follow(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !ask.enqueues() =>
             {
@@ -156,7 +156,7 @@ impl Router {
                 // still on its way, and the release must be repeated.
                 whole.mark_resent();
                 let left = give_up.remaining(Clock::Suspend.now());
-                node.acquire(node.connections.current().as_ref(), claim, ask, left).await
+                node.acquire(claim, ask, left).await
             }
             answer => answer,
         }

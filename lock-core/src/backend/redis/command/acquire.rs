@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
+use tokio::time::timeout;
 
 use super::grant::send_to_grant;
 use super::reply::{code, conflict, granted, held, refused};
@@ -32,13 +33,25 @@ const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
 impl Server<Primary> {
-    /// Makes one attempt. Sends a plain SET first where that is enough: a free key costs nothing else. Runs the script
-    /// where the key is taken, perhaps by this very owner, and where the claim asks for more than a SET can do.
-    ///
-    /// `current` is the connection of this runtime, if it is up.
+    /// Makes one attempt within `deadline`.
+    pub(crate) async fn acquire_within(
+        &self,
+        claim: &Claim,
+        ask: Ask,
+        deadline: Duration,
+    ) -> Result<Attempt, Failure> {
+        match timeout(deadline, self.acquire(claim, ask, deadline)).await {
+            Ok(answer) => answer,
+            // Only a claim that was sent may have left something in the store.
+            Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
+            Err(_) => Err(self.not_sent(deadline)),
+        }
+    }
+
+    /// Makes one attempt. Sends a plain SET first if that can grant the claim: a free key then costs one command. Calls
+    /// the script if the key is taken, perhaps by this very owner, or if the claim needs more than a SET.
     pub(crate) async fn acquire(
         &self,
-        current: Option<&Arc<PrimaryConnection>>,
         claim: &Claim,
         ask: Ask,
         deadline: Duration,
@@ -46,15 +59,7 @@ impl Server<Primary> {
         // The time limit of the scripts counts from here, so that waiting for a connection and a second request do not
         // prolong it.
         let start = Clock::Suspend.now();
-        let dialled;
-        let (live, ready) = match current {
-            // The usual case. Nothing was awaited since `start`, so the clock need not be read again.
-            Some(live) => (live, start),
-            None => {
-                dialled = self.connections.get().await?;
-                (&dialled, Clock::Suspend.now())
-            }
-        };
+        let live = &self.connections.get().await?;
         if ask.enqueues() || claim.notify_holder {
             // Subscribes before the request is sent, because the grant may be pushed before the answer arrives, and
             // the notification of a waiter too.
@@ -66,16 +71,16 @@ impl Server<Primary> {
         claim.mark_sent();
         if is_plain(claim) && !ask.enqueues() {
             let value = claim.record.to_value(&claim.owner.token());
+            // The lease counts from here: nothing was sent while the call waited for a connection.
+            let sent = Clock::Suspend.now();
             // The server checks no time limit of a SET, so one that is late is executed. If its answer is lost, the
             // library repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
             match send_to_grant(live, &set(claim, &value), deadline).await? {
                 (Value::Okay, confirmed) => {
-                    // The lease counts from `ready` and not from `start`: nothing was sent while the call waited for a
-                    // connection.
-                    let granted = Attempt::Granted(Grant::new(ready, claim.ttl));
+                    let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
                     return self.durable(live, (claim, granted), confirmed, deadline).await;
                 }
-                // The holder is not asked for: a caller that only probes gets no more than that the key is taken.
+                // A caller that only probes is not told who holds the key, which saves the script.
                 (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
                 (Value::Nil, _) => {}
                 (other, _) => return Err(Failure::unexpected(&other)),
@@ -85,7 +90,7 @@ impl Server<Primary> {
     }
 
     /// Runs the script that acquires, for a request that began at `start`.
-    pub(super) async fn ask(
+    async fn ask(
         &self,
         live: &Arc<PrimaryConnection>,
         claim: &Claim,
@@ -169,7 +174,7 @@ pub(crate) fn is_plain(claim: &Claim) -> bool {
 }
 
 /// Returns whether the acquire script needs only the first arguments of a claim. It then takes its shortest path.
-pub(super) fn has_short_form(claim: &Claim, ask: Ask) -> bool {
+fn has_short_form(claim: &Claim, ask: Ask) -> bool {
     let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
     exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')
 }
@@ -222,7 +227,7 @@ pub(crate) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerTo
     command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
 }
 
-pub(crate) fn fence_ttl(lease: Duration) -> Duration {
+pub(super) fn fence_ttl(lease: Duration) -> Duration {
     let leases = lease.saturating_mul(FENCE_LEASES).min(lease.saturating_add(FENCE_MORE));
     leases.saturating_add(FENCE_AT_LEAST)
 }

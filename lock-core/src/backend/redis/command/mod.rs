@@ -1,7 +1,6 @@
 //! The commands of the store on one server: building the requests and reading the answers.
 
 pub(crate) mod acquire;
-mod batch;
 mod downgrade;
 mod fence;
 mod grant;

@@ -1,9 +1,9 @@
 //! Releasing a lock, or a queue entry.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
+use tokio::time::timeout;
 
 use super::acquire::fence_ttl;
 use super::reply::code;
@@ -18,6 +18,16 @@ use crate::key::Key;
 use crate::owner::{Owner, OwnerToken};
 
 impl<R: Role> Server<R> {
+    /// Releases within `deadline`.
+    pub(crate) async fn release_within(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        deadline: Duration,
+    ) -> Result<Released, Failure> {
+        timeout(deadline, self.release(claim, keep_for)).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+    }
+
     /// Releases the lock if it is this owner's, and keeps the key taken for `keep_for` if that is given. Removes the
     /// queue entry of an owner that waits.
     pub(crate) async fn release(
@@ -25,29 +35,12 @@ impl<R: Role> Server<R> {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        self.release_over(self.connections.current().as_ref(), claim, keep_for).await
-    }
-
-    /// As [`release`](Self::release). `current` is the connection of this runtime, if it is up.
-    pub(super) async fn release_over(
-        &self,
-        current: Option<&Arc<Connection<R::Session>>>,
-        claim: &Claim,
-        keep_for: Option<Duration>,
-    ) -> Result<Released, Failure> {
         // The script needs no time limit: it compares the owner, and no owner gets a second grant. However late it
         // arrives, it harms nobody.
-        let dialled;
-        let connection = match current {
-            Some(connection) => connection,
-            None => {
-                dialled = self.connections.get().await?;
-                &dialled
-            }
-        };
+        let connection = self.connections.get().await?;
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
-            None => (Script::Release, free(connection, claim)),
-            Some(keep) => (Script::Keep, retain(connection, claim, keep)),
+            None => (Script::Release, free(&connection, claim)),
+            Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
         };
         // The server then notifies the next holder before it answers here.
         let _answered_first = claim.is_contended().then(|| connection.send_in_front());
@@ -59,7 +52,7 @@ fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
     command.arg(&unmarked(&claim.owner.token())[..]);
     // The script takes its short path only without these arguments.
-    if !is_short(claim) {
+    if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
         details(&mut command, claim);
     }
     command
@@ -82,11 +75,6 @@ pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
     head
-}
-
-/// Returns whether a release needs to compare the beginning of the value and nothing else, where nobody waits.
-pub(super) fn is_short(claim: &Claim) -> bool {
-    !needs_value(claim) && claim.more.is_empty() && claim.own_fence().is_none()
 }
 
 fn details(command: &mut Cmd, claim: &Claim) {

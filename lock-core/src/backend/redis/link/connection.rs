@@ -10,7 +10,6 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::task::unconstrained;
 
-use super::batch::Batches;
 use super::clock::ServerClock;
 use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
@@ -54,12 +53,8 @@ pub(crate) struct Connection<S> {
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
-    /// Whether `min-replicas-to-write` stops the writes of scripts too.
-    pub(crate) stops_scripts: bool,
     /// What the server has answered.
     pub(super) answers: Answers,
-    /// The requests for one lock each, and those of them that leave together.
-    pub(crate) batches: Arc<Batches>,
 }
 
 impl<S> Connection<S> {
@@ -69,7 +64,6 @@ impl<S> Connection<S> {
         clock: ServerClock,
         session: S,
         poisoned: Arc<Poisoned>,
-        stops_scripts: bool,
     ) -> Self {
         Self {
             connection,
@@ -78,9 +72,7 @@ impl<S> Connection<S> {
             session,
             poisoned,
             subscriptions: Subscriptions::default(),
-            stops_scripts,
             answers: Answers::default(),
-            batches: Arc::default(),
         }
     }
 

@@ -200,7 +200,7 @@ pub(crate) async fn open<R: Role>(
 ///
 /// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
 /// command has its place after the first poll ([`Connection::send_ahead`]). The queue stays short all the same: each
-/// command in it has callers with a deadline, and the driver drops one whose caller is gone, unless it is a batch.
+/// command in it has a caller with a deadline, and the driver drops a command whose caller is gone.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
 /// Makes the handshake with a server that may refuse the connection in words. `of` classifies any other failure.
@@ -296,7 +296,7 @@ async fn greet<R: Role>(
     // Keys may have been evicted while there was no connection.
     server.report_evictions(info);
     let poisoned = Arc::clone(&driver.1);
-    let live = Connection::new(connection, scripts, clock, session, poisoned, facts.stops_scripts);
+    let live = Connection::new(connection, scripts, clock, session, poisoned);
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 

@@ -1,9 +1,8 @@
 //! The link to a server: dialling, probing, watching and using a connection, whatever the server's role in the store.
 //!
-//! A connection calls its [`Role`] for everything that depends on the role. Nothing here knows the commands (except [`batch`], which sends short ones of many tasks together), the
-//! confirmation of copies, the Cluster or the quorum that use the link.
+//! A connection calls its [`Role`] for everything that depends on the role. Nothing here
+//! knows the commands, the confirmation of copies, the Cluster or the quorum that use the link.
 
-mod batch;
 mod call;
 mod clock;
 mod connection;
@@ -22,7 +21,6 @@ mod subscriptions;
 mod watch;
 mod way;
 
-pub(crate) use batch::{Counted, Outcome, Step};
 pub(crate) use call::Reply;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};

@@ -11,15 +11,13 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The oldest supported node of a Cluster: Redis 7.0 introduced sharded messages.
 const OLDEST_NODE: (u32, u32) = (7, 0);
 
-/// The properties of a server that deserve a warning, or change what it is asked for.
+/// The properties of a server that deserve a warning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The eviction policy, if it can evict locks.
     pub(crate) evicts: Option<String>,
     /// Whether the server has replicas, so that a failover is possible.
     pub(crate) replicated: bool,
-    /// Whether `min-replicas-to-write` stops the writes of scripts too.
-    pub(crate) stops_scripts: bool,
 }
 
 /// Examines the answer to `INFO`. Refuses a server that cannot hold locks.
@@ -68,18 +66,7 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
     let evicts =
         // Without a limit nothing is evicted, whatever the policy.
         field("maxmemory_policy").filter(|policy| *policy != "noeviction" && number("maxmemory") > 0);
-    Ok(Facts {
-        evicts: evicts.map(str::to_owned),
-        replicated: number("connected_slaves") > 0,
-        stops_scripts: !field("redis_version").is_some_and(ignores_replicas_in_scripts),
-    })
-}
-
-/// Returns whether `min-replicas-to-write` stops plain commands alone, as before Redis 6.2.7
-/// ([redis#9993](https://github.com/redis/redis/issues/9993)).
-fn ignores_replicas_in_scripts(version: &str) -> bool {
-    let patch = version.split('.').nth(2).and_then(|patch| patch.parse::<u32>().ok());
-    version_of(version) == Some((6, 2)) && patch.is_some_and(|patch| patch < 7)
+    Ok(Facts { evicts: evicts.map(str::to_owned), replicated: number("connected_slaves") > 0 })
 }
 
 /// Returns one field of an answer to `INFO`.
@@ -112,18 +99,8 @@ mod tests {
 
     #[test]
     fn a_plain_primary_is_fine() {
-        let facts = Facts { evicts: None, replicated: false, stops_scripts: true };
+        let facts = Facts { evicts: None, replicated: false };
         assert_eq!(examine(GOOD, Keyspace::Whole).expect("fine"), facts);
-    }
-
-    #[test]
-    fn old_servers_stop_no_scripts() {
-        for (version, stops) in
-            [("6.2.0", false), ("6.2.6", false), ("6.2.7", true), ("7.0.0", true), ("6.2.x", true)]
-        {
-            let info = GOOD.replace("7.0.15", version);
-            assert_eq!(examine(&info, Keyspace::Whole).expect("fine").stops_scripts, stops, "{version}");
-        }
     }
 
     #[test]

@@ -21,7 +21,6 @@ pub(crate) enum Script {
     Latch,
     List,
     ForceRelease,
-    Batch,
 }
 
 /// Joins a script and the library that it uses. A script with a hot path has several parts, with the library before the
@@ -48,15 +47,13 @@ static SOURCES: [Source; Script::ALL.len()] = [
     script!("latch.lua"),
     script!("list.lua"),
     script!("force_release.lua"),
-    // Without the library: none of its functions is used.
-    Source::new(include_str!("batch.lua"), &[]),
 ];
 
 /// The text in front of the scripts on a node of a Cluster.
 static CLUSTER: Source = Source::new(include_str!("cluster.lua"), &[]);
 
 impl Script {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Acquire,
         Self::AcquireAll,
         Self::Heartbeat,
@@ -68,7 +65,6 @@ impl Script {
         Self::Latch,
         Self::List,
         Self::ForceRelease,
-        Self::Batch,
     ];
 
     /// Returns the text of the script.
@@ -193,13 +189,13 @@ mod tests {
 
     #[test]
     fn the_names_are_in_order() {
-        let answers: Vec<Value> = (0..12).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers, Keyspace::Whole).expect("twelve names");
+        let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers, Keyspace::Whole).expect("eleven names");
         let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
         let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
         assert_eq!(text, expected);
-        assert!(Scripts::of_answers(&answers[..11], Keyspace::Whole).is_err());
+        assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole).is_err());
     }
 
     /// If the keys were in several slots, a Cluster would refuse the call, or the script would fail half-way.

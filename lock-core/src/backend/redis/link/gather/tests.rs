@@ -1,15 +1,22 @@
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Records the size of each write, and takes at most `at_once` bytes of it.
+/// Answers each read with one byte. Records the size of each write, and takes at most `at_once` bytes of it.
 #[derive(Debug)]
 struct Recorder {
     writes: Arc<Mutex<Vec<usize>>>,
     at_once: usize,
+}
+
+impl AsyncRead for Recorder {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        buffer.put_slice(b"1");
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl AsyncWrite for Recorder {
@@ -33,89 +40,54 @@ fn recorder(at_once: usize) -> (Gather<Recorder>, Arc<Mutex<Vec<usize>>>) {
     (Gather::new(Recorder { writes: Arc::clone(&writes), at_once }), writes)
 }
 
-/// Sends what it receives, as the driver of a connection does.
-async fn drive(mut stream: Gather<Recorder>, mut commands: mpsc::UnboundedReceiver<Vec<u8>>) {
-    let mut next = commands.recv().await;
-    while let Some(command) = next.take() {
-        stream.write_all(&command).await.expect("a recorder takes all");
-        // Commands come first, as in the driver: one that arrives while the flush waits leaves with it.
-        next = tokio::select! {
-            biased;
-            more = commands.recv() => more,
-            flushed = stream.flush() => { flushed.expect("a recorder takes all"); commands.recv().await }
-        };
+/// Sends one command as the driver of a connection does, which is polled once after it. Returns whether it has left.
+async fn send(stream: &mut Gather<Recorder>, size: usize) -> bool {
+    stream.write_all(&vec![0; size]).await.expect("buffered");
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_flush(cx).is_ready())).await
+}
+
+async fn receive(stream: &mut Gather<Recorder>) {
+    stream.read_u8().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn each_write_is_as_large_as_all_that_is_unanswered() {
+    let (mut stream, writes) = recorder(usize::MAX);
+    for _ in 0..16 {
+        send(&mut stream, 100).await;
     }
-    stream.shutdown().await.expect("a recorder takes all");
+    assert_eq!(*writes.lock().expect("no panic"), [100, 100, 200, 400, 800]);
 }
 
-/// Sends the commands of `tasks` tasks through one driver and returns the writes.
-async fn writes_of(tasks: usize, size: usize) -> Vec<usize> {
-    let (stream, writes) = recorder(usize::MAX);
-    let (send, commands) = mpsc::unbounded_channel();
-    let driver = tokio::spawn(drive(stream, commands));
-    for _ in 0..tasks {
-        let send = send.clone();
-        tokio::spawn(async move { send.send(vec![0; size]).expect("the driver listens") });
+#[tokio::test]
+async fn a_command_leaves_at_once_while_nothing_is_unanswered() {
+    let (mut stream, writes) = recorder(usize::MAX);
+    for _ in 0..3 {
+        assert!(send(&mut stream, 100).await);
+        receive(&mut stream).await;
     }
-    drop(send);
-    driver.await.expect("no panic");
-    writes.lock().expect("no panic").clone()
+    assert_eq!(*writes.lock().expect("no panic"), [100, 100, 100]);
 }
 
-/// Sends `first` bytes, waits until they have left, and sends one byte while four tasks are ready to send half of
-/// [`ENOUGH`] each. Returns the writes and, as a 0, the end of each of the four tasks.
-async fn order_after(first: usize) -> Vec<usize> {
-    let (stream, order) = recorder(usize::MAX);
-    let (send, commands) = mpsc::unbounded_channel();
-    let driver = tokio::spawn(drive(stream, commands));
-    for bytes in [first, 1] {
-        send.send(vec![0; bytes]).expect("the driver listens");
-        while order.lock().expect("no panic").pop() != Some(bytes) {
-            tokio::task::yield_now().await;
-        }
+#[tokio::test]
+async fn what_is_gathered_leaves_with_the_next_answer() {
+    let (mut stream, writes) = recorder(usize::MAX);
+    assert!(send(&mut stream, 1_000).await);
+    for _ in 0..3 {
+        assert!(!send(&mut stream, 100).await);
     }
-    for _ in 0..4 {
-        let (send, order) = (send.clone(), Arc::clone(&order));
-        tokio::spawn(async move {
-            send.send(vec![0; ENOUGH / 2]).expect("the driver listens");
-            order.lock().expect("no panic").push(0);
-        });
-    }
-    // The last to wake the driver, which the runtime polls next.
-    send.send(vec![0; 1]).expect("the driver listens");
-    drop(send);
-    driver.await.expect("no panic");
-    order.lock().expect("no panic").clone()
+    receive(&mut stream).await;
+    stream.flush().await.expect("a recorder takes all");
+    assert_eq!(*writes.lock().expect("no panic"), [1_000, 300]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_the_tasks_that_are_ready_send_leaves_in_one_write() {
-    assert_eq!(writes_of(64, 50).await, [3_200]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_than_enough_leaves_in_parts() {
-    let writes = writes_of(512, 50).await;
-    assert_eq!(writes.iter().sum::<usize>(), 25_600, "nothing is lost");
-    assert!(writes.iter().all(|write| *write < ENOUGH + 50), "{writes:?}");
-    assert!(writes.len() < 10, "{writes:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn the_server_gets_work_while_others_still_send() {
-    assert_eq!(tokio::spawn(order_after(1)).await.expect("no panic"), [0, 0, ENOUGH + 1, 0, 0, ENOUGH]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn after_a_round_of_many_the_driver_runs_last() {
-    assert_eq!(tokio::spawn(order_after(MANY)).await.expect("no panic"), [0, 0, 0, 0, ENOUGH + 1, ENOUGH]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_task_that_is_alone_waits_for_no_timer() {
-    // The paused clock moves only when every task waits for a timer.
-    let writes = tokio::time::timeout(std::time::Duration::from_nanos(1), writes_of(1, 50)).await;
-    assert_eq!(writes.expect("no timer"), [50]);
+#[tokio::test]
+async fn enough_leaves_whatever_is_unanswered() {
+    let (mut stream, writes) = recorder(usize::MAX);
+    assert!(send(&mut stream, 100 * ENOUGH).await);
+    assert!(!send(&mut stream, ENOUGH - 1).await);
+    assert!(send(&mut stream, 1).await);
+    assert_eq!(*writes.lock().expect("no panic"), [100 * ENOUGH, ENOUGH]);
 }
 
 #[tokio::test]
