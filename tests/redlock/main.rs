@@ -1,6 +1,5 @@
 //! The library on several independent Redis servers: on one of them as a voter, and on a majority of them under faults.
 
-mod batches;
 mod clocks;
 mod contract;
 mod cost;

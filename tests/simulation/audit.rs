@@ -59,14 +59,12 @@ struct Script {
 }
 
 /// The first lines of the scripts, which identify them.
-pub(crate) const TITLES: [(&str, &str); 10] = [
+pub(crate) const TITLES: [(&str, &str); 8] = [
     ("-- Registers one run of a voter", "boot"),
     ("-- Grants a lock", "acquire"),
-    ("-- Grants free locks on a voter", "acquire free"),
     ("-- Grants an exclusive lock on several", "acquire all"),
     ("-- Makes the fencing token", "fence"),
     ("-- Extends the leases of locks", "renew"),
-    ("-- Frees locks of a voter", "release"),
     ("-- Releases a lock if", "release"),
     ("-- Releases a lock but", "keep"),
     ("-- Turns an exclusive", "downgrade"),

@@ -176,16 +176,6 @@ impl Claim {
         self.marks.resent.load(Ordering::Relaxed)
     }
 
-    /// Returns the value of the stored lock, which is the same on every voter of a quorum.
-    #[cfg(feature = "redlock")]
-    pub(crate) fn value(&self) -> std::sync::Arc<str> {
-        let token = self.owner.token();
-        let made = || self.record.to_value(&token).into();
-        let value = self.marks.value.0.get_or_init(made);
-        // The owner is a public field, so it may be another one by now.
-        if value.starts_with(token.as_str()) { std::sync::Arc::clone(value) } else { made() }
-    }
-
     /// Gives the claim another owner, which is unknown to the store.
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
@@ -278,30 +268,5 @@ impl Claim {
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()
-    }
-}
-
-#[cfg(all(test, feature = "redlock"))]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::owner::{Identity, OwnerSource};
-
-    #[test]
-    fn the_stored_value_is_that_of_the_owner_and_no_text_shows_it() {
-        let owners = OwnerSource::new().expect("random bytes");
-        let record = OwnerRecord::new(Arc::new(Identity::of_this_process("test")), None);
-        let key = Key::new("k").expect("a key");
-        let mut claim = Claim::new(key, owners.mint(), Duration::from_secs(1), record);
-        let value = claim.value();
-        assert!(value.starts_with(claim.owner.token().as_str()));
-        assert!(Arc::ptr_eq(&value, &claim.value()), "it is made once");
-        assert!(!format!("{claim:?}").contains(claim.owner.token().as_str()), "{claim:?}");
-        let copy = Claim { owner: owners.mint(), ..claim.clone() };
-        claim.set_owner(owners.mint());
-        for claim in [&claim, &copy] {
-            assert!(claim.value().starts_with(claim.owner.token().as_str()));
-        }
     }
 }

@@ -21,21 +21,6 @@ pub(crate) struct Marks {
     pub(super) own_fence: AtomicU64,
     /// Whether the store has made a fencing token for the claim.
     pub(super) fenced: AtomicBool,
-    /// See [`Claim::value`](super::Claim::value).
-    #[cfg(feature = "redlock")]
-    pub(super) value: StoredValue,
-}
-
-/// The value of the stored lock, once it is made. It contains the owner token, so `Debug` does not show it.
-#[cfg(feature = "redlock")]
-#[derive(Default)]
-pub(super) struct StoredValue(pub(super) std::sync::OnceLock<std::sync::Arc<str>>);
-
-#[cfg(feature = "redlock")]
-impl std::fmt::Debug for StoredValue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("StoredValue(..)")
-    }
 }
 
 impl Clone for Marks {
@@ -49,9 +34,6 @@ impl Clone for Marks {
             verified: AtomicBool::new(self.verified.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
-            // Made anew: a copy may be for another owner.
-            #[cfg(feature = "redlock")]
-            value: StoredValue::default(),
         }
     }
 }

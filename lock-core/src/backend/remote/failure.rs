@@ -115,7 +115,7 @@ impl<R> Failure<R> {
     }
 
     /// Returns whether the request may have been executed.
-    #[cfg(any(feature = "redis", feature = "etcd"))]
+    #[cfg(feature = "etcd")]
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubt
     }

@@ -8,11 +8,8 @@ use tokio::runtime::Handle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::outcome::Outcome;
-use super::requests::Free;
 use super::role::VoterRole;
 use super::state::VoterState;
-use crate::backend::redis::command::release::needs_value;
 use crate::backend::redis::command::{Server, has_shared_mode};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
@@ -20,7 +17,6 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
-use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -53,21 +49,6 @@ impl Voter {
     fn settled<T>(&self, answer: Timed<T>, deadline: Duration, key: &Key) -> Result<T> {
         let answer = answer.unwrap_or_else(|_| Err(self.server.elapsed(deadline)));
         answer.map_err(|failure| self.server.error(&failure).with_key(key))
-    }
-
-    /// Releases the claim together with those of other callers, if it is a grant that can.
-    async fn free(&self, claim: &Claim, keep_for: Option<Duration>, span: Duration) -> Outcome<Released> {
-        let is_plain = keep_for.is_none_or(|keep| keep.is_zero())
-            && !needs_value(claim)
-            && claim.more.is_empty()
-            && claim.own_fence().is_none();
-        match self.server.connections.current().filter(|_| is_plain) {
-            Some(live) => {
-                let session = &live.session;
-                session.releases().send(&live, session.runtime(), Free::of(claim), span).await
-            }
-            None => Outcome::Alone(Clock::Suspend.now().plus(span)),
-        }
     }
 
     pub(super) fn state(&self) -> &VoterState {
@@ -123,17 +104,8 @@ impl Backend for Voter {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         // Passes no gate either: a release compares the owner, and takes away only what this owner has.
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
-        let answer = match self.free(claim, keep_for, deadline).await {
-            Outcome::Answered(released) => return Ok(released),
-            Outcome::Failed(failure) => Ok(Err(failure)),
-            Outcome::Elapsed => Ok(Err(self.server.elapsed(deadline))),
-            // Boxed, because it is rare: see `vote`.
-            Outcome::Alone(end) => {
-                let left = end.remaining(Clock::Suspend.now());
-                timeout(left, Box::pin(self.server.release(claim, keep_for))).await
-            }
-        };
-        self.settled(answer, deadline, &claim.key)
+        let answer = self.server.release_within(claim, keep_for, deadline).await;
+        answer.map_err(|failure| self.server.error(&failure).with_key(&claim.key))
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {

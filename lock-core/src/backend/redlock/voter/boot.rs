@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::redis::{Pipeline, Value};
 
-use super::scripts::{ALL, GRANT, MARKER, ONE, RELEASE, RUN_ID_LEN, boot_script};
+use super::scripts::{ALL, MARKER, ONE, RUN_ID_LEN, boot_script};
 use crate::backend::redis::error::Failure;
 
 /// The result of the last bootstrap over a connection, which every gated request needs.
@@ -23,10 +23,6 @@ pub(super) struct Registration {
     pub(super) one: [u8; 40],
     /// The SHA-1 of the script for a claim of several keys.
     pub(super) all: [u8; 40],
-    /// The SHA-1 of the script for free locks.
-    pub(super) grant: [u8; 40],
-    /// The SHA-1 of the script that frees locks.
-    pub(super) release: [u8; 40],
 }
 
 /// The findings of a bootstrap: see `scripts/boot.lua`.
@@ -41,12 +37,12 @@ pub(super) struct Boot {
 /// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. They are one transaction, because a
 /// restart between two commands would load the scripts into an incarnation without a marker.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
-    let mut commands = Pipeline::with_capacity(7);
+    let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
     commands.cmd("EVAL").arg(boot_script()).arg(1).arg(MARKER).arg(max_millis).arg(u8::from(new_cluster));
-    // The only place that loads these scripts. Loaded anywhere else, those that acquire would run on a server without a
-    // marker of its run.
-    for source in [&ONE, &ALL, &GRANT, &RELEASE] {
+    // The only place that loads these scripts. Loaded anywhere else, they would run on a server without a marker of its
+    // run.
+    for source in [&ONE, &ALL] {
         commands.cmd("SCRIPT").arg("LOAD").arg(source.text());
     }
     commands.cmd("EXEC");
@@ -66,12 +62,10 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
     let last = answers.last().unwrap_or(&Value::Nil);
     match last {
         Value::Array(answers) => match answers.as_slice() {
-            [boot, one, all, grant, release] => {
+            [boot, one, all] => {
                 let (boot, incarnation) = booted(boot)?;
                 let Incarnation { run, marker_digest, till } = incarnation;
-                let (one, all) = (name(one)?, name(all)?);
-                let (grant, release) = (name(grant)?, name(release)?);
-                Ok((boot, Registration { run, marker_digest, till, one, all, grant, release }))
+                Ok((boot, Registration { run, marker_digest, till, one: name(one)?, all: name(all)? }))
             }
             _ => Err(Failure::unexpected(last)),
         },
@@ -133,8 +127,8 @@ mod tests {
 
     fn queued(boot: Vec<Value>) -> Vec<Value> {
         let queued = || Value::SimpleString("QUEUED".to_owned());
-        let exec = Value::Array(vec![Value::Array(boot), bulk(b'1'), bulk(b'2'), bulk(b'3'), bulk(b'4')]);
-        vec![Value::Okay, queued(), queued(), queued(), queued(), queued(), exec]
+        let exec = Value::Array(vec![Value::Array(boot), bulk(b'1'), bulk(b'2')]);
+        vec![Value::Okay, queued(), queued(), queued(), exec]
     }
 
     fn booted(run: u8, numbers: [i64; 4], marker_digest: &str) -> Vec<Value> {
@@ -149,8 +143,8 @@ mod tests {
         let (max_ttl, left) = (Duration::from_secs(30), Duration::from_micros(5));
         assert_eq!(boot, Boot { max_ttl, why: 2, left });
         let (run, marker_digest, till) = ([b'a'; 40], Arc::from(&b"seal"[..]), 99);
-        let [one, all, grant, release] = [b'1', b'2', b'3', b'4'].map(|digit| [digit; 40]);
-        assert_eq!(registration, Registration { run, marker_digest, till, one, all, grant, release });
+        let [one, all] = [b'1', b'2'].map(|digit| [digit; 40]);
+        assert_eq!(registration, Registration { run, marker_digest, till, one, all });
         assert!(read(&queued(vec![bulk(b'a'), Value::Int(30_000)])).is_err());
         assert!(read(&[Value::Okay, Value::Nil]).is_err());
         assert!(read(&[]).is_err());

@@ -2,18 +2,14 @@
 //! may have forgotten a lease.
 
 mod backend;
-mod batch;
 mod boot;
 mod clock_guard;
 mod connect;
-mod grant;
 mod new_cluster;
 mod options;
-mod outcome;
 mod peers;
 mod probe;
 mod refusal;
-mod requests;
 mod role;
 mod scripts;
 mod session;

@@ -7,10 +7,6 @@ use crate::backend::redis::scripts::constants::{Constant, Source};
 pub(super) const MARKER: &str = "lock:voter";
 
 pub(super) static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
-// Has no gate in front of it, so it must check the marker itself.
-pub(super) static GRANT: Source = Source::new(include_str!("scripts/grant.lua"), CONSTANTS);
-// Passes no gate: it compares the owner, and takes away only what this owner has.
-pub(super) static RELEASE: Source = Source::new(include_str!("scripts/release.lua"), CONSTANTS);
 // The order matters. The gate refuses what free.lua does not grant, and only behind it comes the script of a single
 // server. A script before the gate must check the marker itself.
 pub(super) static ONE: Source = Source::new(
@@ -57,12 +53,7 @@ mod tests {
 
     #[test]
     fn the_texts_say_what_they_take_and_why_they_are_atomic() {
-        let parts = [
-            include_str!("scripts/gate.lua"),
-            include_str!("scripts/grant.lua"),
-            include_str!("scripts/free.lua"),
-            include_str!("scripts/release.lua"),
-        ];
+        let parts = [include_str!("scripts/gate.lua"), include_str!("scripts/free.lua")];
         for text in [BOOT.text()].into_iter().chain(parts) {
             let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {

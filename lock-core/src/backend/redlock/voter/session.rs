@@ -5,17 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Value};
-use tokio::runtime::Handle;
 
-use super::batch::Batches;
 use super::boot::{Boot, Registration, read, transaction};
 use super::probe;
-use super::requests::{Free, Plain};
 use super::scripts::MARKER;
 use super::state::{VoterState, quarantine};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, text};
-use crate::backend::{Attempt, Released};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
@@ -25,12 +21,6 @@ use crate::sync::Mutex;
 pub(super) struct VoterSession {
     voter: Arc<VoterState>,
     registration: Mutex<Arc<Registration>>,
-    /// The claims of free locks that have not left.
-    grants: Batches<Plain, Attempt>,
-    /// The releases that have not left.
-    releases: Batches<Free, Released>,
-    /// The runtime of the connection.
-    runtime: Handle,
     /// The number of keys that the server had evicted at the last check.
     evicted: AtomicU64,
 }
@@ -51,30 +41,11 @@ impl VoterSession {
         // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers once
         // more, which does no harm.
         let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
-        Ok(Self {
-            voter: Arc::clone(voter),
-            registration: Mutex::new(Arc::new(registration)),
-            grants: Batches::default(),
-            releases: Batches::default(),
-            runtime: Handle::current(),
-            evicted,
-        })
+        Ok(Self { voter: Arc::clone(voter), registration: Mutex::new(Arc::new(registration)), evicted })
     }
 
     pub(super) fn registration(&self) -> Arc<Registration> {
         Arc::clone(&self.registration.lock())
-    }
-
-    pub(super) fn grants(&self) -> &Batches<Plain, Attempt> {
-        &self.grants
-    }
-
-    pub(super) fn releases(&self) -> &Batches<Free, Released> {
-        &self.releases
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
     }
 
     /// Registers the server again, because it forgot the scripts or its marker.

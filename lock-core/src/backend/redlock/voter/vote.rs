@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
+use tokio::time::timeout;
 
 use super::backend::{Voter, unsupported};
 use super::boot::Registration;
-use super::outcome::Outcome;
 use super::refusal::Refusal;
-use super::requests::Plain;
 use super::scripts::MARKER;
 use super::session::VoterSession;
 use super::state::VoterState;
 use crate::backend::conflict::Use;
-use crate::backend::redis::command::acquire::{common, is_plain};
+use crate::backend::redis::command::acquire::common;
 use crate::backend::redis::command::reply::{code, conflict, granted, refused};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::link::Connection;
@@ -45,8 +44,7 @@ impl VoterState {
 }
 
 impl Voter {
-    /// Attempts the claim once. It never sends a plain `SET`: only the gated scripts may create a key. A claim that
-    /// needs nothing but a free key leaves in a batch with those of other callers.
+    /// Attempts the claim once. It never sends a plain `SET`: only the gated scripts may create a key.
     pub(super) async fn vote(&self, claim: &Claim) -> Result<Attempt> {
         let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
@@ -55,57 +53,18 @@ impl Voter {
         if let Some(left) = voter.distrusted_now() {
             return Err(Refusal::ClockJumped { left, granted: false }.to_error(voter).with_key(&claim.key));
         }
-        let error = match self.join(claim, deadline).await {
-            Outcome::Answered(attempt) => return Ok(attempt),
-            Outcome::Failed(refusal) => refusal.to_error(voter),
-            Outcome::Elapsed => server.error(&server.elapsed(deadline)),
-            // Boxed, because it is rare, and every attempt stores a future like this for each voter.
-            Outcome::Alone(end) => match Box::pin(self.vote_alone(claim, deadline, end)).await {
-                Ok(attempt) => return Ok(attempt),
-                Err(error) => error,
-            },
+        let end = Clock::Suspend.now().plus(deadline);
+        let error = match timeout(deadline, self.ask(claim, end)).await {
+            Ok(Ok(attempt)) => return Ok(attempt),
+            Ok(Err(refusal)) => refusal.to_error(voter),
+            // Once a request has left, the server may yet grant it, and the quorum must release it.
+            Err(_) if claim.is_sent() => server.error(&server.elapsed(deadline)),
+            Err(_) => server.error(&server.not_sent(deadline)),
         };
         Err(error.with_key(&claim.key))
     }
 
-    /// Asks for the claim together with those of other callers, if it is a claim that can.
-    async fn join(&self, claim: &Claim, span: Duration) -> Outcome<Attempt, Refusal> {
-        let Some(live) = self.server.connections.current().filter(|_| is_plain(claim)) else {
-            return Outcome::Alone(Clock::Suspend.now().plus(span));
-        };
-        // Before the first byte: a caller that is dropped at an await below must release by owner.
-        claim.mark_sent();
-        let session = &live.session;
-        match session.grants().send(&live, session.runtime(), Plain::of(claim), span).await {
-            Outcome::Answered(attempt @ Attempt::Granted(_)) => match self.counts() {
-                Ok(()) => Outcome::Answered(attempt),
-                Err(refusal) => Outcome::Failed(refusal),
-            },
-            outcome => outcome.map_failure(Refusal::Failure),
-        }
-    }
-
-    /// Refuses a grant of a server whose clock was set. The answer to the claim has recorded that clock.
-    fn counts(&self) -> Result<(), Refusal> {
-        match self.state().distrusted_now() {
-            None => Ok(()),
-            Some(left) => Err(Refusal::ClockJumped { left, granted: true }),
-        }
-    }
-
-    /// Asks for one claim. No request of the call takes effect after `end`, when its caller gives up.
-    async fn vote_alone(&self, claim: &Claim, deadline: Duration, end: Moment) -> Result<Attempt> {
-        let server = &self.server;
-        let left = end.remaining(Clock::Suspend.now());
-        match tokio::time::timeout(left, self.ask(claim, end)).await {
-            Ok(Ok(attempt)) => Ok(attempt),
-            Ok(Err(refusal)) => Err(refusal.to_error(self.state())),
-            // Once a request has left, the server may yet grant it, and the quorum must release it.
-            Err(_) if claim.is_sent() => Err(server.error(&server.elapsed(deadline))),
-            Err(_) => Err(server.error(&server.not_sent(deadline))),
-        }
-    }
-
+    /// Asks for the claim. No request of the call takes effect after `end`, when its caller gives up.
     async fn ask(&self, claim: &Claim, end: Moment) -> Result<Attempt, Refusal> {
         let voter = self.state();
         let live = self.server.connections.get().await?;
@@ -128,7 +87,10 @@ impl Voter {
                 (1, _) => {
                     // Reading the reply recorded the server's clock. If that shows a step, the lease is worth nothing.
                     let grant = granted(claim, &reply)?;
-                    return self.counts().map(|()| Attempt::Granted(grant));
+                    return match voter.distrusted_now() {
+                        None => Ok(Attempt::Granted(grant)),
+                        Some(left) => Err(Refusal::ClockJumped { left, granted: true }),
+                    };
                 }
                 (0, rest) => return Ok(Attempt::Held(refused(claim, rest, reply.sent))),
                 (-2, rest) => return Err(conflict(rest, Use::Lock(claim.mode)).into()),
