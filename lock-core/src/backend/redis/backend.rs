@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
 use super::cluster::Router;
 use super::command::{Server, has_shared_mode};
@@ -151,25 +150,21 @@ impl Redis {
     }
 
     /// Refuses keys that cannot be locks, before any I/O.
-    fn takes<'a>(&self, mut keys: impl Iterator<Item = &'a Key> + Clone) -> Result<()> {
+    fn check_keys<'a>(&self, mut keys: impl Iterator<Item = &'a Key> + Clone) -> Result<()> {
         supported(keys.clone())?;
         match &self.topology {
             Topology::One(_) => Ok(()),
-            Topology::Cluster(_) => keys.try_for_each(slot::takes),
+            Topology::Cluster(_) => keys.try_for_each(slot::check_key),
         }
     }
 
     /// Runs a call on the server that has `key`, within its deadline.
-    async fn on<T, F>(&self, key: &Key, deadline: Duration, call: impl Fn(Arc<Server>) -> F) -> Result<T>
+    async fn run_on<T, F>(&self, key: &Key, deadline: Duration, call: impl Fn(Arc<Server>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, Failure>>,
     {
         let answer = match &self.topology {
-            // The call has no timer of its own.
-            Topology::One(server) => match timeout(deadline, call(Arc::clone(server))).await {
-                Ok(answer) => answer,
-                Err(_) => Err(server.elapsed(deadline)),
-            },
+            Topology::One(server) => server.within(deadline, call(Arc::clone(server))).await,
             Topology::Cluster(router) => router.within(deadline, key, call).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(key))
@@ -197,7 +192,7 @@ impl Backend for Redis {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        self.takes(claim.keys())?;
+        self.check_keys(claim.keys())?;
         // A claim of several keys is not queued: it would wait for one key while it holds another.
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.config().deadline(claim.ttl);
@@ -211,7 +206,7 @@ impl Backend for Redis {
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         let deadline = self.config().deadline(claim.ttl.min(WAITER_LEASE));
-        self.on(&claim.key, deadline, |server| async move { server.heartbeat(claim).await }).await
+        self.run_on(&claim.key, deadline, |server| async move { server.heartbeat(claim).await }).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -244,7 +239,7 @@ impl Backend for Redis {
                 let made = Box::pin(router.fence(claim, deadline)).await;
                 made.map_err(|failure| self.error(&failure).with_key(&claim.key))?
             }
-            _ => self.on(&claim.key, deadline, |server| async move { server.fence(claim).await }).await?,
+            _ => self.run_on(&claim.key, deadline, |server| async move { server.fence(claim).await }).await?,
         };
         made.map_err(|reason| LockError::lost(&claim.key, reason))
     }
@@ -255,15 +250,15 @@ impl Backend for Redis {
         }
         let deadline = self.config().deadline(claim.ttl);
         let answer =
-            self.on(&claim.key, deadline, |server| async move { server.downgrade(claim).await }).await;
+            self.run_on(&claim.key, deadline, |server| async move { server.downgrade(claim).await }).await;
         answer.unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
-        self.takes(std::iter::once(key))?;
+        self.check_keys(std::iter::once(key))?;
         let config = self.config();
         let deadline = step.ttl().map_or(config.timeout, |ttl| config.deadline(ttl));
-        self.on(key, deadline, |server| async move { server.latch(key, step).await }).await
+        self.run_on(key, deadline, |server| async move { server.latch(key, step).await }).await
     }
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
@@ -275,13 +270,14 @@ impl Backend for Redis {
     }
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
-        self.takes(std::iter::once(key))?;
-        self.on(key, self.config().timeout, |server| async move { server.inspect(key).await }).await
+        self.check_keys(std::iter::once(key))?;
+        self.run_on(key, self.config().timeout, |server| async move { server.inspect(key).await }).await
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
-        self.takes(std::iter::once(key))?;
-        self.on(key, self.config().timeout, |server| async move { server.force_release(key, id).await }).await
+        self.check_keys(std::iter::once(key))?;
+        self.run_on(key, self.config().timeout, |server| async move { server.force_release(key, id).await })
+            .await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {

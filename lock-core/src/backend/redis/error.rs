@@ -21,7 +21,7 @@ pub(crate) enum Reaction {
     Report,
     /// Load the scripts and send the request again: the server ran nothing.
     LoadScripts,
-    /// Drop the connection and dial again, with all probes: the role of the server has changed.
+    /// Drop the connection and dial again, with all probes: the server is no primary, or none has the name.
     Reconnect,
     /// The connection is already dropped. The request may be sent again over another one if a second execution does no
     /// harm.
@@ -240,7 +240,7 @@ impl Failure {
             let text = format!("the server answered {code} {details}");
             return Self::new(LockErrorKind::Unavailable, text).in_doubt();
         };
-        let reaction = Redirect::of(code, details).map_or_else(|| rule.reaction.clone(), Reaction::Follow);
+        let reaction = Redirect::parse(code, details).map_or_else(|| rule.reaction.clone(), Reaction::Follow);
         let failure = Self::new(rule.kind, format!("{} ({code} {details})", rule.advice));
         let failure = if rule.temporary { failure.temporary() } else { failure.permanent() };
         failure.with_reaction(reaction)

@@ -16,7 +16,7 @@ pub(crate) const SLOTS: u16 = 16_384;
 const HELPERS: [char; 4] = ['q', 'w', 'f', 'l'];
 
 /// Returns the slot of a key: the CRC16 of its hash tag, or of the whole key if it has none.
-pub(crate) fn of(key: &str) -> u16 {
+pub(crate) fn of_key(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
@@ -61,7 +61,7 @@ fn can_have_helpers(key: &str) -> bool {
 }
 
 /// Refuses a key that cannot be a lock on a Cluster.
-pub(crate) fn takes(key: &Key) -> Result<()> {
+pub(crate) fn check_key(key: &Key) -> Result<()> {
     if can_have_helpers(key.as_str()) {
         return Ok(());
     }
@@ -135,7 +135,7 @@ mod tests {
             ("a}b", 7_866),
         ];
         for (key, slot) in table {
-            assert_eq!(of(key), slot, "{key}");
+            assert_eq!(of_key(key), slot, "{key}");
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
         for key in ["order:42", "{user}:7", "a{b}c{d}", "a{b", "x{{y}z", "ü{ß}"] {
             assert!(can_have_helpers(key), "{key}");
             for helper in helpers(key) {
-                assert_eq!(of(&helper), of(key), "{helper}");
+                assert_eq!(of_key(&helper), of_key(key), "{helper}");
                 assert!(crate::backend::redis::keyspace::is_helper(&helper), "{helper}");
             }
         }
@@ -158,14 +158,14 @@ mod tests {
     #[test]
     fn every_slot_has_a_channel_in_it() {
         for slot in 0..SLOTS {
-            assert_eq!(of(&channel(slot)), slot);
+            assert_eq!(of_key(&channel(slot)), slot);
         }
     }
 
     /// Every process must use the same names, whatever version it runs.
     #[test]
     fn a_channel_is_named_by_the_least_number_that_does() {
-        let least = |slot| (0_u32..).find(|number| of(&number.to_string()) == slot);
+        let least = |slot| (0_u32..).find(|number| of_key(&number.to_string()) == slot);
         for slot in [0, 1, 5_061, 12_182, SLOTS - 1] {
             assert_eq!(Some(TAGS[usize::from(slot)]), least(slot), "{slot}");
         }

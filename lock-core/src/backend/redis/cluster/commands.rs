@@ -94,7 +94,7 @@ impl Router {
             Ok(answer) => answer,
             // The last redirect shows that its node did nothing, but the call may have been sent again since.
             Err(_) => {
-                let (last, missing) = (last.take(), || self.missing(slot::of(key.as_str())));
+                let (last, missing) = (last.take(), || self.missing(slot::of_key(key.as_str())));
                 // Where the node that was named cannot be reached, that says more than that it was named.
                 let failure = match last {
                     Some((Redirect::Moved { .. }, failure)) => Some(missing().unwrap_or(failure)),
@@ -214,7 +214,7 @@ impl Router {
 
     /// Returns a number for the node of the claim's slot. All claims of several keys share one number.
     pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {
-        match self.node(slot::of(claim.key.as_str())) {
+        match self.node(slot::of_key(claim.key.as_str())) {
             Some(node) if claim.more.is_empty() => Arc::as_ptr(&node).addr() as u64,
             _ => u64::MAX,
         }

@@ -47,7 +47,7 @@ impl Router {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let slot = slot::of(key.as_str());
+        let slot = slot::of_key(key.as_str());
         let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
             // The node is looked up in each round, because a redirect or a look may have given the slot to another

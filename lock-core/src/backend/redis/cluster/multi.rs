@@ -25,7 +25,7 @@ pub(super) fn parts(claim: &Claim) -> Option<Vec<Claim>> {
     }
     let mut slots: Vec<(u16, Vec<Key>)> = Vec::new();
     for key in claim.keys() {
-        let slot = slot::of(key.as_str());
+        let slot = slot::of_key(key.as_str());
         match slots.iter_mut().find(|(of, _)| *of == slot) {
             Some((_, keys)) => keys.push(key.clone()),
             None => slots.push((slot, vec![key.clone()])),

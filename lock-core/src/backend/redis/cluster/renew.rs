@@ -39,9 +39,9 @@ impl Router {
         let deadline = deadline(shortest, self.config().timeout);
         let part = |(at, lock): (usize, _)| {
             let lock: Lock<'_> = lock;
-            Part { at, lock, slot: slot::of(lock.key.as_str()), asking: None, redirect: None }
+            Part { at, lock, slot: slot::of_key(lock.key.as_str()), asking: None, redirect: None }
         };
-        let parts: Vec<_> = batch.iter().flat_map(Lock::of).enumerate().map(part).collect();
+        let parts: Vec<_> = batch.iter().flat_map(Lock::of_grant).enumerate().map(part).collect();
         // Unknown until an answer is there: a missing answer must not count as a renewal.
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
         // A node that hangs does not harm the locks of the others: their answers only wait for its deadline.

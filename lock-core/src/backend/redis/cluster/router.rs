@@ -320,11 +320,11 @@ impl Router {
                 state.moving.insert(place.clone(), now);
             }
         });
-        self.at(by, &place)
+        self.node_at(by, &place)
     }
 
     /// Returns the node at a place that the node `by` has named.
-    pub(super) fn at(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
+    pub(super) fn node_at(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
         let place = named_by(by, place);
         if let Some(node) = self.read(|state| state.nodes.get(&place).cloned()) {
             return node;
@@ -336,7 +336,7 @@ impl Router {
 
     /// Records that a node has named another node for a slot.
     pub(super) fn moved(&self, slot: u16, by: &Server, place: &Endpoint) {
-        let node = self.at(by, place);
+        let node = self.node_at(by, place);
         self.write(|state| {
             if let Some(of) = state.slots.get_mut(usize::from(slot)) {
                 *of = Some(node);

@@ -101,10 +101,10 @@ impl Server<Primary> {
         let value = claim.record.to_value(&token);
         for _ in 0..2 {
             // Computed in each round, because the refusal of the first one has corrected the estimate of the clock.
-            let end = live.clock.at(start.plus(deadline));
+            let end = live.clock.estimate_at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
-                true => (Script::Acquire, one(live, claim, ask, (&token, &value), end)),
-                false => (Script::AcquireAll, all(live, claim, (&token, &value), end)),
+                true => (Script::Acquire, one_key(live, claim, ask, (&token, &value), end)),
+                false => (Script::AcquireAll, all_keys(live, claim, (&token, &value), end)),
             };
             let reply = live.call(script, &command).await?;
             match reply.verdict {
@@ -187,7 +187,7 @@ fn set(claim: &Claim, value: &str) -> Cmd {
     command
 }
 
-fn one(
+fn one_key(
     live: &PrimaryConnection,
     claim: &Claim,
     ask: Ask,
@@ -214,7 +214,7 @@ fn one(
     command
 }
 
-fn all(live: &PrimaryConnection, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn all_keys(live: &PrimaryConnection, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let keys = claim.keys().map(Key::as_str);
     let mut command = live.scripts.call(Script::AcquireAll, keys, 5, value.len() + 120);
     common(&mut command, claim, (token, value), end);

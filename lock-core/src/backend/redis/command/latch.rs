@@ -8,7 +8,7 @@ use super::reply::conflict;
 use super::server::Server;
 use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Process;
+use crate::backend::redis::link::Channel;
 use crate::backend::redis::primary::Primary;
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
@@ -25,7 +25,7 @@ impl Server<Primary> {
             LatchStep::Wait { process, .. } => {
                 // Subscribes before the step, so that a message right after it is not missed.
                 live.subscribe_waiters(self.shared().listeners(), key).await?;
-                ("wait", Process(*process).to_string(), 0)
+                ("wait", Channel(*process).to_string(), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),
         };

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
-use tokio::time::timeout;
 
 use super::acquire::fence_ttl;
 use super::reply::code;
@@ -25,7 +24,7 @@ impl<R: Role> Server<R> {
         keep_for: Option<Duration>,
         deadline: Duration,
     ) -> Result<Released, Failure> {
-        timeout(deadline, self.release(claim, keep_for)).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+        self.within(deadline, self.release(claim, keep_for)).await
     }
 
     /// Releases the lock if it is this owner's, and keeps the key taken for `keep_for` if that is given. Removes the

@@ -27,7 +27,7 @@ impl<R: Role> Server<R> {
             return Vec::new();
         };
         let deadline = deadline(shortest, self.timeout());
-        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of).collect();
+        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of_grant).collect();
         let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
@@ -123,7 +123,7 @@ pub(crate) struct Lock<'a> {
 }
 
 impl<'a> Lock<'a> {
-    pub(crate) fn of(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
+    pub(crate) fn of_grant(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
         let Renew { claim, ttl } = *renew;
         claim.keys().map(move |key| Self { key, claim, ttl })
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::link::Session;
@@ -62,6 +64,15 @@ impl<R: Role> Server<R> {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
         self.connections.failure().unwrap_or_else(dialling).before_any_request()
+    }
+
+    /// Awaits a call within `deadline`.
+    pub(crate) async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
     }
 
     pub(crate) fn error(&self, failure: &Failure) -> LockError {

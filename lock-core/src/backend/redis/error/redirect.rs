@@ -21,7 +21,7 @@ pub(crate) enum Redirect {
 
 impl Redirect {
     /// Reads the code and the text of an error reply.
-    pub(crate) fn of(code: &str, details: &str) -> Option<Self> {
+    pub(crate) fn parse(code: &str, details: &str) -> Option<Self> {
         match code {
             "MOVED" | "ASK" => {
                 let (slot, place) = details.split_once(' ')?;
@@ -80,9 +80,9 @@ mod tests {
             ("READONLY", "1 127.0.0.1:1", None),
         ];
         for (code, details, expected) in table {
-            assert_eq!(Redirect::of(code, details), expected, "{code} {details}");
+            assert_eq!(Redirect::parse(code, details), expected, "{code} {details}");
         }
-        assert_eq!(Redirect::of("TRYAGAIN", "Multiple keys"), Some(Redirect::Later));
-        assert_eq!(Redirect::of("CLUSTERDOWN", "Hash slot not served"), Some(Redirect::Down));
+        assert_eq!(Redirect::parse("TRYAGAIN", "Multiple keys"), Some(Redirect::Later));
+        assert_eq!(Redirect::parse("CLUSTERDOWN", "Hash slot not served"), Some(Redirect::Down));
     }
 }

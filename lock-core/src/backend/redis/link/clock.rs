@@ -31,7 +31,7 @@ impl ServerClock {
     }
 
     /// Returns what the server's clock will read at `moment`, in us.
-    pub(crate) fn at(&self, moment: Moment) -> i64 {
+    pub(crate) fn estimate_at(&self, moment: Moment) -> i64 {
         micros(moment).saturating_add(self.0.load(Ordering::Relaxed))
     }
 }
@@ -80,19 +80,19 @@ mod tests {
     fn the_clock_of_the_server_is_followed() {
         let sent = Moment::from_parts((0, 5_000_000));
         let clock = ServerClock::new(1_000_000, sent);
-        assert_eq!(clock.at(sent), 1_000_000);
-        assert_eq!(clock.at(sent.plus(Duration::from_millis(250))), 1_250_000);
+        assert_eq!(clock.estimate_at(sent), 1_000_000);
+        assert_eq!(clock.estimate_at(sent.plus(Duration::from_millis(250))), 1_250_000);
         // Another answer took 40 ms: it agrees, and is less precise.
         let later = |ms| sent.plus(Duration::from_millis(ms));
         clock.learn(1_140_000, later(100), later(140));
-        assert_eq!(clock.at(sent), 1_000_000);
+        assert_eq!(clock.estimate_at(sent), 1_000_000);
         // An answer that took 1 ms shows that the server read its clock 30 ms after the first request was sent.
         clock.learn(1_170_000, later(200), later(201));
-        assert_eq!(clock.at(sent), 970_000);
+        assert_eq!(clock.estimate_at(sent), 970_000);
         // The server's clock was set back by an hour, and forward by a second.
         clock.learn(970_000 - 3_600_000_000, sent, later(2));
-        assert_eq!(clock.at(sent), 970_000 - 3_600_000_000);
+        assert_eq!(clock.estimate_at(sent), 970_000 - 3_600_000_000);
         clock.learn(1_970_000, sent, later(2));
-        assert_eq!(clock.at(sent), 1_970_000);
+        assert_eq!(clock.estimate_at(sent), 1_970_000);
     }
 }

@@ -86,7 +86,7 @@ impl<S> Connection<S> {
         // A caller that is dropped here leaves its request to the driver, so the server may still execute it. Whoever
         // asks for a grant has marked its claim as sent before.
         let answer = self.connection.clone().send_packed_command(command).await;
-        match self.own(answer)? {
+        match self.checked(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
             value => Ok(value),
         }
@@ -116,11 +116,11 @@ impl<S> Connection<S> {
         // One write: the command of another caller never gets between these. ASKING requires that, because it counts
         // for the next command alone.
         let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
-        self.own(answers)
+        self.checked(answers)
     }
 
     /// Returns the answer to a request, unless it may be the answer to another one.
-    fn own<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
+    fn checked<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
         // Checked after the answer has arrived: the message that shifts the replies is inspected before they are
         // delivered.
         if self.is_out_of_step() {

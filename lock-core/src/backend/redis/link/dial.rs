@@ -75,7 +75,7 @@ impl Progress {
     const TLS: u8 = 1;
     const GREETING: u8 = 2;
 
-    fn at(&self, step: u8) {
+    fn reached(&self, step: u8) {
         self.0.store(step, Ordering::Relaxed);
     }
 
@@ -150,7 +150,7 @@ async fn reach<R: Role>(
             let (connection, driver) = open(server, way, progress).await?;
             let session = greet(server, connection, driver).await;
             // What follows asks sentinels or other nodes, so a later timeout must not blame the greeting.
-            progress.at(Progress::CONNECTING);
+            progress.reached(Progress::CONNECTING);
             match session {
                 // The primary has another address of the name, or is about to have one of them.
                 Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => {
@@ -180,17 +180,17 @@ pub(crate) async fn open<R: Role>(
         Way::Tcp(host, address) => {
             let stream = socket::connect_to(address).await?;
             if let Some(tls) = server.tls() {
-                progress.at(Progress::TLS);
+                progress.reached(Progress::TLS);
                 let stream = tls.wrap(stream, host).await?;
-                progress.at(Progress::GREETING);
+                progress.reached(Progress::GREETING);
                 return worded(server, stream, Failure::of).await;
             }
-            progress.at(Progress::GREETING);
+            progress.reached(Progress::GREETING);
             worded(server, stream, Failure::of_greeting).await
         }
         Way::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
-            progress.at(Progress::GREETING);
+            progress.reached(Progress::GREETING);
             worded(server, stream, Failure::of).await
         }
     }
@@ -199,7 +199,7 @@ pub(crate) async fn open<R: Role>(
 /// How many commands the driver's queue holds before one has to wait for room: more than there can be.
 ///
 /// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
-/// command has its place after the first poll ([`Connection::send_ahead`]). The queue stays short all the same: each
+/// command has its place after the first poll ([`Connection::send_in_front`]). The queue stays short all the same: each
 /// command in it has a caller with a deadline, and the driver drops a command whose caller is gone.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 

@@ -13,9 +13,9 @@ use crate::backend::remote::{Listeners, Message};
 
 /// The random part of owner tokens, as the tokens and the names of channels contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process(pub(crate) u128);
+pub(crate) struct Channel(pub(crate) u128);
 
-impl fmt::Display for Process {
+impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
@@ -23,7 +23,7 @@ impl fmt::Display for Process {
 
 /// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster the beginning of a slot.
 pub(crate) fn channels(listeners: &Listeners, beginning: &str) -> Vec<String> {
-    listeners.processes().into_iter().map(|process| format!("{beginning}{}", Process(process))).collect()
+    listeners.processes().into_iter().map(|process| format!("{beginning}{}", Channel(process))).collect()
 }
 
 /// Returns the channels of all holders.
@@ -47,14 +47,14 @@ pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
 }
 
 /// Parses a message, `[channel, text]`.
-fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
+fn parse(data: &[Value]) -> Option<(Channel, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let channel = std::str::from_utf8(channel).ok()?;
     // The channels of holders first: their names begin with the name of the others.
     let process = channel.strip_prefix(HELD_CHANNEL).or_else(|| channel.strip_prefix(CHANNEL))?;
     // On a Cluster the hash tag of a slot precedes the process.
     let process = process.rsplit('}').next()?;
-    let process = Process(u128::from_str_radix(process, 16).ok()?);
+    let process = Channel(u128::from_str_radix(process, 16).ok()?);
     Some((process, Message::parse(process.0, std::str::from_utf8(text).ok()?)?))
 }
 
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn messages_are_parsed() {
         let owner = OwnerSource::new().expect("random bytes").mint();
-        let (process, token) = (Process(owner.process()), owner.token());
+        let (process, token) = (Channel(owner.process()), owner.token());
         let channel = bulk(&format!("{CHANNEL}{process}"));
         assert!(token.as_str().starts_with(&process.to_string()));
         let table = [
@@ -93,9 +93,9 @@ mod tests {
     fn what_is_no_message_is_ignored() {
         let owner = OwnerSource::new().expect("random bytes").mint();
         let token = owner.token();
-        let channel = format!("{CHANNEL}{}", Process(owner.process()));
+        let channel = format!("{CHANNEL}{}", Channel(owner.process()));
         let granted = format!("granted {} 0", token.as_str());
-        let others = format!("{CHANNEL}{}", Process(7));
+        let others = format!("{CHANNEL}{}", Channel(7));
         for (channel, text) in [
             (channel.as_str(), "granted x 0"),
             (&channel, "granted"),

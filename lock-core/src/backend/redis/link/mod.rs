@@ -24,7 +24,7 @@ mod way;
 pub(crate) use call::Reply;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};
-pub(crate) use messages::Process;
+pub(crate) use messages::Channel;
 pub(crate) use probe::{field, text, version_of};
 pub(crate) use role::{Greeting, Role};
 pub(crate) use session_state::SessionState;

@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
-use crate::backend::redis::error::Failure;
+use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::{Tls, socket};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
@@ -35,8 +35,6 @@ fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
 
-/// The beginning of the failure if the sentinels do not know the name of the primary.
-pub(super) const UNKNOWN: &str = "the sentinels watch no primary";
 /// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
 /// every dial.
 const GRACE: Duration = Duration::from_millis(50);
@@ -159,10 +157,10 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
             Some(names) => format!(", but `{}`", names.join("`, `")),
         };
         let text = format!(
-            "{UNKNOWN} `{master}`{known}; the name stands behind the `/` of the URL, and is \
+            "the sentinels watch no primary `{master}`{known}; the name stands behind the `/` of the URL, and is \
              the one of `sentinel monitor`"
         );
-        return Failure::new(LockErrorKind::InvalidRequest, text);
+        return Failure::new(LockErrorKind::InvalidRequest, text).with_reaction(Reaction::Reconnect);
     }
     if let Some(text) = refused {
         let text = format!(

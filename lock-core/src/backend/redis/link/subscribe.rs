@@ -45,7 +45,7 @@ impl<S: SessionState> Connection<S> {
     /// wait.
     pub(crate) async fn subscribe_waiters(&self, listeners: &Listeners, key: &Key) -> Result<(), Failure> {
         if self.scripts.keyspace() == Keyspace::Slots {
-            return self.subscribe_slot(listeners, slot::of(key.as_str())).await;
+            return self.subscribe_slot(listeners, slot::of_key(key.as_str())).await;
         }
         let subscribed = &self.subscriptions.waiters;
         if subscribed.load(Ordering::Acquire) >= listeners.version() {

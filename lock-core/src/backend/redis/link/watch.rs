@@ -72,11 +72,10 @@ impl<R: Role> Connector for Shared<R> {
 
     async fn dial(&self, limit: Duration) -> Result<Session<R>, Failure> {
         match dial(self, limit).await {
-            // The server was a primary when the backend was made, so it may be one again.
-            Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
-            // The sentinels knew its name then. One that was just restarted may not yet.
-            Err(failure) if failure.text().starts_with(sentinel::UNKNOWN) => {
-                Err(Failure::new(LockErrorKind::Unavailable, failure.text().to_owned()).temporary())
+            // There was a primary of this name when the backend was made, so there may be one again.
+            Err(failure) if failure.reaction == Reaction::Reconnect => {
+                let failure = Failure::new(LockErrorKind::Unavailable, failure.text().to_owned());
+                Err(failure.temporary().with_reaction(Reaction::Reconnect))
             }
             dialled => dialled,
         }

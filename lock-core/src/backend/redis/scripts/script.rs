@@ -100,7 +100,7 @@ impl Script {
             keys.extend(slot::helpers(lock));
             last = lock;
         }
-        keys.push(slot::channel(slot::of(last)));
+        keys.push(slot::channel(slot::of_key(last)));
         keys
     }
 }
@@ -207,7 +207,7 @@ mod tests {
         for script in Script::ALL.into_iter().filter(|script| *script != Script::Renew) {
             let keys = scripts(script);
             assert_eq!(keys.len(), 5 * locks.len() + 1);
-            assert!(keys.iter().all(|key| slot::of(key) == slot::of("order:42")), "{keys:?}");
+            assert!(keys.iter().all(|key| slot::of_key(key) == slot::of_key("order:42")), "{keys:?}");
         }
     }
 }

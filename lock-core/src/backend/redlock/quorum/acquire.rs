@@ -66,7 +66,7 @@ impl<B: Backend> Inner<B> {
         // The calls outlive their caller, so they have a copy. The marks of a copy do not reach the caller's claim, so
         // that one is marked below.
         let claim = Arc::new(attempt.claim.clone());
-        let mut fanout = Fanout::of(self.nodes.len());
+        let mut fanout = Fanout::with_capacity(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
             // One request waits there already: another would only lengthen the queue of the node.
             if node.is_stuck() {

@@ -20,7 +20,7 @@ pub(super) struct Fanout<F: Future<Output = ()> + Send + 'static> {
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
-    pub(super) fn of(size: usize) -> Self {
+    pub(super) fn with_capacity(size: usize) -> Self {
         Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Detached::default() }
     }
 
@@ -68,7 +68,7 @@ mod tests {
     async fn a_call_is_driven_by_its_caller_and_goes_on_without_it() {
         let (steps, go, done) =
             (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let mut fanout = Fanout::of(1);
+        let mut fanout = Fanout::with_capacity(1);
         let (counted, gate, end) = (Arc::clone(&steps), Arc::clone(&go), Arc::clone(&done));
         fanout.add(async move {
             counted.fetch_add(1, Ordering::SeqCst);

@@ -117,7 +117,7 @@ impl<B: Backend> Inner<B> {
         let open = RoundHandle::new(self.nodes.len());
         let waits = timing::attempt(claim.ttl, self.node_timeout);
         let limit = timing::patience(claim.ttl, self.node_timeout);
-        let mut fanout = Fanout::of(self.nodes.len());
+        let mut fanout = Fanout::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
             if !tracked.is_sure(number) {
                 let error =

@@ -31,7 +31,7 @@ impl<B: Backend> Inner<B> {
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
         let waits = timing::release(claim.ttl, self.node_timeout);
-        let mut fanout = Fanout::of(self.nodes.len());
+        let mut fanout = Fanout::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();

@@ -59,7 +59,7 @@ impl<B: Backend> Inner<B> {
         let open = RoundHandle::<Answers>::new(self.nodes.len());
         // A node gets the batch in one request, so the shortest lease limits the wait for all of them.
         let limit = timing::renewal(shortest, self.node_timeout);
-        let mut fanout = Fanout::of(self.nodes.len());
+        let mut fanout = Fanout::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, batch, round) = (Arc::clone(self), Arc::clone(&batch), open.share());
             fanout.add(async move {
@@ -82,7 +82,7 @@ impl<B: Backend> Inner<B> {
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
             (!verdicts.contains(&Kept::Open)).then_some(verdicts)
         };
-        let Some(verdicts) = open.decided(Waits::all(limit), fanout, decide).await else {
+        let Some(verdicts) = open.decided(Waits::equal(limit), fanout, decide).await else {
             unreachable!("BUG: with nobody left to wait for there is a verdict");
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();

@@ -176,11 +176,11 @@ mod tests {
 
     use super::*;
 
-    const SECOND: Waits = Waits::all(Duration::from_secs(1));
+    const SECOND: Waits = Waits::equal(Duration::from_secs(1));
 
     /// There is no call to drive.
     fn nobody() -> Fanout<std::future::Pending<()>> {
-        Fanout::of(0)
+        Fanout::with_capacity(0)
     }
 
     #[tokio::test(start_paused = true)]

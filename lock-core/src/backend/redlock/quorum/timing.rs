@@ -37,7 +37,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    pub(super) const fn all(limit: Duration) -> Self {
+    pub(super) const fn equal(limit: Duration) -> Self {
         Self { node: limit, majority: limit }
     }
 }
@@ -65,7 +65,7 @@ impl Waiting {
 /// Returns how long an attempt waits for the nodes; `given` is the configured node timeout.
 pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     if let Some(given) = given {
-        return Waits::all(given.min(ttl / LARGEST_SHARE));
+        return Waits::equal(given.min(ttl / LARGEST_SHARE));
     }
     let share = (ttl / SHARE_OF_TTL).max(SHORTEST).min(ttl / 4);
     Waits { node: share.min(STRAGGLER), majority: share.min(AT_MOST) }
@@ -125,18 +125,18 @@ mod tests {
             ((ms(10_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
             ((ms(86_400_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
             // A given timeout is the limit for a majority, too. It shortens neither renewals nor detached calls.
-            ((ms(10_000), Some(ms(5))), (Waits::all(ms(5)), second, waits(ms(5), second), second)),
-            ((ms(10_000), Some(ms(200))), (Waits::all(ms(200)), second, waits(ms(200), second), second)),
+            ((ms(10_000), Some(ms(5))), (Waits::equal(ms(5)), second, waits(ms(5), second), second)),
+            ((ms(10_000), Some(ms(200))), (Waits::equal(ms(200)), second, waits(ms(200), second), second)),
             ((ms(10_000), Some(ms(1_500))), {
-                (Waits::all(ms(1_500)), ms(1_500), waits(second, second), ms(1_500))
+                (Waits::equal(ms(1_500)), ms(1_500), waits(second, second), ms(1_500))
             }),
             // It is a fifth of the lease at most.
             (
                 (ms(1_000), Some(ms(500))),
-                (Waits::all(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),
+                (Waits::equal(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),
             ),
             // Leases below the minimum still end every wait.
-            ((ms(20), None), (Waits::all(ms(5)), ms(5), waits(ms(50), ms(50)), ms(5))),
+            ((ms(20), None), (Waits::equal(ms(5)), ms(5), waits(ms(50), ms(50)), ms(5))),
         ];
         for ((ttl, given), expected) in table {
             let found = (attempt(ttl, given), renewal(ttl, given), release(ttl, given), patience(ttl, given));

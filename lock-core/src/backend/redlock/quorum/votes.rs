@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     /// `g`ranted, `h`eld, `r`efused, `u`navailable, anything else: not yet.
-    fn of(text: &str) -> Verdict {
+    fn parse(text: &str) -> Verdict {
         let votes = text.chars().filter_map(|letter| match letter {
             'g' => Some(Vote::Granted),
             'h' => Some(Vote::Held),
@@ -206,7 +206,7 @@ mod tests {
         ];
         for (expected, cases) in table {
             for case in cases.split(' ') {
-                assert_eq!(of(case), expected, "{case}");
+                assert_eq!(parse(case), expected, "{case}");
             }
         }
     }

@@ -5,8 +5,6 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::error::Elapsed;
-use tokio::time::timeout;
 
 use super::role::VoterRole;
 use super::state::VoterState;
@@ -44,10 +42,14 @@ impl Voter {
         self.state().observed().reading().map(super::clock_guard::Reading::middle)
     }
 
-    /// Turns the outcome of a call under `timeout(deadline, ..)` into a result of the contract. The caller awaits the
-    /// call: a function that took the future by value would store it twice.
-    fn settled<T>(&self, answer: Timed<T>, deadline: Duration, key: &Key) -> Result<T> {
-        let answer = answer.unwrap_or_else(|_| Err(self.server.elapsed(deadline)));
+    /// Awaits a call for `key` within `deadline`.
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        key: &Key,
+        call: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> Result<T> {
+        let answer = self.server.within(deadline, call).await;
         answer.map_err(|failure| self.server.error(&failure).with_key(key))
     }
 
@@ -55,9 +57,6 @@ impl Voter {
         &self.server.shared().role.state
     }
 }
-
-/// The outcome of a call with a deadline.
-type Timed<T> = std::result::Result<std::result::Result<T, Failure>, Elapsed>;
 
 /// Returns the error for a request that a voter does not support.
 pub(super) fn unsupported(key: &Key) -> LockError {
@@ -104,15 +103,14 @@ impl Backend for Voter {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         // Passes no gate either: a release compares the owner, and takes away only what this owner has.
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
-        let answer = self.server.release_within(claim, keep_for, deadline).await;
-        answer.map_err(|failure| self.server.error(&failure).with_key(&claim.key))
+        self.within(deadline, &claim.key, self.server.release(claim, keep_for)).await
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         // Passes no gate: the script makes a token only while the key is certainly this owner's.
         let deadline = self.server.deadline(claim.ttl);
-        let answer = timeout(deadline, self.server.fence(claim)).await;
-        self.settled(answer, deadline, &claim.key)?.map_err(|reason| LockError::lost(&claim.key, reason))
+        let made = self.within(deadline, &claim.key, self.server.fence(claim)).await?;
+        made.map_err(|reason| LockError::lost(&claim.key, reason))
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
@@ -120,8 +118,8 @@ impl Backend for Voter {
             return Renewal::Unknown(error);
         }
         let deadline = self.server.deadline(claim.ttl);
-        let answer = timeout(deadline, self.server.downgrade(claim)).await;
-        self.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
+        let answer = self.within(deadline, &claim.key, self.server.downgrade(claim)).await;
+        answer.unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, _step: &LatchStep) -> Result<LatchState> {
@@ -136,14 +134,12 @@ impl Backend for Voter {
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
         supported(std::iter::once(key))?;
-        let deadline = self.server.timeout();
-        self.settled(timeout(deadline, self.server.inspect(key)).await, deadline, key)
+        self.within(self.server.timeout(), key, self.server.inspect(key)).await
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         supported(std::iter::once(key))?;
-        let deadline = self.server.timeout();
-        self.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
+        self.within(self.server.timeout(), key, self.server.force_release(key, id)).await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {

@@ -146,7 +146,7 @@ fn command(live: &Connection<VoterSession>, registration: &Registration, claim: 
         command.arg(key.as_str());
     }
     // The end of the call in server time: a request that is delayed until its caller has given up does nothing.
-    common(&mut command, claim, (&token, &value), live.clock.at(end));
+    common(&mut command, claim, (&token, &value), live.clock.estimate_at(end));
     if single {
         command.arg(&*code(claim)).arg("").arg(1);
     }
