@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
-    RedisResult, Value, from_redis_value,
+    RedisError, RedisResult, Value, from_redis_value,
 };
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -53,8 +53,25 @@ enum Answer {
     Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
+    /// TLS fails, and will until somebody changes a certificate or the URL.
+    Untrusted(String),
     /// No usable answer, with the reason.
     Silent(String),
+}
+
+impl From<RedisError> for Answer {
+    fn from(error: RedisError) -> Self {
+        match error.code() {
+            Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => Self::Refused(code.to_owned()),
+            _ => Self::Silent(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Answer {
+    fn from(error: io::Error) -> Self {
+        Self::Silent(error.to_string())
+    }
 }
 
 /// A step of the request to one sentinel of the URL.
@@ -103,7 +120,7 @@ pub(crate) async fn primary(
                 }
             }
             Ok(Some(Ok(Step::Answered(answer)))) => {
-                if !matches!(answer, Answer::Silent(_)) && patience == limit {
+                if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
                     // The others are about as fast, if they are up.
                     let took = Clock::Suspend.now().since(began);
                     patience = limit.min((took * 2).max(self::patience(config)));
@@ -131,7 +148,7 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
     };
     let places = answers.iter().filter_map(|answer| match answer {
         Answer::Primary(place, epoch) => Some((place, *epoch)),
-        Answer::Unknown(_) | Answer::Refused(_) | Answer::Silent(_) => None,
+        Answer::Unknown(_) | Answer::Refused(_) | Answer::Untrusted(_) | Answer::Silent(_) => None,
     });
     // Reversed, so that the first of equals wins: `max_by_key` takes the last.
     places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
@@ -140,16 +157,17 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
 /// Returns the failure for answers that name no primary.
 fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     let master = &sentinels.master;
-    let (mut why, mut refused, mut unknown) = ("no answer", None, None);
+    let (mut why, mut untrusted, mut refused, mut unknown) = ("no answer", None, None, None);
     for answer in answers {
         match answer {
             Answer::Unknown(names) => unknown = Some(names),
             Answer::Refused(text) => refused = Some(text),
+            Answer::Untrusted(text) => untrusted = Some(text),
             Answer::Silent(text) => why = text,
             Answer::Primary(..) => {}
         }
     }
-    // The most helpful reason wins: a wrong name, then a refusal, then silence.
+    // The most helpful reason wins: a wrong name, then a refusal, then a certificate, then silence.
     if let Some(names) = unknown {
         let known = match names.as_deref() {
             None => String::new(),
@@ -169,6 +187,11 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
         );
         return Failure::new(LockErrorKind::Unavailable, text).permanent();
     }
+    if let Some(text) = untrusted {
+        // Another try would fail in the same way.
+        let text = format!("no sentinel says where `{master}` is ({text})");
+        return Failure::new(LockErrorKind::Unavailable, text).settled();
+    }
     let text = format!("no sentinel says where `{master}` is ({why}); are they up?");
     Failure::new(LockErrorKind::Unavailable, text)
 }
@@ -183,14 +206,10 @@ async fn ask(
     let asked = async {
         let stream = TcpStream::connect(address).await?;
         let (mut sentinel, _driver, _) = greet(stream, host, tls, info).await?;
-        look_up(&mut sentinel, master).await
+        Ok::<_, Answer>(look_up(&mut sentinel, master).await?)
     };
     match timeout(limit, asked).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
-            Answer::Refused(error.code().unwrap_or_default().to_owned())
-        }
-        Ok(Err(error)) => Answer::Silent(error.to_string()),
+        Ok(Ok(answer) | Err(answer)) => answer,
         Err(_) => {
             let tls = if tls.is_some() { ", do they speak TLS on this port?" } else { "" };
             Answer::Silent(format!("no answer within {limit:?}{tls}"))
@@ -260,7 +279,7 @@ async fn greet(
     host: &str,
     tls: Option<&Tls>,
     info: RedisConnectionInfo,
-) -> RedisResult<(MultiplexedConnection, Driver, Told)> {
+) -> Result<(MultiplexedConnection, Driver, Told), Answer> {
     stream.set_nodelay(true)?;
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
@@ -271,8 +290,10 @@ async fn greet(
     });
     let (connection, driver) = match tls {
         Some(tls) => {
-            let stream =
-                tls.wrap(stream, host).await.map_err(|failure: Failure| io::Error::other(failure.text()))?;
+            let stream = tls.wrap(stream, host).await.map_err(|failure: Failure| {
+                let text = failure.text().to_owned();
+                if failure.is_settled() { Answer::Untrusted(text) } else { Answer::Silent(text) }
+            })?;
             let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
             (connection, tokio::spawn(driver))
         }
@@ -409,18 +430,21 @@ mod tests {
         let sentinels = Sentinels { places: Vec::new(), master: "m".to_owned() };
         let unknown = Answer::Unknown(Some(vec!["a".to_owned(), "b".to_owned()]));
         let refused = Answer::Refused("NOAUTH".to_owned());
+        let untrusted = || Answer::Untrusted("TLS failed".to_owned());
         let table = [
             (vec![silent(), unknown], "no primary `m`, but `a`, `b`;", true),
             (vec![Answer::Unknown(Some(Vec::new()))], "but none at all;", true),
             (vec![Answer::Unknown(None)], "watch no primary `m`; the name", true),
-            (vec![refused, silent()], "`sentinel_password`", true),
+            (vec![refused.clone(), silent()], "`sentinel_password`", true),
+            (vec![untrusted(), refused, untrusted()], "`sentinel_password`", true),
+            (vec![silent(), untrusted(), silent()], "no sentinel says where `m` is (TLS failed)", true),
             (vec![silent()], "(x); are they up?", false),
             (vec![], "(no answer); are they up?", false),
         ];
-        for (answers, expected, permanent) in table {
+        for (answers, expected, settled) in table {
             let failure = nobody(&sentinels, &answers);
             assert!(format!("{failure:?}").contains(expected), "{failure:?}");
-            assert_eq!(failure.is_permanent(), permanent, "{expected}");
+            assert_eq!(failure.is_settled(), settled, "{expected}");
         }
     }
 
