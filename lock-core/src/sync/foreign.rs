@@ -180,6 +180,10 @@ mod tests {
             let imports = |line: &str| line.starts_with("use tokio::sync::") && line.contains("Notify");
             assert!(!library.lines().any(imports), "{}: use crate::sync::Notify", path.display());
             assert!(!library.contains(".send_modify("), "{}: use crate::sync::change", path.display());
+            let wakes = |line: &str| line.contains("Waker::wake") || line.contains(".wake()");
+            let checked = |line: &str| line.contains("survives(");
+            let unchecked = library.lines().find(|line| wakes(line) && !checked(line));
+            assert_eq!(unchecked, None, "{}: use crate::sync::survives", path.display());
         }
     }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, survives};
 
 /// How many bytes of the peer are kept: a line that refuses the connection is shorter.
 const KEPT: usize = 256;
@@ -102,7 +102,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Words<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         if !self.has_asked {
             self.has_asked = true;
-            self.reader.take().into_iter().for_each(Waker::wake);
+            if let Some(reader) = self.reader.take() {
+                survives(|| reader.wake());
+            }
         }
         if self.is_gone {
             return Poll::Ready(Ok(bytes.len()));
