@@ -188,7 +188,7 @@ mod tests {
 
     /// A server whose dials fail as a test has planned, and otherwise succeed.
     #[derive(Debug, Default)]
-    struct Fake {
+    struct Fake<const SHARES: bool = false> {
         /// How many dials were announced.
         announced: AtomicU32,
         planned: Mutex<Vec<Failure<()>>>,
@@ -196,7 +196,7 @@ mod tests {
         panics: AtomicBool,
     }
 
-    impl Connector for Fake {
+    impl<const SHARES: bool> Connector for Fake<SHARES> {
         type Connection = u32;
         type Session = Arc<u32>;
         type Reaction = ();
@@ -204,6 +204,7 @@ mod tests {
         type Legacy = u32;
 
         const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(20));
+        const SHARES: bool = SHARES;
 
         fn address(&self) -> impl fmt::Display {
             "fake"
@@ -246,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lost_connection_is_dialled_again_until_it_is_there() {
-        let fake = Arc::new(Fake::default());
+        let fake = Arc::new(<Fake>::default());
         let connections = PerRuntime::new(Arc::clone(&fake), Some(Arc::new(1)));
         assert_eq!(*connections.get().await.expect("the first"), 1);
         fake.planned.lock().expect("no panic").extend([unavailable(), unavailable()]);
@@ -266,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_supervisor_that_panics_is_followed_by_another() {
-        let fake = Arc::new(Fake::default());
+        let fake = Arc::new(<Fake>::default());
         let connections = PerRuntime::new(Arc::clone(&fake), Some(Arc::new(1)));
         fake.panics.store(true, Ordering::Relaxed);
         fake.lose.notify_one();
@@ -276,7 +277,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_permanent_failure_is_not_waited_out() {
-        let fake = Arc::new(Fake::default());
+        let fake = Arc::new(<Fake>::default());
         fake.planned.lock().expect("no panic").extend([unavailable().permanent(), unavailable()]);
         let connections = PerRuntime::new(fake, None);
         assert!(connections.get().await.expect_err("it is permanent").is_permanent());
@@ -287,7 +288,7 @@ mod tests {
     /// A server logs each dial that it refuses.
     #[tokio::test(start_paused = true)]
     async fn a_dial_that_is_refused_is_repeated_ever_less_often() {
-        let fake = Arc::new(Fake::default());
+        let fake = Arc::new(<Fake>::default());
         fake.planned.lock().expect("no panic").extend((0..100).map(|_| unavailable().permanent()));
         let connections = PerRuntime::new(Arc::clone(&fake), None);
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -296,52 +297,10 @@ mod tests {
         assert!((70..85).contains(&left), "{left} of 100 are left after a minute");
     }
 
-    /// A connector whose runtimes share.
-    #[derive(Debug, Default)]
-    struct Sharing(Fake);
-
-    impl Connector for Sharing {
-        type Connection = u32;
-        type Session = Arc<u32>;
-        type Reaction = ();
-        type Legacy = u32;
-
-        const PAUSES: Pauses = Fake::PAUSES;
-        const SHARES: bool = true;
-
-        fn address(&self) -> impl fmt::Display {
-            "fake"
-        }
-
-        fn connection(session: &Arc<u32>) -> &Arc<u32> {
-            session
-        }
-
-        fn is_usable(_connection: &u32) -> bool {
-            true
-        }
-
-        fn dials(&self) {
-            self.0.dials();
-        }
-
-        fn dial_limits(&self) -> (Duration, Duration) {
-            self.0.dial_limits()
-        }
-
-        async fn dial(&self, limit: Duration) -> Result<Arc<u32>, Failure<()>> {
-            self.0.dial(limit).await
-        }
-
-        async fn watch(&self, session: &mut Arc<u32>, lost: &mut u32, pauses: &mut Pauses) -> Failure<()> {
-            self.0.watch(session, lost, pauses).await
-        }
-    }
-
     #[tokio::test]
     async fn a_runtime_without_a_connection_uses_that_of_another() {
-        let sharing = Arc::new(Sharing::default());
-        sharing.0.planned.lock().expect("no panic").extend((0..100).map(|_| unavailable()));
+        let sharing = Arc::new(Fake::<true>::default());
+        sharing.planned.lock().expect("no panic").extend((0..100).map(|_| unavailable()));
         let connections = Arc::new(PerRuntime::new(Arc::clone(&sharing), Some(Arc::new(1))));
         let elsewhere = std::thread::spawn({
             let connections = Arc::clone(&connections);
@@ -356,7 +315,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_closed_store_dials_no_more() {
-        let connections = PerRuntime::idle(Arc::new(Fake::default()));
+        let connections = PerRuntime::idle(Arc::new(<Fake>::default()));
         assert_eq!(*connections.get().await.expect("it dials"), 7);
         connections.close();
         assert!(connections.current().is_none());
