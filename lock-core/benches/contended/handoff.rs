@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LockManager;
+use lock_core::leader::LeaderChange;
 
 use crate::Scale;
 use crate::player::{Player, now, turns};
@@ -61,6 +62,25 @@ pub(crate) async fn tasks(server: &Server, scale: Scale) {
             }
         }
     }
+}
+
+/// Measures how soon a candidate of another manager is told of the next leader. It looks every 20 ms.
+pub(crate) async fn followers(server: &Server, scale: Scale) {
+    const LOOKS_EVERY: Duration = Duration::from_millis(20);
+    let candidate =
+        async || LockManager::connect(&server.url()).await.expect("connects").leader("bench:leads");
+    let (leads, follower) = (candidate().await, candidate().await);
+    let mut changes = follower.changes().every(LOOKS_EVERY);
+    let mut times = Vec::new();
+    for _ in 0..scale.handoffs.div_ceil(PROCESSES) {
+        while !matches!(changes.next().await, Some(LeaderChange::Vacant)) {}
+        let leadership = leads.campaign().await.expect("nobody leads");
+        let elected = now();
+        while !matches!(changes.next().await, Some(LeaderChange::Other(_))) {}
+        times.push(now() - elected);
+        leadership.resign().await.expect("it led");
+    }
+    println!("  {:<28} {}", "a follower of a new leader", spread(times));
 }
 
 /// Measures a `PING` after every [`HOLD`]: the server is asleep by then, as it is before a hand-off.

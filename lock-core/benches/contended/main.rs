@@ -74,6 +74,7 @@ fn main() {
         if wanted("handoff") {
             handoff::processes(&server, scale).await;
             handoff::tasks(&server, scale).await;
+            handoff::followers(&server, scale).await;
         }
         if wanted("queue") {
             queue::run(&server, scale).await;
