@@ -47,7 +47,9 @@ async fn every_address_of_a_name_is_tried() {
         names::lead("several.test", &addresses);
         works_again(&connect("postgres://postgres@several.test/postgres").await, "k").await;
     }
-    names::lead("standbys.test", &[standby.address(), silent]);
+    // Neither of them is waited for, so the failure of the standby counts.
+    let nobody = "127.0.0.1:1".parse().expect("an address");
+    names::lead("standbys.test", &[standby.address(), nobody]);
     let url = "postgres://postgres@standbys.test/postgres?connect_timeout=2s";
     let error = LockManager::connect(url).await.expect_err("no primary");
     assert!(error.is_temporary(), "{error}");

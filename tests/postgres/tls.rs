@@ -23,6 +23,24 @@ async fn locks_are_taken_over_tls() {
     cycle(&connect(&url(&server, "")).await, "k").await;
 }
 
+/// As with libpq: TLS if it works, else none.
+#[tokio::test]
+async fn with_prefer_tls_that_fails_is_none() {
+    let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
+    let (secure, plain) = (PostgresServer::with_tls(&certificates), PostgresServer::start());
+    let (ca, unknown) = (certificates.file("ca.pem"), others.file("ca.pem"));
+    for (server, ca, encrypted) in [(&secure, &ca, "t"), (&secure, &unknown, "f"), (&plain, &ca, "f")] {
+        let name = format!("ca-{encrypted}-{}", server.address().port());
+        let options = format!("&sslmode=prefer&ca={}&application_name={name}", ca.display());
+        let locks = connect(&url(server, &options)).await;
+        cycle(&locks, "k").await;
+        let uses_it = format!(
+            "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = '{name}'"
+        );
+        assert_eq!(server.sql(&uses_it), encrypted, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_be_trusted_is_refused() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));

@@ -1,37 +1,9 @@
 //! The rights of a user: what lacks is named when the library connects, and nothing is locked that cannot be released.
 
 use lock_core::{LockErrorKind, LockGuard, LockManager, Released, strategy};
-use lock_tests::RedisServer;
+use lock_tests::{CHECKED, PATIENCE, RedisServer, wait_until};
 
 use crate::support::{LONG, connect};
-
-/// The commands that a lock may need, as the documentation lists them.
-const NEEDED: [&str; 24] = [
-    "script|load",
-    "get",
-    "getrange",
-    "set",
-    "setrange",
-    "exists",
-    "pttl",
-    "pexpire",
-    "del",
-    "evalsha",
-    "hget",
-    "hset",
-    "hdel",
-    "hexists",
-    "hlen",
-    "hgetall",
-    "zadd",
-    "zrem",
-    "zremrangebyscore",
-    "zscore",
-    "zcard",
-    "zrank",
-    "zrange",
-    "zrevrange",
-];
 
 /// Gives the user all rights but these.
 fn allow(server: &RedisServer, without: &[&str]) {
@@ -45,7 +17,7 @@ fn allow(server: &RedisServer, without: &[&str]) {
 async fn every_right_that_lacks_is_named_when_the_library_connects() {
     let server = RedisServer::start();
     let url = server.url_for("app", "s3cret");
-    for name in NEEDED {
+    for name in CHECKED.into_iter().chain(["script|load"]) {
         allow(&server, &[name]);
         let error = LockManager::connect(&url).await.expect_err(name);
         assert_eq!(error.kind(), LockErrorKind::Unavailable, "{name}: {error}");
@@ -76,7 +48,7 @@ async fn no_script_takes_a_refusal_for_an_answer() {
     let locks = connect(&server.url_for("app", "s3cret")).await;
     let admin = connect(&server.url()).await;
     let mut number = 0;
-    for name in NEEDED.into_iter().skip(1) {
+    for name in CHECKED {
         for kind in 0..4 {
             number += 1;
             let key = format!("{name}:{kind}");
@@ -109,6 +81,23 @@ async fn no_script_takes_a_refusal_for_an_answer() {
             }
         }
     }
+}
+
+/// A queue that the user may not read is not an empty one: whoever waits in it would not be served.
+#[tokio::test]
+async fn a_release_passes_on_that_the_queue_may_not_be_read() {
+    let server = RedisServer::start();
+    allow(&server, &[]);
+    let locks = connect(&server.url_for("app", "s3cret")).await;
+    let others = connect(&server.url()).await;
+    let guard = locks.lock("k").ttl(LONG).acquire().await.expect("all rights");
+    let waiting = tokio::spawn(others.lock("k").wait(PATIENCE).acquire());
+    wait_until("it waits", PATIENCE, async || server.keys().contains(&"{k}:q".to_owned())).await;
+    allow(&server, &["zrange"]);
+    let error = guard.release().await.expect_err("it may not look who waits");
+    assert!(error.is_unavailable() && error.to_string().contains("permission"), "{error}");
+    allow(&server, &[]);
+    waiting.await.expect("no panic").expect("it is free").release().await.expect("all rights");
 }
 
 /// Releases, and checks that the answer is no other owner's.

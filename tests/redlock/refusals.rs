@@ -162,6 +162,22 @@ async fn servers_that_greet_late_are_waited_for() {
     locks.lock("k").run(async {}).await.expect("free");
 }
 
+/// A majority that starts refuses connections first.
+#[tokio::test]
+async fn servers_that_start_are_waited_for() {
+    let mut servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+    let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    servers[1].kill9();
+    servers[2].kill9();
+    let url = format!("redlock://{}/?max_ttl=3s&connect_timeout=60s", hosts.join(","));
+    let connecting = tokio::spawn(async move { ManagerBuilder::connect(&url).await });
+    tokio::time::sleep(ms(500)).await;
+    assert!(!connecting.is_finished(), "it still tries");
+    servers[1].restart();
+    drop(connecting.await.expect("no panic").expect("two of three are up"));
+}
+
 #[tokio::test]
 async fn one_server_under_two_names_has_one_vote() {
     let (one, two) = (RedisServer::start(), RedisServer::start());

@@ -42,7 +42,7 @@ pub use postgres_server::PostgresServer;
 pub use process::Process;
 pub use proxy::{Bytes, Flow, Proxy, Traffic};
 pub use recorder::{Recorder, SentCommand};
-pub use redis_server::{RedisBuilder, RedisServer};
+pub use redis_server::{CHECKED, RedisBuilder, RedisServer};
 pub use replica::Replica;
 pub use scale::scale;
 pub use sentinel::Sentinels;

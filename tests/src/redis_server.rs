@@ -116,8 +116,8 @@ impl RedisBuilder {
     }
 }
 
-/// The commands by which the library checks the rights of its user.
-const CHECKED: [&str; 23] = [
+/// The commands that a lock may need, each of which the library sends once to check the rights of its user.
+pub const CHECKED: [&str; 23] = [
     "evalsha",
     "get",
     "getrange",
