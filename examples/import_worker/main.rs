@@ -12,7 +12,7 @@
 //! | `--groups`, `--tasks`, `--lines` | how many groups, tasks in each, and lines in each of these | 2, 3, 100 |
 //! | `--line` | how long a line takes, in seconds | 0.005 |
 //! | `--ttl` | the lease of the locks, in seconds | 10 |
-//! | `--crashes`, `--crash-every` | kills a worker with `kill -9` so often, with such a pause on average | 0, 0.3 |
+//! | `--crashes`, `--crash-every` | kills a worker with `kill -9` at most so often, with such a pause on average | 0, 0.3 |
 //! | `--stall-every` | lets a worker stop itself for longer than the ttl, once in so many lines | never |
 //! | `--without fence`, `--without lock` | leaves something away, to see what it is for | |
 //!
