@@ -61,7 +61,7 @@ fn no_case_is_missing() {
         ("release", 8),
         ("renewal", 9),
         ("session", 9),
-        ("several", 11),
+        ("several", 12),
         ("shared", 5),
     ];
     let mut topics = BTreeMap::<&str, usize>::new();

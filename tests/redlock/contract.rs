@@ -55,7 +55,11 @@ async fn keeps_the_contract(backend: Arc<dyn DynBackend>, not_applicable: &[&str
 async fn quorum_of(count: usize) {
     let servers: Vec<RedisServer> = (0..count).map(|_| RedisServer::start()).collect();
     let quorum = Quorum::new(voters(&servers).await).expect("an odd number");
-    keeps_the_contract(Arc::new(quorum), &[NOT_APPLICABLE, &["permit::"]].concat()).await;
+    keeps_the_contract(
+        Arc::new(quorum),
+        &[NOT_APPLICABLE, &["permit::", "several::names_the_key_that_is_in_use"]].concat(),
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -83,6 +83,9 @@ impl Broken {
         let barges = claim.queue == Queue::Barging;
         let behind_readers = || self.holder(claim).is_some_and(|holder| holder.mode == Mode::Shared);
         match self.fault {
+            Fault::BlamesFirstOfSeveral => {
+                self.inner.acquire(claim, ask).await.map_err(|error| error.with_key(&claim.key))
+            }
             _ if !ask.enqueues() => self.inner.acquire(claim, ask).await,
             Fault::NobodyHasPlace => self.inner.acquire(claim, Ask::Try).await,
             Fault::NoPlaceForBarging if barges => self.inner.acquire(claim, Ask::Try).await,

@@ -75,6 +75,8 @@ pub(crate) enum Fault {
     WrongPositions,
     /// A refusal names the first of several keys, whichever is held.
     NamesFirstOfSeveral,
+    /// The error about another kind of lock names the first of several keys.
+    BlamesFirstOfSeveral,
     /// A refusal takes the last holder of a kept key for one that holds it.
     KeptLooksHeld,
     /// A renewal reports no waiters.
@@ -176,7 +178,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 84] = [
+    pub(crate) const ALL: [Self; 85] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -213,6 +215,7 @@ impl Fault {
         Self::AnyRoom,
         Self::WrongPositions,
         Self::NamesFirstOfSeveral,
+        Self::BlamesFirstOfSeveral,
         Self::KeptLooksHeld,
         Self::HidesWaiters,
         Self::PlacesUndated,
@@ -300,6 +303,7 @@ impl Fault {
             Self::AnyRoom => "line::has_room_for_so_many",
             Self::WrongPositions => "line::tells_positions",
             Self::NamesFirstOfSeveral => "several::names_the_key_that_is_held",
+            Self::BlamesFirstOfSeveral => "several::names_the_key_that_is_in_use",
             Self::KeptLooksHeld => "release::says_kept",
             Self::HidesWaiters => "line::tells_how_many_wait",
             Self::PlacesUndated => "line::places_are_dated",

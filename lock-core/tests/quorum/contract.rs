@@ -45,6 +45,7 @@ async fn a_quorum_of_three() {
         "inspect::",
         "downgrade::serves_readers_that_wait",
         "downgrade::overtakes_no_writer",
+        "several::names_the_key_that_is_in_use",
         "several::overtakes_nobody",
         "refusal::a_token_that_it_cannot_give",
         "refusal::a_downgrade_that_it_cannot_do",

@@ -184,9 +184,9 @@ impl Backend for Etcd {
         let answer = self.store.within(deadline, call).await;
         // Only a claim that asked for a lease may have left something behind.
         answer.map_err(|failure| match claim.is_sent() {
-            true if !failure.is_permanent() => self.error(&failure.in_doubt()).with_key(&claim.key),
-            true => self.error(&failure).with_key(&claim.key),
-            false => self.error(&failure.before_any_request()).with_key(&claim.key),
+            true if !failure.is_permanent() => self.error(&failure.in_doubt()).or_key(&claim.key),
+            true => self.error(&failure).or_key(&claim.key),
+            false => self.error(&failure.before_any_request()).or_key(&claim.key),
         })
     }
 

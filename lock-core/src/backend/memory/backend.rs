@@ -141,7 +141,9 @@ impl Memory {
                 Ok(Attempt::Granted(grant))
             }
             Verdict::Held(held) => Ok(Attempt::Held(held)),
-            Verdict::Conflict(in_force) => Err(in_use(&claim.key, in_force, Use::Lock(claim.mode))),
+            Verdict::Conflict(at, in_force) => {
+                Err(in_use(claim.keys().nth(at).unwrap_or(&claim.key), in_force, Use::Lock(claim.mode)))
+            }
         }
     }
 

@@ -23,8 +23,9 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The key is in use in this mode, which can never share the key with the requested one.
-    Conflict(Use),
+    /// The key at this place among those of the claim is in use in this mode, which can never share it with the requested
+    /// one.
+    Conflict(usize, Use),
 }
 
 /// The relation of a claim to a key.
@@ -99,7 +100,7 @@ impl Entry {
                 // expires.
                 self.forget_ticket(claim.owner);
                 self.settle(now, None);
-                Verdict::Conflict(other)
+                Verdict::Conflict(0, other)
             }
         }
     }

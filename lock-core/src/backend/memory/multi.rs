@@ -105,11 +105,12 @@ impl<'a> Locked<'a> {
     fn acquire(&mut self, claim: &Claim, ask: Ask) -> Verdict {
         let now = self.now;
         let relations: Vec<_> = claim.keys().map(|key| self.entry(key).relation(claim, now)).collect();
-        if let Some(other) = relations.iter().find_map(|relation| relation.conflict()) {
+        let conflict = |(at, relation): (usize, &Relation)| Some((at, relation.conflict()?));
+        if let Some((at, other)) = relations.iter().enumerate().find_map(conflict) {
             for key in claim.keys() {
                 self.entry(key).forget_ticket(claim.owner);
             }
-            return Verdict::Conflict(other);
+            return Verdict::Conflict(at, other);
         }
         if relations.contains(&Relation::Held) {
             return Verdict::Held(self.wait(claim, &relations, ask));
@@ -164,7 +165,7 @@ impl Relation {
 impl Memory {
     pub(super) fn acquire_all(&self, claim: &Claim, ask: Ask, now: Moment) -> Verdict {
         if claim.mode != Mode::Exclusive {
-            return Verdict::Conflict(Use::Lock(Mode::Exclusive));
+            return Verdict::Conflict(0, Use::Lock(Mode::Exclusive));
         }
         let mut locked = Locked::new(self, claim, now);
         let verdict = locked.acquire(claim, ask);

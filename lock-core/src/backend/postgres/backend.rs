@@ -145,7 +145,7 @@ impl Backend for Postgres {
             Err(_) if claim.is_sent() => Err(self.server.elapsed(deadline)),
             Err(_) => Err(self.server.not_sent(deadline)),
         };
-        answer.map_err(|failure| self.server.error(&failure).with_key(&claim.key))
+        answer.map_err(|failure| self.server.error(&failure).or_key(&claim.key))
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

@@ -201,7 +201,7 @@ impl Backend for Redis {
             // Boxed, so that the future of an attempt on one server does not grow by it.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
-        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+        answer.map_err(|failure| self.error(&failure).or_key(&claim.key))
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

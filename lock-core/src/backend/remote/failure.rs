@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{LockError, LockErrorKind};
+use crate::key::Key;
 
 /// Whether another try may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct Failure<R> {
     /// Whether the request may have been executed.
     doubt: bool,
     text: Cow<'static, str>,
+    /// The key that it is about, for a request for several keys.
+    key: Option<Key>,
     pub(crate) reaction: R,
 }
 
@@ -42,7 +45,7 @@ impl<R: Default> Failure<R> {
             LockErrorKind::Unavailable => Outlook::Temporary,
             _ => Outlook::Permanent,
         };
-        Self { kind, outlook, doubt: false, text: text.into(), reaction: R::default() }
+        Self { kind, outlook, doubt: false, text: text.into(), key: None, reaction: R::default() }
     }
 
     /// Returns the failure of a call whose deadline passed after its request was sent.
@@ -99,6 +102,12 @@ impl<R> Failure<R> {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
     }
 
+    /// Names the key that it is about, unless it names one.
+    #[must_use]
+    pub(crate) fn on_key(self, key: &Key) -> Self {
+        Self { key: self.key.or_else(|| Some(key.clone())), ..self }
+    }
+
     /// Adds how often the connection was tried.
     #[must_use]
     pub(crate) fn after(self, tries: u32, limit: Duration) -> Self {
@@ -143,6 +152,10 @@ impl<R> Failure<R> {
     pub(crate) fn error_of(&self, store: impl fmt::Display) -> LockError {
         let doubt = if self.doubt { "; the request may have been executed" } else { "" };
         let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text));
+        let error = match &self.key {
+            Some(key) => error.with_key(key),
+            None => error,
+        };
         // A failure that is not in doubt took nothing, so the caller has nothing to release.
         let error = if self.doubt { error } else { error.nothing_taken() };
         if self.is_permanent() { error.permanent() } else { error }

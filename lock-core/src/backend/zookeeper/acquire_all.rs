@@ -21,8 +21,8 @@ const OVERHEAD: usize = 128;
 /// The state of the claim in the lines of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// A key is in use in this mode, which excludes the claim.
-    Clashes(Mode),
+    /// The key at this index is in use in this mode, which excludes the claim.
+    Clashes(usize, Mode),
     /// Another claim comes first in the line at this index.
     Held(usize),
     /// Every key is free or held by the claim, and a node is missing.
@@ -126,9 +126,9 @@ impl Several<'_> {
             return Ok(Err(error));
         }
         match found {
-            Found::Clashes(with) => match self.sites.first() {
-                Some(site) => Err(site.in_use(with)),
-                None => Err(deleted()),
+            Found::Clashes(at, with) => match (self.sites.get(at), self.claim.keys().nth(at)) {
+                (Some(site), Some(key)) => Err(site.in_use(with).on_key(key)),
+                _ => Err(deleted()),
             },
             Found::Held(at) => match (self.sites.get(at), surveyed.get(at), self.claim.keys().nth(at)) {
                 (Some(site), Some(line), Some(key)) => {
@@ -220,7 +220,7 @@ fn found(standings: impl Iterator<Item = (Standing, bool)>) -> Found {
     let (mut held, mut lacks) = (None, false);
     for (at, (standing, has_node)) in standings.enumerate() {
         match standing {
-            Standing::Clashes(with) => return Found::Clashes(with),
+            Standing::Clashes(with) => return Found::Clashes(at, with),
             Standing::Behind(_) | Standing::BehindAny => held = held.or(Some(at)),
             Standing::Holds => lacks |= !has_node,
         }
@@ -247,7 +247,7 @@ mod tests {
             ([(Holds, true), (Holds, false)], Found::Free),
             ([(Holds, true), (Behind(0), true)], Found::Held(1)),
             ([(Behind(3), false), (Behind(0), false)], Found::Held(0)),
-            ([(Behind(0), false), (Clashes(permits), false)], Found::Clashes(permits)),
+            ([(Behind(0), false), (Clashes(permits), false)], Found::Clashes(1, permits)),
         ] {
             assert_eq!(found(standings.into_iter()), expected, "{standings:?}");
         }

@@ -57,7 +57,7 @@ impl Backend for ZooKeeper {
             Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
             Err(_) => Err(process.failure()),
         };
-        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+        answer.map_err(|failure| self.error(&failure).or_key(&claim.key))
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

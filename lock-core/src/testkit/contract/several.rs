@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released};
+use crate::error::LockErrorKind;
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner, names_the_key_that_is_held,
         is_renewed_whole_or_not, sets_that_overlap_are_all_served, turns_single_grants_into_one];
+    let kinds = list![|can: &Capability| can.several && can.permits; names_the_key_that_is_in_use];
     let fifo = list![|can: &Capability| can.several && can.waiting.in_order(); overtakes_nobody];
     let fencing = list![|can: &Capability| can.several && can.fencing.gives_tokens(); has_one_token_above_all,
             has_another_token_than_its_single_grants];
     let leased = list![|can: &Capability| can.several && leases(can); runs_out_whole];
-    all.into_iter().chain(leased).chain(fifo).chain(fencing)
+    all.into_iter().chain(kinds).chain(leased).chain(fifo).chain(fencing)
 }
 
 fn keys<const N: usize>(subject: &Subject) -> [Key; N] {
@@ -67,6 +69,22 @@ async fn names_the_key_that_is_held(subject: Subject) {
         let refusal = subject.refused(&subject.all(&keys)).await;
         assert_eq!(refusal.key.as_ref(), Some(held));
         assert_eq!(subject.refused(&subject.exclusive(held)).await.key, None, "one key needs no name");
+        subject.release(&holder).await;
+    }
+}
+
+/// A request for keys of which one is in use as another kind of lock names that key.
+async fn names_the_key_that_is_in_use(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    for used in &keys {
+        let holder = subject.claim(used, Mode::Permit { of: 3 }, Queue::Barging);
+        subject.acquire(&holder).await;
+        let error = subject.attempt(&subject.all(&keys)).await.expect_err("another kind of lock");
+        assert_eq!(
+            (error.kind(), error.key()),
+            (LockErrorKind::InvalidRequest, Some(used.as_str())),
+            "{error}"
+        );
         subject.release(&holder).await;
     }
 }

@@ -23,8 +23,9 @@ impl Store {
         loop {
             let began = now();
             let lines = self.read_all(claim.keys()).await?;
-            if let Some(text) = lines.iter().find_map(|line| line.conflict(claim.mode)) {
-                return Err(Failure::new(LockErrorKind::InvalidRequest, text));
+            let conflict = |(line, key): (&Line, _)| Some((line.conflict(claim.mode)?, key));
+            if let Some((text, key)) = lines.iter().zip(claim.keys()).find_map(conflict) {
+                return Err(Failure::new(LockErrorKind::InvalidRequest, text).on_key(key));
             }
             let own = match own_entries(claim, &lines) {
                 Ok(own) => own,

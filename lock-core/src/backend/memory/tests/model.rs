@@ -97,7 +97,7 @@ impl Model {
                     );
                     assert_eq!((held.queued_at, held.position), (None, None), "it would wait for itself");
                 }
-                Verdict::Conflict(_) => panic!("a holder has no other kind"),
+                Verdict::Conflict(..) => panic!("a holder has no other kind"),
             }
             return;
         }
@@ -130,7 +130,7 @@ impl Model {
                 let position = self.tickets.iter().position(|(owner, _)| *owner == who);
                 assert_eq!((held.position, held.queued_at), (position, position.map(|_| at(now))));
             }
-            Verdict::Conflict(_) => {
+            Verdict::Conflict(..) => {
                 assert!(conflict, "{claim:?} does not conflict with {all:?}");
                 self.tickets.retain(|(owner, _)| *owner != who);
             }

@@ -2,7 +2,6 @@
 
 use super::request_queue::RequestKind;
 use super::server::Server;
-use crate::backend::conflict::Use;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Listening;
 use crate::backend::{Ask, Attempt, Claim, Heartbeat};
@@ -26,7 +25,7 @@ impl Server {
         match answer.verdict {
             1 => Ok(Attempt::Granted(answer.granted(claim)?)),
             0 => Ok(Attempt::Held(answer.held(claim))),
-            -2 => Err(answer.conflict(Use::Lock(claim.mode))),
+            -2 => Err(answer.clash(claim)),
             _ => Err(answer.unexpected()),
         }
     }

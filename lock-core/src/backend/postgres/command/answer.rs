@@ -10,6 +10,7 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
+use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
 /// A row of the type `answer`; see tables.sql.
@@ -79,8 +80,7 @@ impl Answer {
 
     /// Reads who holds the key, and the place in the queue.
     pub(super) fn held(self, claim: &Claim) -> Held {
-        let held = self.number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
-        let key = held.and_then(|at| claim.keys().nth(at)).filter(|_| !claim.more.is_empty()).cloned();
+        let key = self.key_of(claim).cloned();
         let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
         Held {
             remaining: self.left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_micros),
@@ -102,8 +102,22 @@ impl Answer {
             mode => mode.and_then(mode_of).map(Use::Lock),
         };
         let Some(in_force) = in_force else { return Failure::unexpected("no mode") };
-        let which = self.number.map_or_else(|| "the key".to_owned(), |number| format!("key number {number}"));
-        Failure::new(LockErrorKind::InvalidRequest, conflict::in_use(&which, in_force, asked))
+        Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
+    }
+
+    /// Returns likewise the failure of `claim`, which names the key of several.
+    pub(super) fn clash(&self, claim: &Claim) -> Failure {
+        let failure = self.conflict(Use::Lock(claim.mode));
+        match self.key_of(claim) {
+            Some(key) => failure.on_key(key),
+            None => failure,
+        }
+    }
+
+    /// Returns the key of several that the answer is about.
+    fn key_of<'a>(&self, claim: &'a Claim) -> Option<&'a Key> {
+        let at = usize::try_from(self.number?).ok()?.checked_sub(1)?;
+        claim.keys().nth(at).filter(|_| !claim.more.is_empty())
     }
 
     pub(super) fn unexpected(&self) -> Failure {

@@ -58,6 +58,7 @@ impl Router {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {
                     let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
+                    let answer = answer.map_err(|failure| failure.on_key(&part.key));
                     // The part that failed is not among these: a refusal took nothing, and an error that is in doubt
                     // makes the caller release the whole claim. If a release fails, keys may stay taken, so that is in
                     // doubt too.

@@ -9,9 +9,8 @@ use ::redis::{Cmd, Pipeline, Value};
 use tokio::time::timeout;
 
 use super::grant::send_to_grant;
-use super::reply::{code, conflict, granted, held, refused};
+use super::reply::{clash, code, granted, held, refused};
 use super::server::Server;
-use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::primary::{Primary, PrimaryConnection};
 use crate::backend::redis::scripts::Script;
@@ -113,7 +112,7 @@ impl Server<Primary> {
                     return self.durable(live, (claim, granted), None, deadline).await;
                 }
                 0 => return Ok(Attempt::Held(refused(claim, reply.rest(), reply.sent))),
-                -2 => return Err(conflict(reply.rest(), Use::Lock(claim.mode))),
+                -2 => return Err(clash(claim, reply.rest())),
                 // Too late by the server's clock, which may have been set since this client last read it. The answer
                 // brought its time, and the script did nothing, so the request may be sent once more.
                 _ => {}

@@ -12,6 +12,7 @@ use crate::backend::redis::scripts::MARK;
 use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
+use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
 /// What a kept key has in place of the token of its last holder.
@@ -98,9 +99,8 @@ pub(crate) fn refused(claim: &Claim, rest: &[Value], sent: Moment) -> Held {
     if claim.more.is_empty() {
         return held(rest, sent, false);
     }
-    let at = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
     let held = held(answer, sent, false);
-    match at.and_then(|at| claim.keys().nth(at)) {
+    match numbered(claim, *number) {
         Some(key) => held.on_key(claim, key),
         None => held,
     }
@@ -150,18 +150,30 @@ pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     let Some(in_force) = in_force else {
         return Failure::unexpected(rest.first().unwrap_or(&Value::Nil));
     };
-    let which = match rest.get(1) {
-        Some(Value::Int(number)) => format!("key number {number}"),
-        _ => "the key".to_owned(),
-    };
-    Failure::new(LockErrorKind::InvalidRequest, conflict::in_use(&which, in_force, asked))
+    Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
+}
+
+/// Reads likewise what keeps `claim` from its key. For one of several keys, the number of that key follows.
+pub(crate) fn clash(claim: &Claim, rest: &[Value]) -> Failure {
+    let failure = conflict(rest, Use::Lock(claim.mode));
+    match rest.get(1) {
+        Some(Value::Int(number)) => match numbered(claim, *number) {
+            Some(key) => failure.on_key(key),
+            None => failure,
+        },
+        _ => failure,
+    }
+}
+
+/// Returns the key of `claim` with this number, counted from 1.
+fn numbered(claim: &Claim, number: i64) -> Option<&Key> {
+    claim.keys().nth(usize::try_from(number).ok()?.checked_sub(1)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::key::Key;
     use crate::owner::{Identity, OwnerSource};
     use std::sync::Arc;
 
@@ -254,7 +266,9 @@ mod tests {
         let text = format!("{:?}", conflict(&in_force, Use::Lock(Mode::Exclusive)));
         assert!(text.contains("a semaphore of 3 permits") && text.contains("an exclusive lock"), "{text}");
         let latch = [Value::BulkString(b"latch".to_vec()), Value::Int(2)];
-        let text = format!("{:?}", conflict(&latch, Use::Lock(Mode::Shared)));
-        assert!(text.contains("a count-down latch") && text.contains("key number 2"), "{text}");
+        let claim = Claim { more: [Key::new("second").expect("a key")].into(), ..claim() };
+        let error = clash(&claim, &latch).error_of("store");
+        assert!(error.to_string().contains("a count-down latch"), "{error}");
+        assert_eq!(error.key(), Some("second"));
     }
 }

@@ -11,9 +11,8 @@ use super::refusal::Refusal;
 use super::scripts::MARKER;
 use super::session::VoterSession;
 use super::state::VoterState;
-use crate::backend::conflict::Use;
 use crate::backend::redis::command::acquire::common;
-use crate::backend::redis::command::reply::{code, conflict, granted, refused};
+use crate::backend::redis::command::reply::{clash, code, granted, refused};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::link::Connection;
 use crate::backend::{Attempt, Claim, Queue};
@@ -61,7 +60,7 @@ impl Voter {
             Err(_) if claim.is_sent() => server.error(&server.elapsed(deadline)),
             Err(_) => server.error(&server.not_sent(deadline)),
         };
-        Err(error.with_key(&claim.key))
+        Err(error.or_key(&claim.key))
     }
 
     /// Asks for the claim. No request of the call takes effect after `end`, when its caller gives up.
@@ -93,7 +92,7 @@ impl Voter {
                     };
                 }
                 (0, rest) => return Ok(Attempt::Held(refused(claim, rest, reply.sent))),
-                (-2, rest) => return Err(conflict(rest, Use::Lock(claim.mode)).into()),
+                (-2, rest) => return Err(clash(claim, rest).into()),
                 // The marker is missing or of another run: register, then ask again.
                 (-3, _) => session.register_again(&live).await?,
                 (-4, [max, ..]) => {
