@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     pub(crate) identity: &'static Identity,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
-    /// The options of a request that says nothing by itself.
+    /// The options of a request that sets none.
     pub(crate) defaults: Resolved,
     pub(crate) rates: Rates,
     pub(crate) observer: Arc<Observer>,
@@ -42,16 +42,17 @@ pub(crate) struct Engine {
     held: AtomicUsize,
     /// The number of acquisitions in progress.
     acquiring: AtomicUsize,
-    /// Notified when the manager closes, while it does so when a grant ends, and when the store has lost notifications.
-    /// The local queue notifies those who wait in it.
+    /// Notified when the manager closes, when a grant ends meanwhile, and when the store has lost notifications. The
+    /// local queue notifies its own waiters.
     pub(crate) changed: Notify,
     closing: AtomicBool,
-    /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
+    /// How often the store has reported lost notifications: a waiter whose request was sent before the last report
+    /// sends another one.
     reconnects: AtomicU64,
     lost: LostOwners,
 }
 
-/// Short, because the `Debug` of every guard and request contains it.
+/// This is short, because the `Debug` of every guard and request contains it.
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
@@ -112,7 +113,7 @@ impl Engine {
     }
 
     /// Returns whether the store keeps a lease, until `store_until`, for longer than a renewal for `ttl` would. Never
-    /// true in a store where all grants belong to one session.
+    /// true in a store whose grants all belong to one session.
     pub(crate) fn outlasts(&self, store_until: Moment, ttl: Duration, now: Moment) -> bool {
         !self.cleanup.has_session() && expiry::outlasts(store_until, ttl, now)
     }
@@ -128,7 +129,7 @@ impl Engine {
         self.lost.note(owners, reason);
     }
 
-    /// Notes that the store no longer has the grant of `claim`, whose lease has ended: nobody may take it over.
+    /// Notes that the store no longer has the grant of `claim`, whose lease has ended: it must not be handed off.
     pub(crate) fn grant_is_gone(&self, claim: &Claim) {
         self.note_lost(&[claim.owner], LossReason::Taken);
         self.local_queue.lose_lingering(&claim.key, claim.owner);
@@ -136,28 +137,28 @@ impl Engine {
 
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        // After the flag: a waiter that is notified, and a release that is repeated, read it and give up.
+        // This comes after the flag: a waiter that is notified, and a release that is repeated, read it and give up.
         self.cleanup.hurry();
         self.wake_waiters();
     }
 
-    /// Wakes every waiter, so that it looks whether it may go on.
+    /// Wakes every waiter, so that it checks whether it may continue.
     fn wake_waiters(&self) {
-        // Where a waker of the application panics, those behind it in this list look when their time comes, and those in
-        // the local queue are woken all the same.
+        // If a waker of the application panics, the next waiters of this list check when their time comes, and the
+        // waiters of the local queue are still woken.
         self.changed.notify_waiters();
         self.local_queue.wake_all();
     }
 
-    /// Returns how often the store has lost notifications so far. Read it before asking the store: a waiter whose
-    /// question is older than the last loss asks again.
+    /// Returns how often the store has lost notifications so far. Read it before sending a request: a waiter whose
+    /// request is older than the last loss sends another one.
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.load(Ordering::Acquire)
     }
 
     /// Notes that the store has lost notifications, and wakes every waiter.
     pub(crate) fn reconnected(&self) {
-        // Counted first: a waiter compares the count once it is notified.
+        // The count comes first: a waiter compares it when it is notified.
         self.reconnects.fetch_add(1, Ordering::AcqRel);
         self.wake_waiters();
         self.latches.wake_all();
@@ -168,10 +169,10 @@ impl Engine {
     }
 
     pub(crate) fn lease_ended(&self) {
-        // In one order with `closing`, as in `begin_acquiring`.
+        // The order with `closing` matters, as in `begin_acquiring`.
         self.held.fetch_sub(1, Ordering::SeqCst);
-        // Only a shutdown waits for the end of a grant. Without this, each release would wake every waiter of the
-        // manager.
+        // This is for a shutdown, which alone waits for the end of a grant. Without this, each release would wake every
+        // waiter of the manager.
         if self.closing.load(Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
@@ -184,7 +185,7 @@ impl Engine {
     /// Counts an acquisition for as long as the returned value lives. Call it before checking that the manager is open,
     /// so that a shutdown misses no acquisition.
     pub(crate) fn begin_acquiring(&self) -> Acquiring<'_> {
-        // In one order with `closing`: either this acquisition sees the flag, or the shutdown sees the count.
+        // The order with `closing` matters: either this acquisition sees the flag, or the shutdown sees the count.
         self.acquiring.fetch_add(1, Ordering::SeqCst);
         Acquiring(self)
     }
@@ -201,7 +202,8 @@ impl Engine {
     /// Releases a grant and waits for the answer.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = self.store.release(claim, keep_for).await;
-        // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue.
+        // This is done after an error too: the store may have freed the key, and only this notifies the head of the
+        // local queue.
         self.freed_by(claim);
         if answer.is_ok() {
             self.release_again(claim);
@@ -225,8 +227,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Completes with `call`, which is polled inside tokio whoever polls it: the door of every call of the application that
-    /// takes no lock and runs no body.
+    /// Completes with `call`, which is polled inside tokio, whatever executor polls this. Every call of the application
+    /// that acquires no lock and runs no body goes through it.
     pub(crate) async fn inside<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.cleanup.inside(call).await?
     }
@@ -234,7 +236,7 @@ impl Engine {
     /// Sleeps for `pause`, or less if the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // Registered before the check, here and below: a change in between would notify nobody.
+        // The waiter registers before the check, here and below: otherwise it would miss a change in between.
         changed.as_mut().enable();
         self.check_open()?;
         tokio::select! {
@@ -245,18 +247,18 @@ impl Engine {
         }
     }
 
-    /// Completes when nothing is held, no acquisition is under way and no release is pending.
+    /// Completes when no lock is held, no acquisition is under way and no release is pending.
     pub(crate) async fn idle(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            // In this order: an acquisition makes its lease before it is no longer counted.
+            // The order matters: an acquisition makes its lease before it is no longer counted.
             if self.acquiring() == 0 && self.held() == 0 {
                 break;
             }
             changed.await;
         }
-        // Only now: a guard that is dropped leaves a release, which is awaited here.
+        // The releases come last: a guard that is dropped leaves a release, which is awaited here.
         self.cleanup.settled().await;
     }
 
@@ -270,7 +272,7 @@ impl Engine {
             }
             changed.await;
         }
-        // Only now: an acquisition that ends may roll back, which adds a release.
+        // The releases come last: an acquisition that ends may roll back, which adds a release.
         self.cleanup.settled().await;
     }
 }
@@ -281,8 +283,8 @@ pub(crate) struct Acquiring<'a>(&'a Engine);
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        // Counted down before the flag is read, and `close` does the reverse: a shutdown reads the new count or is
-        // notified.
+        // The count is lowered before the flag is read, and `close` does the reverse: a shutdown reads the new count or
+        // is notified.
         self.0.acquiring.fetch_sub(1, Ordering::SeqCst);
         if self.0.closing.load(Ordering::SeqCst) {
             self.0.changed.notify_waiters();

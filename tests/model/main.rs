@@ -19,9 +19,8 @@
 //! 1 GB with `--release`. A model with more than 20 million states is cut there, and says so.
 //!
 //! The models leave out clocks of different speed, shared modes, several keys, `min_hold`, older versions of the
-//! library, the notification that others wait where no grants linger (a holder may end its hand-offs at any moment
-//! here), the limit of waiters, and the
-//! expiry of the queue's keys.
+//! library, the notification that others wait when no grants linger (a holder may end its hand-offs at any moment
+//! here), the limit of waiters, and the expiry of the queue's keys.
 
 mod documented;
 mod explorer;

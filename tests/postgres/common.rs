@@ -1,4 +1,4 @@
-//! The common path: a free key, and a release that nobody waits for.
+//! The common path: a free key, and a release without waiters.
 
 use lock_core::{LockErrorKind, LockRequest, Released};
 use lock_tests::{PgBouncer, PostgresServer};
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, manager, ms, try_once, works_again};
 
-/// Ends the sessions of the library, which tell their numbers then, and returns how often each function was called.
+/// Ends the sessions of the library, which report their numbers then, and returns how often each function was called.
 pub(crate) async fn calls(server: &PostgresServer) -> impl Fn(&str) -> u64 {
     server.sql(
         "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
@@ -145,7 +145,7 @@ async fn a_session_that_turns_out_to_be_shared_is_asked_without_prepared_stateme
     let locks = manager(&server).await;
     server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     cycle(&locks, "k").await;
-    // What the next transaction in another session of the server looks like.
+    // The next transaction in another session of the server.
     server.sql(
         "CREATE FUNCTION lock_core.forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DEALLOCATE ALL; RETURN NULL; END $$; \
          CREATE TRIGGER forget AFTER INSERT ON lock_core.holders FOR EACH STATEMENT EXECUTE FUNCTION lock_core.forget()",

@@ -24,7 +24,7 @@ struct Far {
 }
 
 impl Far {
-    /// A manager behind a slow line.
+    /// A manager over a slow connection.
     async fn start(settings: &[&str]) -> Self {
         let server = PostgresServer::with(settings);
         let near = server.url();
@@ -69,7 +69,7 @@ impl Far {
     }
 }
 
-/// The tasks that wait, and the numbers of those that were served, in their order.
+/// The tasks that wait, and the numbers of the tasks that were served, in their order.
 struct Crowd {
     tasks: JoinSet<()>,
     served: Arc<Mutex<Vec<usize>>>,
@@ -123,7 +123,7 @@ async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     far.proxy.delay(Duration::ZERO);
     holder.release().await.expect("an answer");
     assert_eq!(all(crowd).await, order, "the order of arrival");
-    // Those of the crowd go together.
+    // The requests of the crowd are sent together.
     let calls = calls(&far.server).await("heartbeats");
     let calls = usize::try_from(calls).expect("a number");
     assert!(calls > 0 && calls < heartbeats / 3, "{calls} calls, for about {heartbeats} heartbeats");
@@ -137,7 +137,8 @@ async fn a_crowd_at_several_keys_is_served() {
     empty(&far.server, LONG).await;
 }
 
-/// Of the requests that go together, one may be granted and another be queued: a crash of the server must not lose the grant.
+/// One of the requests that are sent together may be granted and another be queued: a crash of the server must not lose
+/// the grant.
 #[tokio::test]
 async fn a_grant_among_others_is_on_disk_before_its_answer() {
     let server = PostgresServer::start();

@@ -26,7 +26,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     let turns = Bound::new(PATIENCE);
     take_turns(TASKS, CYCLES, move || patient_fair(&locks)).await;
     let turns_took = turns.elapsed();
-    // One who waits sends one every two thirds of a second.
+    // A waiter sends one every two thirds of a second.
     let heartbeats = TASKS * (1 + u64::try_from(turns_took.as_millis()).expect("minutes") / 600);
     let calls = calls(&server).await;
     // One more for the first cycle. The last of them may have the key for itself.
@@ -43,7 +43,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     assert!(calls("tell") <= TASKS, "{} messages inside of one process", calls("tell"));
 }
 
-/// The answer to a release tells the next holder of the same process. Without that, and without notifications, it would
+/// The answer to a release names the next holder of the same process. Without that, and without notifications, it would
 /// wait for its heartbeat, 0.67 s.
 #[tokio::test]
 async fn one_who_waits_in_the_same_process_needs_no_notification() {
@@ -68,7 +68,7 @@ async fn one_who_waits_in_the_same_process_needs_no_notification() {
     assert!(fastest < ms(100), "{fastest:?}");
 }
 
-/// The answer also counts where nobody waits for it any more.
+/// The answer also counts when no caller waits for it any more.
 #[tokio::test]
 async fn a_release_whose_caller_is_gone_tells_the_next_holder() {
     let server = PostgresServer::start();
@@ -140,7 +140,7 @@ async fn a_hand_off_does_only_what_is_its_own() {
     }
 }
 
-/// Asks for `k` as `n`, and returns the first column of the answer, whether it was queued, and who holds and who waits.
+/// Asks for `k` as `n`, and returns the first column of the answer, whether it was queued, and the holders and waiters.
 fn enqueued(server: &PostgresServer, before: &str, more: &str) -> String {
     server.sql(&format!(
         "DELETE FROM lock_core.holders; DELETE FROM lock_core.waiters; {HOLDER}; {WAITER}; {before}"
@@ -190,8 +190,8 @@ async fn a_claim_is_queued_on_the_short_way_only_behind_an_exclusive_holder() {
     assert_eq!(server.sql(&own.replace("true", "false")), "f", "one that is not handed off to waits");
 }
 
-/// A claim is queued while the release stands behind it in line. A release that had looked at the queue before would
-/// answer that nobody waits, and the claim would wait for its next heartbeat.
+/// A claim is queued while the release comes after it in line. A release that had read the queue before would answer
+/// that there are no waiters, and the claim would wait for its next heartbeat.
 #[tokio::test]
 async fn a_release_that_stood_in_line_sees_who_came_meanwhile() {
     let server = PostgresServer::start();

@@ -63,7 +63,7 @@ async fn load_on(change: &str) -> Result<(), Violation> {
     for _ in 0..3 {
         managers.push(manager(&server).await);
     }
-    // Behind the migration, which would put them back.
+    // After the migration, which would put them back.
     server.sql(change);
     load(&managers, SPAN, End::After(SPAN)).await.check()
 }
@@ -100,8 +100,8 @@ async fn a_server_that_looks_at_no_holder_is_found_out() {
 const LONG_WAY: &str = "CREATE OR REPLACE FUNCTION lock_core.take_free(p_key text, p_owner text, p_record text, p_mode text, \
                         p_ttl bigint, p_fenced boolean) RETURNS text[] LANGUAGE sql AS 'SELECT NULL::text[]';";
 
-/// Returns whether two had a key at a time, or were numbered in another order than that in which they had it: both come of two
-/// who look at a row at a time.
+/// Returns whether two had a key at once, or were numbered in another order than the one in which they had it: both
+/// happen when two sessions read a row at once.
 fn shows_a_race(verdict: &Result<(), Violation>) -> bool {
     matches!(verdict, Err(Violation::Overlap { .. } | Violation::TokenOrder { .. }))
 }

@@ -15,9 +15,9 @@ type Order = Arc<Mutex<Vec<usize>>>;
 /// How a task ends its turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// After the transaction that has verified the lease.
+    /// This comes after the transaction that has verified the lease.
     Committed,
-    /// Before: the transaction ends later.
+    /// The transaction ends later.
     Open,
     /// Without a transaction.
     Unverified,
@@ -28,7 +28,7 @@ enum End {
 /// Waits for the key, verifies the lease, and releases.
 async fn turn(request: LockRequest, mut client: Client, end: End, number: usize, order: Order) {
     let guard = request.acquire().await.expect("granted");
-    // Nobody has it before the transaction of the one before has ended.
+    // The next holder does not get it before the transaction of the last one has ended.
     order.lock().expect("no panic").push(number);
     if end == End::Unverified {
         guard.release().await.expect("an answer");

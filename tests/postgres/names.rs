@@ -6,7 +6,8 @@ use lock_tests::PostgresServer;
 
 use crate::support::{LONG, connect, cycle, manager, try_once};
 
-/// What anybody may do who may create in `public`: a function of the migration, and an operator that the functions use.
+/// What every user may do that may create in `public`: a function of the migration, and an operator that the functions
+/// use.
 const FIT_BETTER: &str = "CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE plpgsql AS \
                           'BEGIN RAISE EXCEPTION $$as the administrator$$; END'; \
                           CREATE FUNCTION public.mul(bigint, interval) RETURNS interval LANGUAGE sql AS \

@@ -14,7 +14,7 @@ use crate::verify::application;
 const SETTING: &str = "deadlock_timeout=5ms";
 const KEYS: usize = 10;
 
-/// Renews all that anybody holds, from the last key to the first.
+/// Renews all held locks, from the last key to the first.
 const RENEW: &str = "SELECT count(r.*) FROM (SELECT array_agg(key ORDER BY key DESC) AS keys, array_agg(owner ORDER BY key DESC) \
                      AS owners, array_agg(60000000::bigint) AS ttls, array_agg(0::bigint) AS owns FROM lock_core.holders) h, \
                      lock_core.renew(h.keys, h.owners, h.ttls, h.owns) r WHERE h.keys IS NOT NULL";

@@ -10,7 +10,7 @@ async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
     let server = PostgresServer::start();
     // Thousands of rows take the server longer than the others wait for an answer, on a machine that is busy.
     let locks = connect(&format!("{}&timeout=10s", server.url())).await;
-    // What the planner knows is what it was before there were many.
+    // The planner has the statistics from before there were many rows.
     server.sql(
         "INSERT INTO lock_core.keys (key) SELECT 'few' || n FROM generate_series(1, 20) n; \
          INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'few' || n, o, o, 's', '', 'infinity' FROM \

@@ -1,4 +1,4 @@
-//! What the tables hold, and what is left in them.
+//! The contents of the tables, and what is left in them.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ async fn no_call_reads_a_whole_table() {
     }
     tokio::time::sleep(ms(1_500)).await;
     assert!(last.is_held(), "it was renewed");
-    // The sessions tell their numbers when they end.
+    // The sessions report their numbers when they end.
     server.sql(
         "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
     );
@@ -130,7 +130,7 @@ async fn ten_thousand_renewals_take_two_hundred_statements_at_most() {
         let request = locks.lock(format!("k{number}")).ttl(Duration::from_secs(6));
         guards.push(request.acquire().await.expect("it is free"));
     }
-    // Nothing but a renewal updates a row of a grant, as long as nobody waits.
+    // Without waiters only a renewal updates the row of a grant.
     let renewals = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'holders'";
     let number = |text: String| text.parse::<u64>().expect("a number");
     lock_tests::wait_until("ten thousand renewals", LONG, async || number(server.sql(renewals)) >= 10_000)

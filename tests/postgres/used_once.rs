@@ -1,4 +1,4 @@
-//! Keys that are used once, each with a name of its own: what they leave goes at the rate at which it is made.
+//! Keys that are used once, each with a name of its own: their rows are removed at the rate at which they are made.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, manager, try_once};
 
-/// What exclusive locks leave whose holders have died.
+/// The rows of exclusive locks whose holders have died.
 fn leave_behind(server: &PostgresServer, keys: u64) {
     server.sql(&format!(
         "INSERT INTO lock_core.keys (key) SELECT 'order:' || n FROM generate_series(1, {keys}) n; \
@@ -30,7 +30,7 @@ async fn a_sweep_is_as_fast_as_there_is_much_to_delete() {
     held.release().await.expect("an answer");
 }
 
-/// Of two processes that sweep, one goes on, and the other does nothing meanwhile.
+/// When two processes sweep, one continues, and the other does nothing meanwhile.
 #[tokio::test]
 async fn one_sweeps_at_a_time() {
     let server = PostgresServer::start();

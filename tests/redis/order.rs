@@ -57,7 +57,7 @@ fn a_turn_of_an_earlier_wave_behind_a_later_one_was_overtaken() {
     }
 }
 
-/// What the tasks of one round share.
+/// The state that the tasks of one round share.
 #[derive(Debug, Default)]
 struct Round {
     inside: AtomicUsize,
@@ -100,7 +100,7 @@ impl Round {
         }
         assert!(guard.is_held(), "a lease of seconds is renewed");
         drop(working);
-        // Without an answer, the background goes on.
+        // Without an answer, the background continues.
         let _ = guard.release().await;
     }
 }
@@ -110,7 +110,7 @@ async fn settled(server: &RedisServer, managers: &[LockManager]) {
     let mut before = None;
     loop {
         for locks in managers {
-            // Answered behind all that this process has sent before, and perhaps over a new connection.
+            // It is answered after everything that this process has sent before, and perhaps over a new connection.
             wait_until("an answer", BOUND, async || match locks.lock("probe").try_acquire().await {
                 Ok(Some(guard)) => guard.release().await.is_ok(),
                 Ok(None) | Err(_) => false,

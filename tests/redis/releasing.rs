@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, calls, connect, empty, manager, ms, within};
 
-/// One try, with a release that nobody waits for.
+/// One try, with a release that no caller waits for.
 fn quick(locks: &LockManager, key: &str) -> LockRequest {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background)
 }
@@ -160,7 +160,7 @@ async fn several_keys_and_every_kind_keep_the_order() {
     }
 }
 
-/// Tokens grow from one holder to the next, also where the release of the last one is under way.
+/// Tokens grow from one holder to the next, also when the release of the last one is under way.
 #[tokio::test]
 async fn tokens_grow_behind_a_release() {
     let server = RedisServer::start();

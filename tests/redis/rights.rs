@@ -83,7 +83,7 @@ async fn no_script_takes_a_refusal_for_an_answer() {
     }
 }
 
-/// A queue that the user may not read is not an empty one: whoever waits in it would not be served.
+/// A queue that the user may not read is not an empty one: its waiters would not be served.
 #[tokio::test]
 async fn a_release_passes_on_that_the_queue_may_not_be_read() {
     let server = RedisServer::start();

@@ -21,8 +21,8 @@ impl Drop for Flag {
     }
 }
 
-/// Runs a body that never ends by itself, under a lock with the lease [`TTL`]. Returns a flag for the end of the body,
-/// and the outcome.
+/// Runs a body that never ends, under a lock with the lease [`TTL`]. Returns a flag for the end of the body, and the
+/// outcome.
 fn hold_for_ever(locks: &LockManager) -> (Arc<AtomicBool>, JoinHandle<Result<(), LockError>>) {
     let dropped = Arc::new(AtomicBool::new(false));
     let local = Flag(Arc::clone(&dropped));
@@ -144,7 +144,7 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
         if round == 0 {
             wait_until("the late request runs", PATIENCE, async || calls(&server, "set") > 0).await;
         }
-        // A later request may be gathered behind the repeated release of the one before, and never leave.
+        // A later request may be gathered after the repeated release of the one before, and never leave.
         empty(&server, PATIENCE).await;
         works_again(&locks, "k").await;
     }

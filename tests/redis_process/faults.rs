@@ -86,7 +86,7 @@ async fn contend(terms: Terms, span: Duration, enough: usize) -> Outcome {
     let mut contest = Contest::start(PROCESSES, terms, seed).await;
     println!("seed {seed}");
     let faults = torment(&mut contest, span, enough, &mut random).await;
-    // No process is left behind.
+    // No process is left.
     contest.all_progress(5, RECOVERY).await;
     let outcome = contest.end().await;
     let shares = outcome.by_process(PROCESSES);

@@ -77,8 +77,7 @@ impl Audit {
         Self { journal, scripts, gated, max_ttl, evicted, quarantine }
     }
 
-    /// Records that a server received a script. The name is that of the script that it runs, the text the one that the
-    /// client sent.
+    /// Records that a server received a script. The name of the script that it runs, and the text that the client sent.
     pub(crate) fn knows(&self, name: &str, text: &[u8]) {
         let mut scripts = self.scripts.borrow_mut();
         if scripts.contains_key(name) {
@@ -283,7 +282,7 @@ fn is_changed(owner: &[u8], seen: &Seen, after: Option<&Seen>, now: i64) -> bool
         members.find(|(member, _)| member.starts_with(owner)).map(|(_, till)| *till)
     };
     match till(seen) {
-        // Whoever waits marks the holder's value, and changes nothing else of it.
+        // A waiter marks the holder's value, and changes nothing else of it.
         None => after != Some(seen) && after != Some(&marked(seen)),
         Some(before) => match after.and_then(till) {
             Some(after) => after != before,
@@ -316,7 +315,7 @@ pub(crate) fn is_lock(key: &[u8]) -> bool {
 /// Returns the owner token at the beginning of a word.
 pub(crate) fn owner_of(word: &[u8]) -> Option<&[u8]> {
     let token = word.get(..TOKEN)?;
-    // Behind the token of a holder is a space, or the mark once somebody waits.
+    // After the token of a holder comes a space, or the mark when there is a waiter.
     let ends = word.get(TOKEN).is_none_or(|next| matches!(next, b' ' | b'!'));
     (ends && token.iter().all(u8::is_ascii_hexdigit)).then_some(token)
 }

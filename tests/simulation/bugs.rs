@@ -1,7 +1,7 @@
 //! The controls: bugs that a lock must not have, planted one at a time. Each must be found within a hundred seeds, so
 //! that a run without findings means something. The check that finds a bug is part of the control: the checks of the
-//! users find every bug that harms a lock in use; the checks on the servers find a bug that harms nobody yet, or nobody
-//! who could notice.
+//! users find every bug that harms a lock in use; the checks on the servers find a bug that harms no user yet, or no
+//! user that could notice.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::{single, store};
 /// The number of seeds within which a bug must be found.
 const SEEDS: u64 = 100;
 
-/// The seeds that found bugs which take many worlds. They come first, and the others where these find nothing any more.
+/// The seeds that found bugs which take many worlds. They come first, and the others when these find nothing any more.
 const LIKELY: [(&str, u64); 4] = [
     ("marker not looked at", 15),
     ("fence INCR after flush", 8),
@@ -60,9 +60,9 @@ fn is_found(name: &str, flaw: &Flaw, by: Oracle) {
     is_found_in((Asks::Exclusive, Harm::Usual), name, flaw, by);
 }
 
-/// Checks that the named oracle finds the flaw, and not just any. Where that is [`Oracle::Servers`],
-/// [`Oracle::Majority`] or [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for
-/// `no token check` and `renew re-creates`), because a majority and its quarantine hide the errors of one server.
+/// Checks that the named oracle finds the flaw, and not just any. If that is [`Oracle::Servers`], [`Oracle::Majority`]
+/// or [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for `no token check` and
+/// `renew re-creates`), because a majority and its quarantine hide the errors of one server.
 fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw, by: Oracle) {
     let worlds = seeds(name).map(|seed| {
         let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);
@@ -313,8 +313,8 @@ fn a_wait_for_ever_that_ends() {
     is_found("wait gives up", &lapse(Lapse::GivesUpWaiting), Oracle::Answers);
 }
 
-/// In a world of one store, because a majority behind its gate never forgets a held lock, and numbers no hand-offs.
-/// About one world in three finds the bug, in whatever order the tasks of a client run.
+/// In a world of one store, because a majority with its gate never forgets a held lock, and numbers no hand-offs. About
+/// one world in three finds the bug, in whatever order the tasks of a client run.
 #[test]
 fn a_process_that_numbers_its_turns_by_its_own_clock() {
     let worlds = (1..=SEEDS).map(|seed| single::run(seed, true));

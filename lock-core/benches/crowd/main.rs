@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     };
     let unknown = arguments.iter().find(|word| !is_known(word));
     assert!(unknown.is_none(), "unknown word {unknown:?}: expected a store, a kind or a number of waiters");
-    // Of the stores and of the kinds, those that are named, or all.
+    // The stores and the kinds that are named, or all.
     let wanted = |name: &str, all: &[&str]| {
         !arguments.iter().any(|word| all.contains(&word.as_str()))
             || arguments.iter().any(|word| word == name)

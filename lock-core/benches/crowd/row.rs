@@ -41,7 +41,7 @@ impl Row {
         }
     }
 
-    /// The time of the holds one after another, with a round trip between two: the release on its way, and the word of it.
+    /// The time of the holds one after another, with a round trip between two: for the release and its notification.
     fn ideal(&self) -> Duration {
         let turns = |holders: usize| {
             u32::try_from(self.waiters.div_ceil(holders)).expect("not so many")

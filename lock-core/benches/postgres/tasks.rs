@@ -98,7 +98,7 @@ struct Row {
 }
 
 impl Row {
-    /// The row is written by who takes it, and deleted by who releases it.
+    /// The holder writes the row when it takes it, and deletes it when it releases.
     async fn written(client: Client) -> Self {
         let take =
             "INSERT INTO written VALUES ($1, $2, clock_timestamp() + interval '10 s') ON CONFLICT DO NOTHING";

@@ -59,7 +59,7 @@ where
     }
 }
 
-/// What the tasks acquire.
+/// The locks that the tasks acquire.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Lock,
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
     Fair,
 }
 
-/// As [`round`], with a lock of the library: a key for each task, or one for all where it is `hot`.
+/// As [`round`], with a lock of the library: a key for each task, or one for all if it is `hot`.
 pub(crate) async fn lock_round(
     server: impl Fn() -> Duration,
     tasks: usize,

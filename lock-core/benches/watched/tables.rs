@@ -1,4 +1,4 @@
-//! What is measured, and the tables.
+//! The measurements, and their tables.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Asking the store for a claim, and keeping its entry in the store's queue.
+//! Sends the requests of a claim to the store, and keeps its entry in the store's queue.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::pending::{Granted, PendingClaim, QueueEntry};
 /// The shortest time between two heartbeats, whatever the store says of its holder.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
-/// The shortest time between two heartbeats of the first waiter behind a client of another library, and by how much it
-/// varies. That client notifies nobody when it releases, so the waiter tries as often as such clients do: one that asks
-/// less often than they would lose the key to them. The further waiters of the queue are served by the heartbeat of the
-/// first one, so the cost does not grow with their number.
+/// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds, and
+/// by how much it varies. That client sends no notification when it releases, so the waiter tries as often as such
+/// clients do: otherwise it would lose the key to them. The further waiters of the queue are served by the heartbeat of
+/// the first one, so the cost does not grow with their number.
 const FOREIGN_HEARTBEAT: Duration = Duration::from_millis(50);
 
 impl PendingClaim {
-    /// Asks the store once.
+    /// Sends one request to the store.
     pub(super) async fn ask(&mut self, engine: &Engine, ask: Ask) -> Result<Answer> {
         let beats = engine.capability.waiting.by_heartbeats();
         if beats && self.is_queued() {
@@ -32,17 +32,17 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // Read before `begin_request`, which changes it. A claim that was taken over while its question was under way has an
-        // entry, and the store has not said that it waits.
+        // This is read before `begin_request`, which changes it. A claim that was taken over while its request was
+        // under way has an entry, and the store has not answered that it waits.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
-        // A question of any other kind would give the entry up.
+        // A request of any other kind would give the entry up.
         let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.begin_request();
-        // Before the request: the notification may overtake the answer.
+        // The waiter subscribes before the request, because the notification may overtake the answer.
         let subscription = (ask.enqueues() && beats)
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
         match engine.store.acquire(&self.claim, ask).await {
-            // The claim stays as it is until a lease takes it over: dropped before that, it still rolls back.
+            // The claim does not change until a lease takes it over: if it is dropped before that, it still rolls back.
             Ok(Attempt::Granted(grant)) => self.in_time(engine, grant).map(Answer::Granted),
             Ok(Attempt::Held(held)) => {
                 self.held(engine, &held, subscription);
@@ -55,7 +55,7 @@ impl PendingClaim {
                     () if queued => self.start_over(&engine.owners),
                     () => {
                         self.nothing_taken();
-                        // The backend may have given a grant back, and an owner that was released is not used again.
+                        // The backend may have released a grant, and an owner that was released is not used again.
                         let owner = self.claim.owner;
                         self.unless_sent(|| engine.owners.mint_like(owner));
                     }
@@ -66,14 +66,15 @@ impl PendingClaim {
     }
 
     /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the
-    /// background goes on.
+    /// background repeats it.
     pub(super) async fn leave(&mut self, engine: &Engine) {
         if !self.is_waiting() {
             return;
         }
-        // Before the await: whoever took the entry over would have its grant released by the request that is under way.
+        // This comes before the await: if another waiter took the entry over, the request that is under way would
+        // release its grant.
         self.leaving();
-        // Settled only by the answer: a future that is dropped at this await rolls back in the background.
+        // Only the answer settles it: a future that is dropped at this await rolls back in the background.
         if engine.release(&self.claim, None).await.is_ok() {
             self.settle();
         }
@@ -83,7 +84,7 @@ impl PendingClaim {
     fn held(&mut self, engine: &Engine, held: &Held, subscription: Option<Subscription>) {
         let Some(sent) = held.queued_at else {
             if self.claim.is_resent() {
-                // The answer is that to the second request; the first may yet be granted.
+                // This is the answer to the second request; the first may still be granted.
                 self.start_over(&engine.owners);
             }
             self.settle();
@@ -97,7 +98,7 @@ impl PendingClaim {
                 .then(|| FOREIGN_HEARTBEAT.mul_f64(1.0 + fastrand::f64()));
             let heartbeat =
                 waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, often, now));
-            // An earlier waiter of this entry, or a heartbeat without an answer, may have asked for less. Nobody knows
+            // An earlier waiter of this entry, or a heartbeat without an answer, may have requested less. It is unknown
             // which of them the store has executed last, so the shortest counts.
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
             let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
@@ -105,12 +106,13 @@ impl PendingClaim {
         });
     }
 
-    /// Sends the store a heartbeat; `None` where it has forgotten the claim.
+    /// Sends the store a heartbeat; `None` if the store has forgotten the claim.
     async fn heartbeat(&mut self, engine: &Engine) -> Result<Option<Answer>> {
         let (asked, ttl) = (engine.capability.waiter_lease(&self.claim), self.claim.ttl);
         let mut before = Duration::ZERO;
         if let Some(entry) = self.entry() {
-            // Before the request, which may be executed without an answer, or before the future is dropped.
+            // This comes before the request, which may be executed without an answer, or although the future is
+            // dropped.
             entry.lease = entry.lease.min(asked);
             before = entry.unanswered;
             entry.unanswered = before.max(ttl);
@@ -122,16 +124,16 @@ impl PendingClaim {
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(engine, &held, None);
                 if let Some(entry) = self.entry() {
-                    // This one cannot arrive any more. Those before it may.
+                    // This heartbeat cannot arrive any more. Earlier ones may.
                     entry.unanswered = before;
                 }
                 Ok(Some(Answer::Held(held)))
             }
             Ok(Heartbeat::Gone) => Ok(None),
-            // Neither yes nor no: the entry may be kept, so the next heartbeat asks again.
+            // The answer is neither yes nor no: the entry may be kept, so the next heartbeat asks again.
             Err(error) => {
                 if engine.capability.waiting.confirms() && error.is_ambiguous() {
-                    // The backend may have given a grant back for want of copies. That release may be under way, and
+                    // The backend may have released a grant that lacked copies. That release may be under way, and
                     // would remove a later grant of this owner.
                     self.start_over(&engine.owners);
                 }
@@ -140,7 +142,7 @@ impl PendingClaim {
         }
     }
 
-    /// Refuses a grant whose answer took as long as its lease, and goes on with another owner.
+    /// Refuses a grant whose answer took as long as its lease, and continues with another owner.
     fn in_time(&mut self, engine: &Engine, grant: Grant) -> Result<Granted> {
         // The store holds a late grant for this owner, so it is released.
         in_time(engine, grant, engine.clock.now()).inspect_err(|_| self.start_over(&engine.owners))
@@ -157,7 +159,7 @@ fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
     Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
 }
 
-/// Returns when the next heartbeat is due: after a third of the waiter's lease, after `often` where only a heartbeat can
+/// Returns when the next heartbeat is due: after a third of the waiter's lease, after `often` if only a heartbeat can
 /// find out that the key is free, or when the holder's lease is over.
 fn next_heartbeat(
     sent: Moment,
@@ -182,7 +184,8 @@ mod tests {
     fn a_heartbeat_is_due_in_time_for_whoever_may_hold() {
         let ms = Duration::from_millis;
         let sent = Moment::from_parts((1_000_000_000, 1_000_000_000));
-        // The waiter's lease, what the holder has left, how often it asks, and when the next one is due after the last.
+        // The waiter's lease, the rest of the holder's, how often it asks, and when the next heartbeat is due after the
+        // last.
         for (lease, left, often, expected) in [
             (ms(2_000), None, None, Duration::from_secs(2) / 3),
             (ms(2_000), Some(ms(60_000)), Some(ms(100)), ms(100)),

@@ -1,4 +1,4 @@
-//! What the steps of the loop bring.
+//! The results of the loop's steps.
 
 use super::step::Event;
 use crate::backend::Held;
@@ -19,7 +19,7 @@ pub(super) enum Won {
     Handoff(Handoff),
 }
 
-/// What an action of the loop has brought.
+/// The result of an action of the loop.
 pub(super) enum Happened {
     Won(Won),
     Event(Event),

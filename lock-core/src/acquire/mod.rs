@@ -4,19 +4,19 @@
 //! | --- | --- |
 //! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
 //! | `outcome` | [`acquire`](acquire()): the loop, and the record of its outcome |
-//! | `step` | what follows from each event: the decision alone |
+//! | `step` | the action that follows from each event: the decision alone |
 //! | `run` | the loop, which carries out what `step` decides |
 //! | `ask` | one request to the store |
 //! | `linger` | the grant that lingers in this process |
-//! | `state` | what an acquisition remembers |
+//! | `state` | the memory of an acquisition |
 //! | `wait` | what the loop waits for |
-//! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
+//! | `watch` | the pending notification of a watched store, and how long a waiter relies on it |
 //! | `promote` | from a grant to the hold of a guard |
 //! | `refusal` | why a wait ended without the lock |
-//! | `recorder` | what an operator sees of a request: metrics, events, log |
-//! | `spans` | its span, and that of the grant |
+//! | `recorder` | the metrics, events and log of a request |
+//! | `spans` | its span, and the span of the grant |
 //! | `multi`, `partial_grants` | several keys: all or none |
-//! | `event` | what the steps of the loop bring, as values |
+//! | `event` | the results of the loop's steps, as values |
 //!
 //! [`PendingClaim`](crate::pending::PendingClaim) rolls back what a dropped loop may have taken.
 //!
@@ -51,11 +51,11 @@
 //! | 5 timer | the waiter itself | sends a heartbeat, asks the store, or asks its strategy | cannot be lost |
 //! | 6 closing | every waiter | ends with `ShuttingDown` | cannot be lost |
 //!
-//! A waiter of the local queue is told of 4 and 6 through the queue, any other one by `engine.changed`.
+//! A waiter of the local queue is notified of 4 and 6 through the queue, any other one by `engine.changed`.
 //!
-//! `hub.rs` is the `Listener` that a store calls. What a store reports (2 to 4) is a hint. The timer alone ends every
-//! wait: a waiter asks at the next heartbeat where the store wants any, and at the floor where it is watched, 2 s over
-//! a store elsewhere and 60 s over one in this process.
+//! `hub.rs` is the `Listener` that a store calls. The reports of a store (2 to 4) are hints. The timer alone ends every
+//! wait: a waiter asks at the next heartbeat if the store has heartbeats, and at the floor if it is watched, 2 s over a
+//! remote store and 60 s over one in this process.
 
 mod ask;
 mod event;

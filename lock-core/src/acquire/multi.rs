@@ -1,9 +1,9 @@
 //! Several keys: all or none.
 //!
-//! The store is asked for all of them at once. While one is held, waiting for all at once would never end on busy keys.
-//! So the request waits for one after another, each with a queue entry, and in one order for everybody, so that no two
-//! requests wait for each other. All single grants have one owner. When the last one is there, asking for all at once
-//! turns them into one grant.
+//! The first request is for all of them at once. While one is held, waiting for all at once would never end on busy
+//! keys. So the request then waits for one key after another, each with a queue entry, in the same order in every
+//! process, so that no two requests wait for each other. All single grants have one owner. After the last one, a
+//! request for all at once turns them into one grant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::kind::Kind;
 use crate::options::{LeaseOptions, Release, Resolved};
 use crate::pending::PendingClaim;
 
-/// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
+/// Boxes the future of a part, which is inside the future of the whole, and is made by the same function.
 fn boxed<'a>(acquire: &'a mut Acquire<'_>) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(acquire.run())
 }
@@ -35,9 +35,9 @@ impl Plan {
             own: Some(Box::new(Resolved {
                 ttl: self.ttl,
                 options: LeaseOptions {
-                    // A place in strict order at each key, so that the wait ends on a busy key too. The limits of the
-                    // lease belong to the one grant of all keys: a single one must last while the others are waited
-                    // for, and be free as soon as it is dropped. It is renewed by that wait.
+                    // The claim has a place in strict order at each key, so that the wait ends on a busy key too. The
+                    // limits of the lease belong to the one grant of all keys: a single grant must last while the
+                    // request waits for the others, and be free as soon as it is dropped. It is renewed by that wait.
                     kind: Kind::Fair,
                     renew: true,
                     release: Release::Await,
@@ -53,7 +53,7 @@ impl Plan {
                 max_waiters: self.max_waiters,
                 on_lost: self.on_lost,
                 label: self.label.clone(),
-                // Refused for several keys.
+                // This is refused for several keys.
                 take: 1,
             })),
             template: self.template.clone(),
@@ -63,21 +63,22 @@ impl Plan {
 }
 
 impl Acquire<'_> {
-    /// Acquires the keys one after another. Then the store is asked for all.
+    /// Acquires the keys one after another, and then requests all of them.
     pub(super) fn gather(&mut self, pause: Duration) -> BoxFuture<'_, Result<Happened>> {
         Box::pin(self.gathering(pause))
     }
 
     async fn gathering(&mut self, pause: Duration) -> Result<Happened> {
         if self.partial_grants.len() == self.plan.keys().count() {
-            // All were there, and yet the store refuses: one was lost meanwhile. It begins again, after a pause.
+            // All keys were granted, and the store still refuses: one was lost meanwhile. The request begins again,
+            // after a pause.
             self.partial_grants.clear();
             self.engine().sleep(pause).await?;
         }
         loop {
             self.partial_grants.clear();
-            // A new owner in each round: the single grants of the last one are released in the background, and such a
-            // release could free what this round has acquired.
+            // Each round has a new owner: the single grants of the last round are released in the background, and such
+            // a release could free a grant of this round.
             self.claim = PendingClaim::new(&self.engine().cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -86,15 +87,15 @@ impl Acquire<'_> {
         }
     }
 
-    /// Acquires the keys. Returns whether all single grants have the owner of the whole claim: one whose answer was
-    /// lost has another.
+    /// Acquires the keys. Returns whether all single grants have the owner of the whole claim: a grant whose answer was
+    /// lost has another one.
     async fn gathered(&mut self) -> Result<bool> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
             // With another owner, the claim for all keys would find each of them held by its own single grant.
             let claim = Claim { owner, ..part.claim() };
-            // `started` is that of the whole: all keys share one time limit.
+            // `started` is the start of the whole request: all keys share one time limit.
             let mut acquire = Acquire::new(&part, self.tries.started, claim);
             acquire.tries.count = self.tries.count;
             let hold = tokio::select! {

@@ -50,7 +50,7 @@ async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     outcome
 }
 
-/// Returns a future that runs within `span`, if there is anybody to be told of that.
+/// Returns a future that runs within `span`, if the span has a subscriber.
 fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }
@@ -59,7 +59,7 @@ fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> 
 /// it.
 fn looping<'a>(plan: &'a Plan, started: Moment, span: &'a Span) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
-        // Dropped after the claim has rolled back: a shutdown waits for both.
+        // This is dropped after the claim has rolled back: a shutdown waits for both.
         let _counted = plan.engine().begin_acquiring();
         let mut acquire = Acquire::new(plan, started, plan.claim());
         let outcome = acquire.run().await;
@@ -119,7 +119,7 @@ mod tests {
         assert!(next.is_some(), "the key is still held");
     }
 
-    /// A store in this process that counts what it is asked.
+    /// A store in this process that counts its requests.
     #[derive(Debug, Default)]
     struct Counts {
         memory: Memory,

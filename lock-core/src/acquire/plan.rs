@@ -21,12 +21,12 @@ pub(crate) struct Plan {
     pub(crate) key: Key,
     /// The other keys of a request for several.
     pub(crate) more: MoreKeys,
-    /// Its options, unless they are [those of the manager](Engine::defaults). Boxed, because a plan is moved with the
-    /// future that acquires.
+    /// Its options, unless they are [the manager's](Engine::defaults). Boxed, because a plan is moved with the future
+    /// that acquires.
     pub(crate) own: Option<Box<Resolved>>,
     /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
-    /// It is for one key of several.
+    /// Whether it is for one key of several.
     pub(crate) is_part: bool,
 }
 
@@ -63,21 +63,21 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns how its claim waits.
+    /// Returns the queue of its claim.
     pub(super) fn queue(&self) -> Queue {
-        // Fair locks are refused where the store has no order; readers and writers come as they come.
+        // Fair locks are refused if the store has no order; readers and writers then have none.
         match self.engine().capability.waiting.in_order() {
             true => self.options.kind.queue(),
             false => Queue::Barging,
         }
     }
 
-    /// Makes a claim with an owner of its own.
+    /// Makes a claim with a new owner.
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
-        // A store sees by the two owners whether the holder may hand off to a waiter, and the memory store does not
-        // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
+        // By the two owners, a store sees whether the holder may hand off to a waiter, and the memory store then does
+        // not queue the waiter. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
         Claim {
@@ -126,7 +126,7 @@ impl Plan {
             );
             return Err(LockError::new(LockErrorKind::Upgrade, detail));
         }
-        // It may have been lost or released since it was found. Then the store is asked like for any other request.
+        // The grant may have been lost or released since it was found. Then this is a request like any other.
         Ok(lease.enter().then(|| Hold::new(lease)))
     }
 }

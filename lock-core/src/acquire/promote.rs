@@ -17,16 +17,16 @@ use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
-/// How often a process that hands a grant off asks the store all the same. If the notification that others wait was
-/// lost, the answer says so.
+/// How often a process that hands a grant off still asks the store. If the notification that others wait was lost, the
+/// answer says so.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
-    /// Returns the grant that a notification of the store promised, if it can be used as it is.
+    /// Returns the grant that a notification of the store promised, if it can be used unchanged.
     pub(super) fn served(&mut self, waiters: usize) -> Happened {
         match self.claim.served(waiters).filter(|_| !self.engine().capability.waiting.confirms()) {
             // A store that confirms its grants does so with the answer to the next heartbeat, which is due now. A lease
-            // that is never renewed must be the whole one, which the next heartbeat brings.
+            // that is never renewed must be granted in full, which the next heartbeat does.
             Some(granted) if self.plan.options.renew || granted.grant.lease >= self.plan.ttl => {
                 Happened::Won(Won::Store(granted))
             }
@@ -37,13 +37,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// Takes the notification that the store has served the entry, if it has arrived.
+    /// Takes the notification that the store has granted the entry, if it has arrived.
     pub(super) fn notification(&mut self) -> Option<Happened> {
         let waiters = self.claim.take_notification()?;
         Some(self.served(waiters))
     }
 
-    /// Makes the hold of a grant. Returns `None` if the grant turned out to be worth nothing, and the wait goes on.
+    /// Makes the hold of a grant. Returns `None` if the grant is of no use, and the wait continues.
     pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         let engine = self.engine();
         // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
@@ -65,14 +65,14 @@ impl Acquire<'_> {
             schedule.watch_end(&lease);
         }
         if let Some(reason) = engine.reported_lost(lease.claim().owner) {
-            // Reported between the check above and the lease, which nobody knew then.
+            // The loss was reported between the check above and the listing of the lease.
             lease.lose(reason);
         }
         let hold = Hold::new(lease);
         if !is_complete {
-            // Boxed, here and below, because the future of every waiter would have room for it.
+            // The future is boxed, here and below, because the future of every waiter would have room for it.
             if let Err(error) = Box::pin(hold.lease().fence()).await {
-                // Before the pause: the grant must not be kept while the store fails.
+                // This comes before the pause: the grant must not be kept while the store fails.
                 hold.release_to_store();
                 if !error.is_lost() {
                     Box::pin(self.store_failed(error)).await?;
@@ -85,17 +85,17 @@ impl Acquire<'_> {
         Ok(Some(hold))
     }
 
-    /// Makes the lease of a grant of the store. Returns `None` if that is reported as lost already.
+    /// Makes the lease of a grant of the store. Returns `None` if the grant is reported as lost already.
     fn granted(&mut self, granted: &Granted, schedule: &Schedule<Lease>) -> Option<Arc<Lease>> {
         let (engine, grant) = (self.engine(), &granted.grant);
         if engine.reported_lost(self.claim.claim.owner).is_some() {
-            // The report overtook the answer. What the store may have of the grant is released by its owner.
+            // The report overtook the answer. A grant that the store may still have is released by its owner.
             self.claim.start_over(&engine.owners);
-            // Whoever held the key before, this waiter asks again after its pause.
+            // This waiter asks again after its pause, regardless of the previous holder.
             self.found = Found::nothing();
             return None;
         }
-        // First: a log that panics here leaves the claim, which then rolls back.
+        // This comes first: if a log panics here, the claim rolls back.
         let span = hold_span(self.plan);
         let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
         let owner = self.claim.claim.owner;
@@ -112,7 +112,7 @@ impl Acquire<'_> {
             claim.mark_contended();
         }
         self.partial_grants.supersede();
-        // One key of several is renewed by who waits for the others, for as long as that is polled.
+        // One key of several is renewed by the wait for the others, for as long as that is polled.
         let options =
             LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
         let lease = Lease::new(Arc::clone(engine), schedule, claim, options, granted, span);
@@ -120,23 +120,23 @@ impl Acquire<'_> {
         Some(lease)
     }
 
-    /// Makes the lease of a grant that a holder of this process hands off. Returns `None` if that is worth nothing.
+    /// Makes the lease of a grant that a holder of this process hands off. Returns `None` if the hand-off is of no use.
     async fn handed_off(
         &mut self,
         handoff: Handoff,
         schedule: &Schedule<Lease>,
     ) -> Result<Option<Arc<Lease>>> {
         let (engine, plan) = (self.engine(), self.plan);
-        // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
+        // The waiter has left the queue. If the hand-off is of no use, it joins again, and is not refused.
         self.tries.has_queued |= self.waiter.take().is_some();
         let mut now = self.now();
         let handoff = match self.fitness(handoff.grant(), now) {
-            // It was meant for another waiter, or is lost.
+            // The grant was meant for another waiter, or is lost.
             Fitness::Worthless => return Ok(None),
             Fitness::Fits => handoff,
             Fitness::Short => {
                 let extended = Box::pin(self.extended(handoff)).await;
-                // Once more: a shutdown may have begun while the renewal was under way.
+                // This is checked again: a shutdown may have begun while the renewal was under way.
                 engine.check_open()?;
                 let Some(handoff) = extended else { return Ok(None) };
                 now = self.now();
@@ -154,8 +154,8 @@ impl Acquire<'_> {
         Ok(Some(lease))
     }
 
-    /// Returns what a hand-off is worth. A holder must not get less than it asks for: a lease that will not be renewed
-    /// must be the whole one.
+    /// Returns the use of a hand-off. A holder must not get less than it requests: a lease that will not be renewed
+    /// must be granted in full.
     fn fitness(&self, grant: &HeldGrant, now: Moment) -> Fitness {
         let (engine, plan) = (self.engine(), self.plan);
         // Over a store that takes heartbeats, the notification that others wait elsewhere may be lost.
@@ -173,8 +173,8 @@ impl Acquire<'_> {
     /// Renews a hand-off. Returns `None` if that fails, and the grant is released.
     async fn extended(&self, handoff: Handoff) -> Option<Handoff> {
         let (engine, ttl) = (self.engine(), self.plan.ttl);
-        // Before the await: a hand-off that is dropped there is released for as long as the store may have the longer
-        // lease.
+        // This comes before the await: the release of a hand-off that is dropped there is repeated for as long as the
+        // store may have the longer lease.
         handoff.asked(ttl);
         let answer = engine.store.renew_one(handoff.claim(), ttl).await;
         let Renewal::Renewed { sent, lease: length, waiters } = answer else { return None };
@@ -186,7 +186,7 @@ impl Acquire<'_> {
     }
 }
 
-/// What a hand-off is worth to the waiter that takes it.
+/// The use of a hand-off for the waiter that takes it.
 enum Fitness {
     Fits,
     /// It must be renewed first.

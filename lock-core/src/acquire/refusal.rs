@@ -1,4 +1,4 @@
-//! Why a wait ended without the lock, and what the strategy knows when it decides.
+//! Why a wait ended without the lock, and the input of the strategy.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,22 @@ use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::{LastAnswer, Waiter};
 use crate::strategy::{Contention, Decision};
 
-/// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks.
+/// The text that an error adds when the holder is this process. It is usually another task, sometimes the task that
+/// asks.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 
 impl Acquire<'_> {
-    /// What is known at `now` where the key was found held.
+    /// Returns the input of the strategy at `now`, when the key was found held.
     pub(super) fn contention(&self, now: Moment) -> Contention {
         self.known(&self.found.held, now).with_rate(self.rate(now))
     }
 
-    /// What is known at `now` where that was not found: before the first question, and after a failure of the store.
+    /// Returns the input of the strategy at `now` without an answer of the store: before the first request, and after a
+    /// failure.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
-        // Where it was admitted before the store was asked, those of this process were counted then. It arrives in the store,
-        // where others may wait.
+        // If the request was admitted before it was sent, the waiters of this process were counted then. It now arrives
+        // at the store, at which others may wait.
         let counts_here =
             self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
         let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };
@@ -45,7 +47,7 @@ impl Acquire<'_> {
         local.max(held.waiters.unwrap_or(0))
     }
 
-    /// Returns how many requests a second find the key held, this one included. It is counted once.
+    /// Returns how many requests a second find the key held, this one included. Each request counts once.
     fn rate(&self, now: Moment) -> Option<f64> {
         let count = || self.engine().rates.arrived(self.plan.key.as_str(), now);
         self.plan.strategy.uses_rate().then(|| *self.tries.rate.get_or_init(count))
@@ -69,8 +71,8 @@ impl Acquire<'_> {
         self.store.last_answer = Some(answer);
     }
 
-    /// Returns why the store failed, if its last answer about the key was a failure: to this request, or to another one
-    /// of those who wait here.
+    /// Returns why the store failed, if its last answer about the key was a failure, to this request or to another
+    /// waiter of this process.
     fn outage(&mut self) -> Option<LockError> {
         let (own, other) =
             (self.store.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));
@@ -81,9 +83,8 @@ impl Acquire<'_> {
         last.failure
     }
 
-    /// Returns why the wait is over. Whatever has ended it, the last answer of the store decides whether that is told as
-    /// a key that is held or as an outage: a caller may do without a lock that somebody holds, and must not do without
-    /// one that nobody was asked for.
+    /// Returns why the wait is over. The last answer of the store decides whether the error is a held key or an outage:
+    /// a caller may skip work that another holder does, and must not skip it because the store is down.
     pub(super) fn give_up(&mut self, decision: Decision, held: &Held) -> LockError {
         let waited = self.waited();
         if let Some(failure) = self.outage() {
@@ -109,7 +110,7 @@ impl Acquire<'_> {
         if decision == Decision::Skip { error.skipped() } else { error }
     }
 
-    /// Returns what the error says of the holder besides its name.
+    /// Returns the text of the error about the holder, besides its name.
     fn detail(&self, held: &Held) -> Cow<'static, str> {
         let is_own =
             || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine().identity);

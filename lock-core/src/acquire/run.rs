@@ -1,6 +1,6 @@
 //! The loop: carry out an action, note what happened, decide on the next action.
 //!
-//! `step.rs` decides. This file and those beside it carry the actions out.
+//! `step.rs` decides. This file and the others of the folder carry the actions out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::local_queue::{Expected, Waiter};
 use crate::pending::PendingClaim;
 use crate::strategy::Decision;
 
-/// How often the log says that the store keeps failing.
+/// How often the log reports that the store keeps failing.
 const STORE_WARNING: Duration = Duration::from_secs(30);
 
-/// The shortest pause after a failure of the store. A strategy's first pauses are meant for holders.
+/// The shortest pause after a failure of the store. A strategy's first pauses are meant for held keys, not for outages.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
 
 /// The longest pause of a claim with a queue entry, which it must keep alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a request waits behind a value of another library without an expiry before the log says so.
+/// How long a request waits for a key that another library has locked without an expiry before the log reports it.
 const NO_EXPIRY_WARNING: Duration = Duration::from_secs(5);
 
 /// One acquisition under way.
@@ -43,7 +43,7 @@ pub(super) struct Acquire<'a> {
     pub(super) store: StoreHealth,
     pub(super) notices: Notices,
     pub(super) found: Found,
-    /// Its grant may linger.
+    /// Whether its grant may linger.
     pub(super) expected: Option<Expected<'a>>,
     /// The keys that a request for several has already.
     pub(super) partial_grants: PartialGrants,
@@ -90,9 +90,9 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Runs until there is a hold, or none any more.
+    /// Runs until there is a hold, or an error.
     pub(super) async fn run(&mut self) -> Result<Hold> {
-        // Before the first byte is sent: without a renewer nothing could be held.
+        // This comes before the first byte is sent: without a renewer no lock could be held.
         let schedule = self.plan.hub.renewers.here()?;
         let rules = self.rules();
         let mut happened = match self.lingering().await {
@@ -122,7 +122,8 @@ impl<'a> Acquire<'a> {
                     Some(happened) => happened,
                     None => return Err(Box::pin(self.end(decision)).await),
                 },
-                // Boxed, as above: few waits end so, and the future of each would have room for it.
+                // The future is boxed, as above: few waits end like this, and the future of each would have room for
+                // it.
                 Action::End(decision) => return Err(Box::pin(self.end(decision)).await),
             };
         }
@@ -132,7 +133,7 @@ impl<'a> Acquire<'a> {
         Event::Begins { busy: self.engine().local_queue.is_busy(&self.plan.key) }.into()
     }
 
-    /// Asks the strategy whether it would wait, before the store is asked.
+    /// Asks the strategy whether it would wait, before the first request.
     fn consult(&self) -> Happened {
         let (local_queue, key) = (&self.engine().local_queue, &self.plan.key);
         let busy = local_queue.is_busy(key);
@@ -144,7 +145,7 @@ impl<'a> Acquire<'a> {
     /// Asks the strategy what to do about a key that is held.
     fn decide(&mut self) -> Result<Happened> {
         self.engine().check_open()?;
-        // Before the strategy, which would turn away a waiter that has the grant already.
+        // This comes before the strategy, which would refuse a waiter that has the grant already.
         if let Some(news) = self.queue_news() {
             return Ok(news);
         }
@@ -154,7 +155,8 @@ impl<'a> Acquire<'a> {
         })
     }
 
-    /// Asks the store. Boxed, because it is larger than all that waits: most of those who wait ask nothing.
+    /// Sends a request to the store. The future is boxed, because it is larger than a waiter's, and most waiters send
+    /// no request.
     fn ask(&mut self, ask: Ask) -> BoxFuture<'_, Result<Happened>> {
         Box::pin(async move {
             match self.request(ask).await {
@@ -177,12 +179,13 @@ impl<'a> Acquire<'a> {
             self.outlast_releases(ask).await?;
         }
         self.tries.count_one();
-        // Before the request: a reconnect while it is under way may lose the notification that follows its answer.
+        // This is read before the request: a reconnect while it is under way may lose the notification that follows its
+        // answer.
         self.notices.asked_in = self.engine().reconnects();
         self.set_asking(true);
         let answer = self.claim.ask(self.engine(), ask).await;
         self.set_asking(false);
-        // Also after an error. The floor begins with the next pause.
+        // This is done after an error too. The floor begins with the next pause.
         self.notices.relies_since = None;
         let answer = answer?;
         self.store.ask_again = None;
@@ -194,7 +197,7 @@ impl<'a> Acquire<'a> {
     }
 
     /// Waits for the answers to the releases of these keys by this process, for at most a second each. Otherwise the
-    /// first request could be refused because of a lock that this process gives back.
+    /// first request could be refused because of a lock that this process is releasing.
     ///
     /// A request that takes a place in order of arrival does not wait: requests of other processes would overtake it.
     async fn outlast_releases(&self, ask: Ask) -> Result<()> {
@@ -252,7 +255,7 @@ impl<'a> Acquire<'a> {
             return Err(error.with_waited(self.waited()));
         }
         let now = self.now();
-        // It must ask the store again, and nobody notifies it of the time for that.
+        // It must ask the store again, and gets no notification of the time for that.
         let contention = self.known(&Held::default(), now).with_notified(false);
         let pause = match self.plan.strategy.decide(&contention) {
             Decision::RetryAfter(pause) => pause.max(STORE_PAUSE),
@@ -269,17 +272,17 @@ impl<'a> Acquire<'a> {
         if self.place() == Place::Nowhere {
             return self.engine().sleep(pause).await;
         }
-        // It can be notified meanwhile.
+        // The waiter can be notified meanwhile.
         self.store.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
         Ok(())
     }
 
-    /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the
-    /// key when it has the error, and an entry that is still there would then be granted the key for nobody.
+    /// Leaves the store's queue, and returns why the wait is over. The order matters: the caller may release the key
+    /// when it has the error, and an entry that is still queued would then be granted the key without a waiter.
     async fn end(&mut self, decision: Decision) -> LockError {
         let held = self.found.held.clone();
         let error = self.give_up(decision, &held);
-        // An entry that others wait behind goes to the next head when this value is dropped.
+        // An entry with other waiters after it goes to the next head when this value is dropped.
         if !self.leaves_its_entry_to_another() {
             self.claim.leave(self.engine()).await;
         }
@@ -292,9 +295,9 @@ impl<'a> Acquire<'a> {
 }
 
 impl Drop for Acquire<'_> {
-    /// Leaves the entry in the store's queue to the next waiter: it belongs to the local queue, not to its head.
+    /// Passes the entry in the store's queue to the next waiter: the entry belongs to the local queue, not to its head.
     fn drop(&mut self) {
-        // Before the fields are dropped: the claim would release the entry that is left to another.
+        // This comes before the fields are dropped: the claim would release the entry that was passed on.
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
             waiter.leave_with(if to_another { self.claim.take_entry() } else { None });

@@ -1,4 +1,4 @@
-//! What an acquisition remembers besides its claim and its place.
+//! The memory of an acquisition, besides its claim and its place.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct Tries {
     pub(super) count: u32,
     /// How many requests a second find the key held: see `refusal.rs`.
     pub(super) rate: OnceLock<f64>,
-    /// Whether the claim was in the local queue before. A waiter that comes back is not turned down.
+    /// Whether the claim was in the local queue before. A waiter that returns is not refused.
     pub(super) has_queued: bool,
 }
 
@@ -34,20 +34,20 @@ impl Tries {
     }
 }
 
-/// What is known of failures of the store.
+/// The failures of the store.
 #[derive(Debug, Default)]
 pub(super) struct StoreHealth {
-    /// The store failed: it is asked again then, not before.
+    /// After a failure, the time of the next request.
     pub(super) ask_again: Option<Moment>,
-    /// When the log last said that the store fails.
+    /// When the log last reported that the store fails.
     pub(super) warned: Option<Moment>,
     /// The store's last answer to this request.
     pub(super) last_answer: Option<LastAnswer>,
 }
 
-/// What the waiter relies on to be notified.
+/// The notifications that the waiter relies on.
 pub(super) struct Notices {
-    /// Since when it relies on being notified: since its first pause after the last request, or after it became the head
+    /// Since when it relies on notifications: since its first pause after the last request, or after it became the head
     /// of the local queue.
     pub(super) relies_since: Option<Moment>,
     /// [`Engine::reconnects`](crate::engine::Engine::reconnects) before the store was last asked.
@@ -56,7 +56,7 @@ pub(super) struct Notices {
     pub(super) watch: Option<Watch>,
 }
 
-/// What the store said last of a key that is held.
+/// The last answer of the store about a held key.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) held: Held,
@@ -80,7 +80,7 @@ impl Found {
         Self { held: Held::default(), holder: Holder::Elsewhere }
     }
 
-    /// The answer `held`, which arrived at `now`.
+    /// Makes this from the answer `held`, which arrived at `now`.
     pub(super) fn new(held: Held, now: Moment) -> Self {
         let free_at = held.remaining.map(|left| now.plus(left));
         Self { holder: if held.own { Holder::Here { free_at } } else { Holder::Elsewhere }, held }

@@ -1,4 +1,4 @@
-//! What an acquisition does next: the decision alone, without I/O, a clock or a lock.
+//! The next action of an acquisition: the decision alone, without I/O, a clock or a lock.
 //!
 //! ```text
 //!  Begins -> Consult -> Consulted -> Ask -> Refused -> Decide -> Pauses -> Join -> Joined -> Wait -> PauseOver
@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::backend::{Ask, Queue};
 use crate::strategy::Decision;
 
-/// What does not change during an acquisition: the kind of lock, and what the store can do.
+/// The constant facts of an acquisition: the kind of lock, and the abilities of the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// The order in which the store serves this claim.
@@ -32,12 +32,12 @@ pub(super) struct Rules {
     pub(super) heartbeats: bool,
 }
 
-/// Where an acquisition waits.
+/// The place in which an acquisition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nowhere: the next request is due at the end of the strategy's pause.
+    /// No place: the next request is due at the end of the strategy's pause.
     Nowhere,
-    /// In the local queue, behind its head. The head asks for all of them, or a holder hands off.
+    /// In the local queue, after its head. The head sends the requests for all of them, or a holder hands off.
     BehindHead,
     /// At the head of the local queue, without an entry in the store's queue.
     AtHead,
@@ -48,7 +48,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Returns whether the claim has an entry in the store's queue that this waiter looks after.
+    /// Returns whether the claim has an entry in the store's queue that this waiter keeps alive.
     pub(super) fn is_queued(self) -> bool {
         matches!(self, Self::HeadQueued | Self::Queued)
     }
@@ -58,20 +58,20 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Never,
-    /// There was no pause since.
+    /// There was no pause since the last request.
     Fresh,
-    /// It lies before the last pause.
+    /// The last request was sent before the last pause.
     Stale,
 }
 
-/// Where an acquisition stands.
+/// The state of an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) place: Place,
     pub(super) asked: Asked,
     /// Whether the last request to the store did not ask for a place in its queue.
     pub(super) only_tried: bool,
-    /// Whether the store failed, and is asked again when that is due.
+    /// Whether the store failed, and the next request has a due time.
     pub(super) failing: bool,
     /// Whether the strategy has decided to wait before the store was asked.
     pub(super) admitted: bool,
@@ -90,41 +90,42 @@ impl State {
     };
 }
 
-/// What happened.
+/// An event of an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The acquisition begins. `busy`: the key is held or waited for in this process.
     Begins { busy: bool },
-    /// The strategy was asked before the store. `waits`: it would wait. `was_held`: the key was held a moment ago.
+    /// The strategy has decided before the first request. `waits`: it would wait. `was_held`: the key was held a moment
+    /// ago.
     Consulted { waits: bool, busy: bool, was_held: bool },
-    /// The store says that the key is held.
+    /// The store answers that the key is held.
     Refused,
-    /// The store failed, and the strategy waits all the same.
+    /// The store failed, and the strategy still waits.
     Failed,
-    /// A grant or a notification turned out to be worth nothing.
+    /// A grant or a notification is of no use.
     Worthless,
     /// The strategy waits for this long.
     Pauses(Duration),
-    /// The strategy has had enough.
+    /// The strategy gives up.
     Enough(Decision),
     /// The claim has joined the local queue. `asks`: it must ask the store at once.
     Joined { asks: bool, pause: Duration },
-    /// The claim of several keys holds each of them by a grant of its own.
+    /// The claim of several keys holds each of them by a single grant.
     Gathered,
-    /// Another try makes sense: the store or another waiter says so, or it is due.
+    /// Another try makes sense: the store or another waiter has notified this one, or it is due.
     MustAsk,
     /// The pause of the strategy is over.
     PauseOver,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Begin again.
     Begin,
-    /// Ask the strategy whether it would wait, before the store is asked.
+    /// Ask the strategy whether it would wait, before the first request.
     Consult,
-    /// Ask the store.
+    /// Send a request to the store.
     Ask(Ask),
     /// Ask the strategy what to do about a key that is held.
     Decide,
@@ -149,10 +150,10 @@ fn request(rules: &Rules) -> Ask {
     }
 }
 
-/// Returns what follows from `event`.
+/// Returns the action that follows from `event`.
 pub(super) fn next(rules: &Rules, mut state: State, event: Event) -> (State, Action) {
     let action = match (event, state.ending) {
-        // That was the last try.
+        // This was the last try.
         (Event::Refused | Event::Failed | Event::Worthless, Some(decision)) => Action::End(decision),
         (Event::Refused | Event::Worthless | Event::PauseOver, _) => Action::Decide,
         // A claim that waits keeps its place.
@@ -182,8 +183,8 @@ pub(super) fn next(rules: &Rules, mut state: State, event: Event) -> (State, Act
     (state, action)
 }
 
-/// Returns how to begin: with the cheapest request that can end in a grant. The strategy is asked first where a request
-/// may be spared, or takes a place.
+/// Returns how to begin: with the cheapest request that can end in a grant. The strategy is asked first if that may
+/// save a request, or if the request takes a place.
 fn begin(rules: &Rules, busy: bool) -> Action {
     match rules.queue {
         _ if rules.several => Action::Ask(Ask::Try),
@@ -192,14 +193,14 @@ fn begin(rules: &Rules, busy: bool) -> Action {
     }
 }
 
-/// Returns the first request, where the strategy was asked whether it waits. `held`: the key is probably held.
+/// Returns the first request after the strategy has decided whether to wait. `held`: the key is probably held.
 fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     match rules.queue {
         _ if !waits => Action::Ask(Ask::Try),
         Queue::Fifo => Action::Ask(request(rules)),
-        // It may not wait for others, so it must ask to know anything.
+        // The claim does not wait, so it must send a request to learn anything.
         Queue::Barging if rules.room == Some(0) => Action::Ask(Ask::Probe),
-        // It waits without a request, which could overtake others that wait.
+        // The claim waits without a request, because a request could overtake other waiters.
         Queue::Barging if held => Action::Decide,
         Queue::Barging => Action::Ask(Ask::Probe),
     }
@@ -209,9 +210,10 @@ fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
 fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     match state.place {
         _ if rules.several && rules.in_order => Action::Gather(pause),
-        // Only now: a request that does not wait never joins, and so takes no hand-off from one that does.
+        // The claim joins only now: a request that does not wait never joins, and so takes no hand-off from one that
+        // waits.
         Place::Nowhere | Place::Queued if rules.hands_off => Action::Join(pause),
-        // The strategy would not have waited when the store was asked, and does now that the holder is known.
+        // The strategy did not want to wait before the request, and waits now that the holder is known.
         Place::Nowhere
             if rules.in_order && rules.queue == Queue::Fifo && state.only_tried && !state.failing =>
         {

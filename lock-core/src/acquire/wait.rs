@@ -1,4 +1,4 @@
-//! Waiting: for a hand-off, for a notification of the store, for the time to ask.
+//! Waiting: for a hand-off, for a notification of the store, for the time of the next request.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
 
-/// The longest pause of a waiter with others behind it, where the store has no queue. A strategy with long pauses must
-/// not slow down those behind it.
+/// The longest pause of a waiter with others after it, if the store has no queue. A strategy with long pauses must not
+/// slow the others down.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
-/// How often a waiter in the local queue checks whether those before it are being polled. This is all that thousands of
-/// waiters cost while they wait.
+/// How often a waiter in the local queue checks whether the waiters before it are being polled. This is the only cost
+/// of thousands of waiters while they wait.
 const CHECK_IN: Duration = Duration::from_secs(1);
 
-/// The same of the head and of who is next: all others depend on the two.
+/// The same for the head and the next waiter, on which all others depend.
 const CHECK_IN_FIRST: Duration = Duration::from_millis(200);
 
 /// How long after the end of a holder's lease the waiter asks again.
@@ -28,7 +28,7 @@ const AFTER_LEASE: Duration = Duration::from_millis(1);
 impl Acquire<'_> {
     /// Joins the local queue.
     ///
-    /// The store was asked before, but a holder of this process that has released since knew of no waiter in the queue.
+    /// There was a request before, but a holder of this process that has released since knew of no waiter in the queue.
     pub(super) fn join(&mut self, pause: Duration) -> Result<Happened> {
         let engine = self.engine();
         let max = self.plan.max_waiters.filter(|_| !self.tries.has_queued).unwrap_or(usize::MAX);
@@ -45,26 +45,26 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns what the others of the local queue have left for this waiter.
+    /// Takes the hand-off, the turn or the entry that the local queue has for this waiter.
     pub(super) fn queue_news(&mut self) -> Option<Happened> {
         let waiter = self.waiter.as_mut()?;
-        // First, because a hand-off ends the wait, and another waiter gets it after 250 ms.
+        // The hand-off comes first, because it ends the wait, and another waiter gets it after 250 ms.
         if let Some(handoff) = waiter.check_in() {
             return Some(Happened::Won(Won::Handoff(handoff)));
         }
-        // The question is taken in any case: one that stays with the waiter looks as if nobody polled it, and it would be
+        // The turn to ask is taken in any case: a waiter that leaves it looks as if it were not polled, and would be
         // skipped.
         let (entry, must_ask) = waiter.take_left();
-        // An entry that is not adopted was rolled back, so the store is asked for one of its own. With an entry, the store
+        // An entry that is not adopted was rolled back, so this waiter requests a new one. With an entry, the store
         // notifies.
         let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
         let asks = !adopted || must_ask && !self.claim.is_queued();
-        // While the store fails, it is asked when that is due: the release of an owner whose request has failed frees the
-        // key too, and the next request would follow without a pause.
+        // While the store fails, the next request waits for its due time: the release of an owner whose request has
+        // failed frees the key too, and the next request would follow without a pause.
         (asks && self.store.ask_again.is_none()).then(|| Event::MustAsk.into())
     }
 
-    /// Returns where the acquisition waits.
+    /// Returns the place in which the acquisition waits.
     pub(super) fn place(&self) -> Place {
         match (&self.waiter, self.claim.is_queued()) {
             (Some(waiter), _) if !waiter.is_head() => Place::BehindHead,
@@ -75,23 +75,24 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when the store must be asked at the latest; `None` where the head of the local queue asks. `end` is the
+    /// Returns when the next request is due at the latest; `None` if the head of the local queue sends it. `end` is the
     /// end of the strategy's pause.
     fn due(&mut self, place: Place, end: Moment, now: Moment) -> Option<Moment> {
         if place == Place::BehindHead {
-            // A waiter that becomes the head later must not count the time in which others asked for it.
+            // A waiter that becomes the head later must not count the time in which another head sent the requests.
             self.notices.relies_since = None;
             return None;
         }
         let floor = self.floor(now);
         let store = self.engine().capability.waiting;
         match self.found.holder {
-            // First: a heartbeat that failed is still due, and the failing store would be asked in a tight loop.
+            // This comes first: a heartbeat that failed is still due, and would be sent to the failing store in a tight
+            // loop.
             _ if self.store.ask_again.is_some() => self.store.ask_again,
             _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
             _ if place.is_queued() && store.watches() => Some(floor),
             // A holder of this process hands off or notifies. A lease in a session has no end that the store could
-            // tell.
+            // report.
             Holder::Here { free_at } if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
@@ -100,27 +101,28 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when a waiter that the store notifies asks all the same, so that a lost notification costs a delay and
-    /// not the wait.
+    /// Returns when a waiter that the store notifies still sends a request, so that a lost notification costs a delay
+    /// and not the wait.
     fn floor(&mut self, now: Moment) -> Moment {
         let since = *self.notices.relies_since.get_or_insert(now);
         since.plus(watch::floor(self.engine().capability.placement))
     }
 
-    /// Returns whether the store has lost notifications since it was last asked, so that this waiter asks again. In a
-    /// local queue only the head does.
+    /// Returns whether the store has lost notifications since the last request, so that this waiter sends another one.
+    /// In a local queue only the head does.
     fn has_missed(&self, place: Place) -> bool {
         place != Place::BehindHead && self.notices.asked_in != self.engine().reconnects()
     }
 
-    /// Returns whether it is to watch the store.
+    /// Returns whether this waiter watches the store.
     fn watches(&self, place: Place) -> bool {
         self.engine().capability.waiting.watches() && place != Place::BehindHead
     }
 
-    /// Takes the pending notification of the store, or makes a new one. `None` where nothing is watched.
+    /// Takes the pending notification of the store, or makes a new one. `None` without a watch.
     fn take_watch(&mut self, place: Place) -> Option<Watch> {
-        // Taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not ask.
+        // It is taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not
+        // send a request.
         let kept = self.notices.watch.take();
         if !self.watches(place) {
             return None;
@@ -130,8 +132,8 @@ impl Acquire<'_> {
         Some(kept.unwrap_or_else(|| Watch::new(self.engine(), &self.claim)))
     }
 
-    /// Returns whether this waiter is notified when its turn comes, so that it asks nothing at the end of a pause: by the
-    /// store in whose queue it is, by the waiter before it in the local queue, or by a holder of this process.
+    /// Returns whether this waiter is notified when its turn comes, and so sends no request at the end of a pause: by
+    /// the store in whose queue it is, by the previous waiter in the local queue, or by a holder of this process.
     pub(super) fn is_notified(&self) -> bool {
         let store = self.engine().capability.waiting;
         if self.store.ask_again.is_some() {
@@ -149,7 +151,7 @@ impl Acquire<'_> {
 
     /// Waits, at most for `pause`.
     pub(super) async fn wait(&mut self, pause: Duration) -> Result<Happened> {
-        // A waiter that was admitted without a request is one of those who wait from now on.
+        // A waiter that was admitted without a request counts as a waiter from here on.
         self.tries.count = self.tries.count.max(1);
         let began = self.now();
         loop {
@@ -159,7 +161,7 @@ impl Acquire<'_> {
             let (place, now) = (self.place(), self.now());
             let (wakes, asks) = self.wakes(place, pause, began, now);
             if let Some(waiter) = &self.waiter {
-                // By this the others tell a long pause from a future that nobody polls.
+                // By this the other waiters distinguish a long pause from a future that is not polled.
                 waiter.checks_in_by(wakes);
             }
             match self.notice(place, wakes.remaining(now)).await? {
@@ -168,7 +170,7 @@ impl Acquire<'_> {
                 Notice::Changed => return Ok(Event::MustAsk.into()),
                 Notice::Time => {
                     if let Some(waiter) = &self.waiter {
-                        // If the head is not polled, nobody asks the store for those behind it.
+                        // If the head is not polled, no request is sent for the waiters after it.
                         waiter.skip_stalled(self.now());
                     }
                     if asks {
@@ -181,13 +183,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns until when it waits at `now`, and whether it asks the store then. `began`: when the strategy's `pause`
-    /// began.
+    /// Returns until when the waiter waits at `now`, and whether it then sends a request. `began`: when the strategy's
+    /// `pause` began.
     fn wakes(&mut self, place: Place, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
         // Others may join in the middle of the pause, and notify.
         let longest = match &self.waiter {
             Some(waiter) if self.engine().capability.waiting.in_order() => {
-                // A short pause needs no look at the queue.
+                // A short pause needs no check of the queue.
                 if pause > CHECK_IN_FIRST && waiter.is_head_or_next() { CHECK_IN_FIRST } else { CHECK_IN }
             }
             Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
@@ -198,10 +200,10 @@ impl Acquire<'_> {
         (due.unwrap_or(end), due.is_some())
     }
 
-    /// Completes with the first notice, and after `sleep` at the latest. A head that must ask is notified.
+    /// Completes with the first notice, and after `sleep` at the latest. A head that must send a request is notified.
     async fn notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         match &self.waiter {
-            // As a rule: only the local queue has news for it.
+            // The usual case: only the local queue notifies it.
             Some(waiter) if !self.watches(place) && !self.claim.is_queued() => {
                 self.notices.watch = None;
                 self.engine().check_open()?;
@@ -210,12 +212,12 @@ impl Acquire<'_> {
                 }
                 Ok(news_of_queue(waiter, sleep).await)
             }
-            // Boxed, because the future of every waiter would have room for this one.
+            // The future is boxed, because the future of every waiter would have room for this one.
             _ => Box::pin(self.any_notice(place, sleep)).await,
         }
     }
 
-    /// The same where the store, or a change outside of the local queue, may have news too.
+    /// The same if the store, or a change outside of the local queue, may notify too.
     async fn any_notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         let engine = self.engine();
         let mut changed = std::pin::pin!(engine.changed.notified());
@@ -246,14 +248,14 @@ impl Acquire<'_> {
             () = tokio::time::sleep(sleep) => Notice::Time,
         };
         if matches!(notice, Notice::Changed) {
-            // A watch that has completed is not kept.
+            // A completed watch is dropped.
             self.notices.watch = None;
         }
         Ok(notice)
     }
 }
 
-/// Completes when the local queue has news for `waiter`, and after `sleep` at the latest.
+/// Completes when the local queue notifies `waiter`, and after `sleep` at the latest.
 async fn news_of_queue(waiter: &Waiter<'_>, sleep: Duration) -> Notice {
     tokio::select! {
         // `biased` keeps the simulation deterministic.
@@ -263,19 +265,19 @@ async fn news_of_queue(waiter: &Waiter<'_>, sleep: Duration) -> Notice {
     }
 }
 
-/// What ends a sleep.
+/// The event that ends a sleep.
 enum Notice {
     /// Something in this process has changed: the waiter checks in.
     News,
-    /// The store has served the waiter; this many more wait.
+    /// The store has granted the waiter's request; this many more wait.
     Served(usize),
-    /// The store says that another try makes sense, or that notifications were lost.
+    /// The store has notified that another try makes sense, or that notifications were lost.
     Changed,
     /// The time is over.
     Time,
 }
 
-/// Completes when the store says that another try makes sense; never without a watch.
+/// Completes when the store notifies that another try makes sense; never without a watch.
 async fn watched(watch: &mut Option<Watch>) {
     match watch {
         Some(watch) => watch.changed().await,

@@ -15,9 +15,9 @@ use crate::owner::OwnerRecord;
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
 ///
-/// Where the clock of a store is set back, the order comes from the last number that the store remembers. One double
-/// fault breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is
-/// set back. The next owner may then get a number that was in use.
+/// If the clock of a store is set back, the order comes from the last number that the store remembers. One double fault
+/// breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is set
+/// back. The next owner may then get a number that was in use.
 ///
 /// See Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +62,7 @@ pub struct Grant {
     pub lease: Duration,
     /// The fencing token, if the grant brought one.
     pub fence: Option<FencingToken>,
-    /// How many claims wait in the store's queue, where it has one and looked.
+    /// How many claims wait in the store's queue, if it has one and has read it.
     pub waiters: Option<usize>,
 }
 
@@ -93,13 +93,14 @@ impl Grant {
 pub struct Held {
     /// The rest of the holder's lease; a hint.
     pub remaining: Option<Duration>,
-    /// The holder, where the store knows it.
+    /// The holder, if the store knows it.
     pub holder: Option<OwnerRecord>,
-    /// How many claims wait in the store's queue, where it has one, without the asking claim.
+    /// How many claims wait in the store's queue, if it has one, without the asking claim.
     pub waiters: Option<usize>,
-    /// How many of them are before the asking claim, where that is queued.
+    /// How many of them are before the asking claim, if that claim is queued.
     pub position: Option<usize>,
-    /// Whether a client of another library holds the key, in a form that this one knows. Its release notifies nobody.
+    /// Whether a client of another library holds the key, in a form that this one knows. Its release sends no
+    /// notification.
     pub foreign: bool,
     /// Whether the holder [may hand off](Owner::may_hand_off_to) to this claim.
     pub own: bool,
@@ -163,7 +164,7 @@ pub enum Heartbeat {
 pub struct Renew<'a> {
     /// The claim that was granted.
     pub claim: &'a Claim,
-    /// The lease to set from now on.
+    /// The new lease.
     pub ttl: Duration,
 }
 

@@ -52,11 +52,11 @@ impl Placement {
 /// The granularity of expiry in a store, and of timers here, in nanoseconds.
 const GRANULARITY: i64 = 2_000_000;
 
-/// What the lifetime of a grant is bound to.
+/// What ends a grant that is not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseScope {
-    /// Each grant has a lease of its own: unless it is renewed, the store drops it when its ttl is over.
+    /// Each grant has its own lease: the store drops it when its ttl is over, unless it is renewed.
     Grant,
     /// All grants of this process live in one session with the store: none ends while the session lives, and when it
     /// ends, all of them do. A grant that is not released stays for as long as the process is connected.
@@ -122,7 +122,7 @@ pub struct Capability {
     pub min_ttl: Duration,
     /// The longest lease that the store supports.
     pub max_ttl: Duration,
-    /// The unit in which the store counts leases, of which a ttl is a multiple; `None` where any ttl will do.
+    /// The unit in which the store counts leases: a ttl is a multiple of it. `None` if every ttl is possible.
     pub ttl_step: Option<Duration>,
     /// What an application can do to have a ttl that the store does not support, such as an option of its URL. It ends
     /// the sentence that refuses the ttl.
@@ -198,7 +198,7 @@ impl Capability {
     /// Refuses a ttl that the store does not support.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names the bounds.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the ttl is out of the store's bounds, which the text names.
     pub fn check_ttl(&self, ttl: Duration) -> Result<()> {
         let detail = match (self.min_ttl, self.max_ttl) {
             (min, max) if (min..=max).contains(&ttl) => match self.neighbours(ttl) {

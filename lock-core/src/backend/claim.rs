@@ -46,7 +46,7 @@ impl Mode {
 pub enum Queue {
     /// No order: a newcomer may be served before a claim that waits.
     Barging,
-    /// Strict order of arrival: behind every claim that is queued.
+    /// Strict order of arrival: after every claim that is queued.
     Fifo,
 }
 
@@ -56,17 +56,17 @@ pub enum Ask {
     /// Acquires the key if it is free, in the cheapest way that the store has. If it is held, the [`Held`] may be
     /// empty.
     Probe,
-    /// Acquires the key if it is free; otherwise says who holds it.
+    /// Acquires the key if it is free; otherwise returns the holder.
     Try,
     /// As [`Try`](Self::Try), and queues the claim if it is not free.
     Enqueue {
-        /// The claim is not queued behind this many others or more; `None` for any number.
+        /// The claim is not queued if this many others or more wait; `None` for any number.
         room: Option<usize>,
     },
 }
 
 impl Ask {
-    /// Returns the same question for a claim that the store cannot queue.
+    /// Returns the same request for a claim that the store cannot queue.
     #[must_use]
     pub const fn without_queue(self) -> Self {
         match self {

@@ -19,7 +19,7 @@ use crate::owner::Owner;
 
 /// A receiver of what a store reports on its own. The store's tasks call it, so its methods must not block.
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// The queued claim of `owner` was granted; `waiters` more claims wait behind it.
+    /// The queued claim of `owner` was granted; `waiters` more claims wait after it.
     fn granted(&self, owner: Owner, waiters: usize);
     /// A claim began to wait for `key`, which this process holds.
     fn contended(&self, key: &str);
@@ -43,8 +43,8 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// A server of the store has answered the question whether it is still there. A connection asks it about twice a
     /// second, and each runtime has a connection of its own.
     fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
-    /// The store is about to dial a server again, or to begin another session. Owners that are made from now on differ
-    /// from those of a copy of this process, such as a machine that was started twice from one snapshot.
+    /// The store is about to dial a server again, or to begin another session. Owners that are made after this differ
+    /// from the owners of a copy of this process, such as a machine that was started twice from one snapshot.
     fn dials(&self) {}
     /// A connection was established again. Earlier reports may be lost, so every waiter asks the store at once, also a
     /// waiter on [`Backend::changed`].
@@ -67,11 +67,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   never shortens the lease. With [`Ask::Probe`] it may answer *held* instead.
     /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
-    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a
-    ///   barging claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant off
-    ///   itself); a queue of `room` claims or more; and, where the store cannot, a claim of several keys.
-    /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is
-    ///   enqueued once and then kept in the queue by [`heartbeat`](Self::heartbeat).
+    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a barging
+    ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant off itself);
+    ///   a queue of `room` claims or more; and, if the store cannot do that, a claim of several keys.
+    /// - With [`Ask::Enqueue`] a queued claim stays queued. If queued claims live on heartbeats, an owner is enqueued
+    ///   once and then kept in the queue by [`heartbeat`](Self::heartbeat).
     /// - The oldest queued claim that can be served beside the holders is served first; a queued exclusive claim goes
     ///   before later shared ones.
     /// - A claim of several keys gets all of them or none.
@@ -82,9 +82,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - [`Grant::sent`] is read before the winning request is sent.
     /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl, and is then renewed when a third of
     ///   that is over. Under [`LeaseScope::Grant`] any other is granted for its ttl at least.
-    /// - Where the holder of a claim must be [notified](Claim::notify_holder) of waiters, nothing is sent before the
-    ///   store can [report](Listener::contended) them. Only a store that [tells a holder](super::Waiting::tells_holder)
-    ///   is asked for that.
+    /// - If the holder of a claim must be [notified](Claim::notify_holder) of waiters, nothing is sent before the store
+    ///   can [report](Listener::contended) them. Only a store that [tells a holder](super::Waiting::tells_holder) is
+    ///   asked for that.
     ///
     /// # Errors
     /// The store cannot be reached, refuses the claim, or does not support its mode.
@@ -112,8 +112,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
 
-    /// Returns the shard of the store that answers for `claim`, where the shards answer independently, as the nodes of
-    /// a Cluster do. Claims of one shard are renewed in one call, which does not delay those of another. Called before
+    /// Returns the shard of the store that answers for `claim`, if the shards answer independently, as the nodes of a
+    /// Cluster do. Claims of one shard are renewed in one call, which does not delay those of another. Called before
     /// each renewal, because a key may move.
     fn shard_of(&self, _claim: &Claim) -> u64 {
         0
@@ -195,13 +195,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
     }
 
-    /// Returns who holds `key`, `None` when nobody does, with one request however much the store holds.
+    /// Returns the holders of `key`, `None` if the key is free, with one request however much the store holds.
     ///
     /// # Behavior
-    /// - Shows what [`list`](Self::list) with `foreign` shows of this key: whoever excludes others is shown.
+    /// - Shows what [`list`](Self::list) with `foreign` shows of this key: every holder that excludes others.
     ///
     /// # Errors
-    /// As [`list`](Self::list); where the key holds data that refuse every claim, the error of [`acquire`](Self::acquire).
+    /// As [`list`](Self::list); if the key holds data that refuse every claim, the error of [`acquire`](Self::acquire).
     fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
         let detail = "this store cannot say who holds its locks";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
@@ -220,8 +220,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
-    /// Returns the statement by which a transaction of the application checks the lease of a claim. `None` where the
-    /// store is in no database.
+    /// Returns the statement by which a transaction of the application checks the lease of a claim. `None` if the store
+    /// is in no database.
     ///
     /// # Behavior
     /// - The statement fails, and with it the transaction, unless the grant is this owner's.
@@ -238,14 +238,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// keep-alives, its reconnections.
     ///
     /// # Behavior
-    /// - From now on `listener` gets the reports about the owners of `process`: hints, which may come early, twice or
+    /// - After that `listener` gets the reports about the owners of `process`: hints, which may come early, twice or
     ///   never.
     /// - Over a [remote](Placement::Remote) store `background` is the runtime of the library's own thread. It exists
     ///   before this call, and a body that blocks every worker of the application's runtime does not stop it. Tasks
     ///   spawned there share it with the renewals, so they must not block. They end with the manager: at most 2 s after
     ///   its last guard and handle are gone, once the last releases are answered.
     /// - Over an [embedded](Placement::Embedded) store there is no such thread: `background` is the runtime within
-    ///   which the manager was built, so that a paused clock drives both, and `None` where it was built outside of one.
+    ///   which the manager was built, so that a paused clock drives both, and `None` if it was built outside of one.
     ///   Such a store must not depend on it.
     /// - A store with one session for each process begins it here, for this process alone: two managers that share the
     ///   store have a session each, and each is driven on the thread of its own manager.
@@ -261,19 +261,19 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   60 s over a store in this process. The waiter then asks the store in any case.
     /// - Setting a watch may take time. A change between the last answer and the first poll must count as a change, so
     ///   the backend reads the key once the watch is set.
-    /// - A future that is dropped at any await point leaves no watch behind.
+    /// - A future that is dropped at any await point leaves no watch.
     fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 
-    /// Returns whether other claims want the key that `claim` holds, for a store that does not
-    /// [tell a holder](super::Waiting::tells_holder). A process that has waiters of its own asks this after 10
-    /// ms of turns, and has further ones meanwhile: where nobody else waits, it keeps the key.
+    /// Returns whether other claims want the key that `claim` holds, for a store that does not [tell a
+    /// holder](super::Waiting::tells_holder). A process with its own waiters asks this after 10 ms of turns, and
+    /// continues with turns meanwhile: if no other process waits, it keeps the key.
     ///
     /// # Behavior
-    /// - Answers `true` where a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to)
-    ///   itself. The news may be as old as the store's reads are: the process asks again.
-    /// - Answers `true` where `claim` does not hold the key, whoever does: the process hands it off no more.
+    /// - Answers `true` if a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to) itself.
+    ///   The news may be as old as the store's reads are: the process asks again.
+    /// - Answers `true` if `claim` does not hold the key: the process then stops to hand it off.
     /// - A store that cannot say answers `true`, without I/O.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Who holds which keys, for operators.
+//! The holders of keys, for operators.
 
 use std::fmt;
 use std::str::FromStr;
@@ -75,8 +75,9 @@ pub struct LockInfo {
     pub holders: Vec<HolderInfo>,
     /// The number of holders; of a semaphore, the number of permits that they have.
     pub holding: usize,
-    /// How many claims wait for it in the store's queue: one for each process of a kind whose grants are handed off inside
-    /// the process. On Redis, dead waiters behind the first 1,000 are counted too, until those before them find them.
+    /// How many claims wait for it in the store's queue: one for each process of a kind whose grants are handed off
+    /// inside the process. On Redis, dead waiters after the first 1,000 are counted too, until waiters before them find
+    /// them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,

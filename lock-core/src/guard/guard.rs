@@ -114,8 +114,8 @@ impl LockGuard {
         self.lease().lost().await
     }
 
-    /// Returns the fencing token of this grant: a number larger than that of every earlier owner of the key. Nested
-    /// guards have the same token.
+    /// Returns the fencing token of this grant: a number larger than the token of every earlier owner of the key.
+    /// Nested guards have the same token.
     ///
     /// It costs nothing if the store returns it with each grant, or if the request had
     /// [`fencing(true)`](crate::LockRequest::fencing). Otherwise the first use costs one round trip.
@@ -137,8 +137,8 @@ impl LockGuard {
         LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
     }
 
-    /// Sets the lease to `ttl` from now on, and renews it at once. A lease is never shortened: a shorter `ttl` takes
-    /// effect with the next renewal that would end later.
+    /// Sets the lease to `ttl`, counted from now, and renews it at once. A lease is never shortened: a shorter `ttl`
+    /// takes effect with the next renewal that would end later.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease;

@@ -20,29 +20,30 @@ use crate::pending::{Counted, ReleaseUnderWay};
 /// background. A release that was sent frees the key, answered or not, so from then on there is nothing to hand off.
 pub(super) struct Releasing {
     lease: Arc<Lease>,
-    /// The store was asked to free the key.
+    /// Whether the release was sent to the store.
     asked: bool,
     answered: bool,
     /// Makes the next acquisition of the keys wait for the answer.
     under_way: Option<ReleaseUnderWay>,
-    /// Counts a release that nobody waits for, in place of the guard.
+    /// Counts a release in the background, in place of the guard.
     counted: Option<Counted>,
 }
 
 impl Releasing {
-    /// For the last guard of `lease`, which has left it. Reports the release.
+    /// Makes the release for the last guard of `lease`, which has left it, and reports it.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
         Self::reported(lease, false)
     }
 
-    /// For a grant that goes to the store, whoever waits here. Dropping this value releases it in the background.
+    /// Makes the release of a grant that goes to the store, even with waiters here. Dropping this value releases it in
+    /// the background.
     pub(super) fn to_store(lease: Arc<Lease>) -> Self {
         Self::reported(lease, true)
     }
 
     fn reported(lease: Arc<Lease>, asked: bool) -> Self {
         let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
-        // After there is a value that releases the grant when it is dropped: a log may panic.
+        // This comes after the value that releases the grant when it is dropped exists: a log may panic.
         releasing.lease.record_released();
         releasing
     }
@@ -66,7 +67,7 @@ impl Releasing {
             self.ask_for_others(lease.now());
         }
         let stays = handed_off != HandedOff::No;
-        // A shutdown that began since may have looked for lingering grants before this one was there.
+        // A shutdown that began since may have checked for lingering grants before this one existed.
         if stays && linger.is_some() && engine.check_open().is_err() {
             engine.local_queue.end_all_lingering();
         }
@@ -79,7 +80,7 @@ impl Releasing {
         self.lease.engine.cleanup.runtime().is_some()
     }
 
-    /// Has the background ask the store whether others wait for the grant, which this process has handed off meanwhile.
+    /// Asks the store in the background whether others wait for the grant, which this process has handed off meanwhile.
     #[cold]
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
@@ -107,7 +108,7 @@ impl Releasing {
         self.settle(answer)
     }
 
-    /// Releases the grant without waiting for the answer. A task of this runtime sees to the release. If the runtime
+    /// Releases the grant without waiting for the answer. A task of this runtime completes the release. If the runtime
     /// ends, the background does.
     pub(super) fn begin(mut self) {
         // Outside of a runtime, dropping this value leaves the release to the background.
@@ -117,7 +118,7 @@ impl Releasing {
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
         let mut releasing = Box::pin(self.release());
-        // Polled here, so that the request is on its way when this returns. The new task polls again.
+        // The future is polled here, so that the request is under way when this returns. The new task polls it again.
         if releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             drop(runtime.spawn(releasing));
         }
@@ -145,13 +146,13 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         let lease = &self.lease;
         let engine = &lease.engine;
-        // Never handed off once the store was asked: it may have granted the key to another process, and both would
-        // hold it.
+        // The grant is never handed off after the release was sent: the store may have granted the key to another
+        // process, and both would hold it.
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background(self.under_way.take());
         }
-        // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending
-        // releases: in between it would find neither.
+        // This comes after the release counts as pending. A shutdown waits until no lock is held, and then for the
+        // pending releases: in between it would find neither.
         if self.counted.is_none() {
             engine.lease_ended();
         }

@@ -64,7 +64,7 @@ pub struct LeaderElection {
 
 impl LeaderElection {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
-        // A candidate waits in order of arrival, if the store has one. Each leader then has a grant of its own, and the
+        // A candidate waits in order of arrival, if the store has one. Each leader then has its own grant, and the
         // store shows its record; a grant that is handed off inside the process would show the record of the previous
         // leader.
         let in_order = hub.engine.capability.waiting.in_order();
@@ -181,9 +181,9 @@ impl LeaderElection {
         leader_of(found, &self.candidate.terms()).map_err(|error| error.with_key(key))
     }
 
-    /// Ends every [`run`](Self::run) of this candidate, whichever clone of it was called, and completes when they have
-    /// ended: each drops its body, gives up the lead, and returns `None`. A run that begins later is not affected, nor
-    /// is a [`Leadership`], which [resigns by itself](Leadership::resign).
+    /// Ends every [`run`](Self::run) of this candidate, on all of its clones, and completes when they have ended: each
+    /// drops its body, gives up the lead, and returns `None`. A run that begins later is not affected, nor is a
+    /// [`Leadership`], which [resigns by itself](Leadership::resign).
     ///
     /// Call it before [`shutdown`](crate::LockManager::shutdown), which otherwise waits for the body. A body that must
     /// end in good order returns instead. A run whose future is kept and not polled does not end: drop it.

@@ -16,7 +16,7 @@ use crate::local_queue::{Handoff, SharedGrant};
 use crate::options::LeaseOptions;
 
 impl Lease {
-    /// A lease from `now` on for a grant that was handed off, which asks for `ttl` from its next renewal on.
+    /// Makes a lease from `now` on for a grant that was handed off; its next renewal requests `ttl`.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
@@ -32,7 +32,7 @@ impl Lease {
         if ends_by_itself || handed.claim.renews != options.renew {
             let mut bounds = handed.bounds();
             if ends_by_itself {
-                // The holder before it may have counted the whole lease of the session.
+                // The previous holder may have counted the whole lease of the session.
                 let until = expiry::held_until(engine.capability.placement, bounds.confirmed, ttl);
                 bounds.deadline = bounds.deadline.earlier(until, now);
                 bounds.store_until =
@@ -45,11 +45,9 @@ impl Lease {
     }
 
     /// Notes that a transaction of the application is about to verify the lease. From then on the grant goes back to
-    /// the store, which refuses it to others until that transaction has ended: within the process nobody would know of
-    /// that.
+    /// the store, which refuses it to others until that transaction has ended: the process does not know when it ends.
     ///
-    /// The caller checks the lease behind this. Either the check sees that the lease has ended, or `as_handoff` sees
-    /// the note.
+    /// The caller then checks the lease. Either the check sees that the lease has ended, or `as_handoff` sees the note.
     pub(crate) fn note_verified(&self) {
         // The claim may be that of the next holder by now. The check fails.
         if self.has_ended() {
@@ -59,15 +57,15 @@ impl Lease {
         atomic::fence(Ordering::SeqCst);
     }
 
-    /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its
+    /// Returns the grant for the next holder. Returns `None` if it must go back to the store: it is lost, its
     /// `min_hold` is not over, its kind queues in the store, a transaction may have verified it, or the manager closes.
     ///
-    /// `ttl` is what the next holder asks for; `None` where there is none yet, who then looks for itself. What is left
-    /// of the lease must not be longer, or a crash of the next holder would keep others out for longer than it said.
-    /// Where all grants live in a session, every crash costs what is left of that.
+    /// `ttl` is the lease that the next holder requests; `None` if there is no next holder yet, which then checks for
+    /// itself. The rest of the lease must not be longer, or a crash of the next holder would lock the key for longer
+    /// than requested. If all grants live in a session, every crash costs the rest of the session.
     ///
-    /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off. `now` is a
-    /// clock that was just read.
+    /// The last guard calls this after it has left: the grant is no longer used, and no other thread can hand it off.
+    /// `now` is a clock that was just read.
     pub(crate) fn as_handoff(&self, ttl: Option<Duration>, now: Moment) -> Option<Handoff> {
         if !self.may_be_handed_off(now)
             || ttl.is_some_and(|ttl| self.engine.outlasts(self.store_until(), ttl, now))
@@ -88,7 +86,7 @@ impl Lease {
             LeaseGrant::Shared(shared) => Arc::clone(shared),
         };
         if let Some(made) = self.fence.get() {
-            // Where the store's token is ahead of this process, the next holder asks the store.
+            // If the store's token is ahead of this process, the next holder asks the store.
             next.set_earlier(Some(*made).filter(|_| !self.claim().is_fence_ahead()));
         }
         next.count_handoff();
@@ -97,9 +95,9 @@ impl Lease {
 
     /// Returns whether another waiter of this process may have the key next, by this grant.
     fn may_be_handed_off(&self, now: Moment) -> bool {
-        // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
-        // that closes waits for the guards it has, and a hand-off would make another. A loss that was reported is still
-        // seen here, because `leave` does not change the state of a lost lease.
+        // A waiter of a local queue waits for one key, so a grant of several keys would keep the others locked. A
+        // manager that closes waits for the guards it has, and a hand-off would make another. A loss that was reported
+        // is still seen here, because `leave` does not change the state of a lost lease.
         self.options.kind.hands_off()
             && self.claim().mode == Mode::Exclusive
             && self.claim().more.is_empty()

@@ -1,4 +1,4 @@
-//! A grant on its way from one holder of this process to the next.
+//! A grant between two holders of this process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::observe::ReleaseContext;
 use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 
 /// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
-/// waiter that left, or in the future of one that was cancelled.
+/// waiter that left the queue, or in the future of a cancelled waiter.
 pub(crate) struct Handoff {
     grant: Option<Arc<SharedGrant>>,
-    /// What keeps the next acquisition of the key waiting, once the grant is certain to be released.
+    /// Makes the next acquisition of the key wait, when the grant is certain to be released.
     under_way: Option<ReleaseUnderWay>,
 }
 
@@ -27,7 +27,7 @@ impl Handoff {
     /// Notes that a request for a lease of `ttl` is about to be sent.
     pub(crate) fn asked(&self, ttl: Duration) {
         let grant = self.grant();
-        // A session keeps its grants for as long as it lives, whatever is asked for.
+        // A session keeps its grants for as long as it lives, whatever ttl is requested.
         if !grant.cleanup.has_session() {
             grant.may_last(expiry::forgotten(grant.cleanup.clock.now(), ttl));
         }
@@ -36,7 +36,7 @@ impl Handoff {
     /// Notes that the store promised `length` from `sent` on.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         let grant = self.grant();
-        // Counted from `sent`, as in a lease: the answer may have been under way for long.
+        // The lease counts from `sent`, as everywhere: the answer may have been under way for long.
         grant.may_last(expiry::forgotten(sent, length));
         grant.lasts(sent, expiry::held_until(grant.cleanup.capability.placement, sent, length));
     }
@@ -49,7 +49,7 @@ impl Handoff {
         &self.grant().claim
     }
 
-    /// Takes the grant out. From now on the caller releases it.
+    /// Takes the grant out. The caller must then release it.
     pub(crate) fn accept(mut self) -> Arc<SharedGrant> {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
@@ -62,7 +62,7 @@ impl Handoff {
         self.under_way = Some(under_way);
     }
 
-    /// Returns whether the manager ends, so that nobody may get it any more.
+    /// Returns whether the manager is shutting down, so that the grant must not be handed off any more.
     pub(super) fn is_too_late(&self) -> bool {
         self.grant().cleanup.is_hurrying()
     }

@@ -1,4 +1,4 @@
-//! The queue of one key: who waits for it in this process, and who gets its grant next.
+//! The queue of one key: its waiters in this process, and the next receiver of its grant.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,12 +13,12 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::pending::LeftEntry;
 
-/// What a change leaves to be done outside of the lock of the queue: both may run code of the application.
+/// The work that a change leaves for after the lock of the queue, because it may run code of the application.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// Who is notified: the head, and those who were skipped, in case they are polled after all.
+    /// The waiters to notify: the head, and skipped ones, in case they are polled after all.
     pub(super) notify: Vec<Arc<WaiterNode>>,
-    /// Queue entries that nobody has any more.
+    /// Queue entries without a waiter.
     pub(super) unused: Vec<LeftEntry>,
 }
 
@@ -28,36 +28,37 @@ impl Effects {
     }
 }
 
-/// What was taken back from waiters that do not look.
+/// Hand-offs reclaimed from waiters that are not being polled.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimed {
-    /// Another waiter still has time to look.
+    /// Another waiter still has time to take its hand-off.
     pub(super) more: bool,
-    /// Hand-offs that nobody takes.
+    /// Hand-offs without a taker.
     pub(super) handoffs: Vec<Handoff>,
     pub(super) effects: Effects,
-    /// The nodes that were looked at. What is dropped with a node must not be dropped under the lock of the queue.
+    /// The nodes that were checked. The content of a node must not be dropped under the lock of the queue.
     nodes: Vec<Arc<WaiterNode>>,
 }
 
-/// What became of a grant whose holder releases it.
+/// The destination of a grant whose holder releases it.
 #[derive(Debug)]
 pub(super) enum Passed {
-    /// The next waiter has it.
+    /// The next waiter gets it.
     On(Arc<WaiterNode>),
-    /// It lingers. The time for which the key must be listed, if it is not listed for an earlier one.
+    /// It lingers. The grant lingers. The value is the time at which the key must be listed, if it is not listed for an
+    /// earlier time.
     Lingers(Option<i64>),
-    /// It belongs to the store.
+    /// It goes back to the store.
     No,
 }
 
-/// Who was given something, and when. Weak, for the same reason.
+/// The waiter that was given a grant or a turn, and when. The reference is weak, for the same reason.
 pub(super) type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
 ///
-/// The queue exists while somebody waits, while a holder that came through it holds, and while a grant lingers. So
-/// newcomers join it without asking a store that would refuse. It also exists while the store is asked for a grant that
+/// The queue exists while it has waiters, while a holder that came through it holds the key, and while a grant lingers.
+/// So newcomers join it without a request that the store would refuse. It also exists during a request for a grant that
 /// may linger.
 #[derive(Debug, Default)]
 pub(super) struct KeyQueue {
@@ -65,17 +66,17 @@ pub(super) struct KeyQueue {
     nodes: VecDeque<Arc<WaiterNode>>,
     /// The owner of the grant that came through this queue and is in use.
     held: Option<Owner>,
-    /// A grant that was released, and that nobody else has taken yet.
+    /// A grant that was released, and not taken by the next holder yet.
     lingering: Option<Lingering>,
-    /// When the renewers look at the key, which may have a grant that lingers.
+    /// When the renewers check the key, which may have a lingering grant.
     listed: Option<i64>,
-    /// How many ask the store for a grant that may linger.
+    /// The number of requests under way for a grant that may linger.
     expected: usize,
     quantum: Quantum,
     questions: Questions,
     /// The waiter that was handed the grant last.
     handed: Given,
-    /// The head that was last given the question to the store.
+    /// The head that was last told to send a request to the store.
     asked: Given,
     pub(super) last_answer: Option<LastAnswer>,
 }
@@ -85,7 +86,7 @@ impl KeyQueue {
         !self.is_busy() && self.expected == 0
     }
 
-    /// Returns whether somebody waits or holds, or a grant lingers.
+    /// Returns whether there is a waiter, a holder or a lingering grant.
     pub(super) fn is_busy(&self) -> bool {
         !self.nodes.is_empty() || self.held.is_some() || self.lingering.is_some()
     }
@@ -114,7 +115,7 @@ impl KeyQueue {
         self.listed = listed;
     }
 
-    /// Notes that a grant which lingered is in use.
+    /// Notes that the grant that lingered is in use.
     pub(super) fn hold(&mut self, owner: Owner) {
         self.held = Some(owner);
     }
@@ -139,22 +140,23 @@ impl KeyQueue {
         self.nodes.iter().cloned()
     }
 
-    /// Adds a waiter at the end. The first one asks the store, unless the key is held through the queue: then it is
-    /// notified when that changes. Returns whether it got the grant that lingered, and so is not in the queue.
+    /// Adds a waiter at the end. The first waiter asks the store, unless the key is held through the queue: then it is
+    /// notified when that ends. Returns whether it got the lingering grant, and so is not in the queue.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
         let lingered = self.push(&node, now);
         (node, lingered)
     }
 
-    /// Adds a waiter that was skipped at the end. Returns whether it got the grant that lingered.
+    /// Adds a waiter that was skipped at the end. Returns whether it got the lingering grant.
     pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
         let skipped = std::mem::take(&mut node.state().skipped);
         skipped && self.push(node, now)
     }
 
     fn push(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
-        // It was released after this waiter found the key held. Nobody else waits, or it would not linger.
+        // The grant was released after this waiter found the key held. There is no other waiter, or it would not
+        // linger.
         if let Some(handoff) = self.take_lingering() {
             self.give(node, handoff, now);
             return true;
@@ -174,30 +176,31 @@ impl KeyQueue {
         self.handed = Some((Arc::downgrade(node), now));
     }
 
-    /// Removes a waiter. What it had goes to the next one.
+    /// Removes a waiter. Its hand-off or turn goes to the next one.
     pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, entry: Option<LeftEntry>, now: Moment) -> Effects {
-        // All under the lock of the queue: a hand-off is given to the first of `nodes`, so from here on to another.
+        // This is all under the lock of the queue: a hand-off goes to the first of `nodes`, so from here on to another
+        // waiter.
         let was_head = self.is_head(node);
         let entry = entry.or_else(|| node.state().entry.take());
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         node.state().gone = true;
         let mut effects = Effects::default();
         if was_head {
-            // The one who leaves may have taken its notification with it.
+            // The removed waiter may have received the notification.
             self.succeed(entry, now, &mut effects);
         } else {
-            // It was skipped just now: another is the head, and asks with a claim of its own.
+            // It was skipped meanwhile: another waiter is the head, and asks with its own claim.
             effects.unused.extend(entry);
         }
         effects
     }
 
-    /// Gives the new head what the one before it had: the question, and the entry in the store's queue.
+    /// Gives the new head the turn to ask and the entry in the store's queue of the previous head.
     fn succeed(&mut self, entry: Option<LeftEntry>, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.front() else { return effects.unused.extend(entry) };
         let mut state = head.state();
-        // The entry that is replaced is released, which may run code of the application. So that waits until the lock
-        // of the queue is given back.
+        // The entry that is replaced is released, which may run code of the application. So the release waits until the
+        // lock of the queue is released.
         if entry.is_some() {
             effects.unused.extend(std::mem::replace(&mut state.entry, entry));
         }
@@ -208,29 +211,29 @@ impl KeyQueue {
         effects.notify.push(Arc::clone(head));
     }
 
-    /// Skips the head, which is not polled: it is out of the queue until it is. A stalled waiter that kept its turn
+    /// Skips the head, which is not polled: it leaves the queue until it is polled. A stalled waiter that kept its turn
     /// would slow a hot key down to the time after which a hand-off is reclaimed.
     fn skip(&mut self, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.pop_front() else { return };
         let entry = {
             let mut state = head.state();
-            // The question goes to the next head. When this waiter is polled again it must not ask out of turn.
+            // The turn to ask goes to the next head. When this waiter is polled again it must not ask out of turn.
             (state.skipped, state.must_ask) = (true, false);
             state.entry.take()
         };
         self.succeed(entry, now, effects);
-        // If it is polled after all, it is so soon.
+        // If it is still polled, that will be soon.
         effects.notify.push(head);
     }
 
-    /// Skips the heads that should have looked long ago.
+    /// Skips the heads that should have been polled long ago.
     pub(super) fn skip_stalled(&mut self, now: Moment, effects: &mut Effects) {
         while self.nodes.front().is_some_and(|head| head.state().is_stalled(now)) {
             self.skip(now, effects);
         }
     }
 
-    /// Notes that the head has a grant from the store, for `owner`. `contended`: others may wait there.
+    /// Notes that the head has a grant from the store, for `owner`. `contended`: others may wait elsewhere.
     pub(super) fn granted(
         &mut self,
         node: &Arc<WaiterNode>,
@@ -243,7 +246,8 @@ impl KeyQueue {
         node.state().entry.take()
     }
 
-    /// Notes that the store granted the key to `owner`, in the queue or outside. `contended`: others may wait there.
+    /// Notes that the store granted the key to `owner`, in the queue or outside. `contended`: others may wait
+    /// elsewhere.
     pub(super) fn granted_here(&mut self, owner: Owner, contended: bool, now: Moment) {
         self.held = Some(owner);
         LastAnswer::granted(now).replace(&mut self.last_answer);
@@ -256,14 +260,14 @@ impl KeyQueue {
         }
     }
 
-    /// Returns whether the grant of `owner` may be the one that waiters of this queue count on. An earlier one, which was
-    /// lost, is released by a guard that is dropped late.
+    /// Returns whether the grant of `owner` may be the one that waiters of this queue rely on. A guard that is dropped
+    /// late may release an earlier one, which was lost.
     pub(super) fn may_be_of(&self, owner: Owner) -> bool {
         self.held.is_none_or(|holder| holder == owner)
     }
 
-    /// Hands the grant of `owner` off to the next waiter, if there is one and the quantum is not over. If there is none,
-    /// the grant may stay for `linger`. Where the caller `asks` for others who wait, the quantum goes on until the
+    /// Hands the grant of `owner` off to the next waiter, if there is one and the quantum is not over. If there is
+    /// none, the grant may stay for `linger`. If the caller `asks` whether others wait, the quantum lasts until the
     /// answer.
     pub(super) fn pass(
         &mut self,
@@ -278,8 +282,8 @@ impl KeyQueue {
         }
         let held = self.held.is_some();
         let passed = match linger {
-            // Only where the queue has noted all that was told of others since the grant. An earlier grant whose time
-            // is over may still be here, and must not be dropped under the lock.
+            // The grant lingers only if the queue has received all notifications about others since the grant. An
+            // earlier grant whose time is over may still be here, and must not be dropped under the lock.
             Some(linger)
                 if self.nodes.is_empty()
                     && held
@@ -292,8 +296,8 @@ impl KeyQueue {
             _ => self.hand_off(asks, |ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
         };
         if matches!(passed, Passed::No) {
-            // Here and not in `freed`: a notification that comes from now on is that of the next grant, and the answer
-            // to this release may be looked at later.
+            // This is done here and not in `freed`: a notification that arrives from here on is about the next grant,
+            // and the answer to this release may be processed later.
             self.quantum = Quantum::default();
         }
         passed
@@ -319,12 +323,13 @@ impl KeyQueue {
         self.handed = None;
         self.held = None;
         let ttl = self.nodes.front()?.ttl();
-        // Where nothing is handed off, the head need not ask yet: the release that follows calls `freed`, once the
-        // store has answered it or it is given up.
+        // If nothing is handed off, the head need not ask yet: the release that follows calls `freed`, when the store
+        // has answered it or it is given up.
         if self.quantum.is_over(now) && !asks {
             return None;
         }
-        // Made while the waiter is still in the queue: where there is none, that waiter must be there to ask the store.
+        // The hand-off is made while the waiter is still in the queue: if there is none, that waiter must ask the
+        // store.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
         if asks {
@@ -336,14 +341,14 @@ impl KeyQueue {
     }
 
     /// Notes that `owner` has released the key to the store, or lost it, or left the store's queue. The head asks,
-    /// unless another owner holds the key through this queue: then its release tells the head.
+    /// unless another owner holds the key through this queue: then its release notifies the head.
     pub(super) fn freed(&mut self, owner: Owner, now: Moment) -> Option<Arc<WaiterNode>> {
         if let Some(holder) = self.held {
             if holder != owner {
                 return None;
             }
-            // It was lost, dropped on its way to a holder, or lingered and was given back. What is known of waiters
-            // elsewhere stays: it may be told of the next grant, whose notification can come before this answer.
+            // The grant was lost, dropped between two holders, or lingered and was released. The knowledge of waiters
+            // elsewhere stays: it may be about the next grant, whose notification can come before this answer.
             self.held = None;
         }
         let head = self.nodes.front()?;
@@ -356,20 +361,20 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether the store is to be asked for others who wait, because the quantum is over and somebody waits here.
-    /// `may_ask` is whether anybody can ask.
+    /// Returns whether to ask the store for waiters elsewhere, because the quantum is over and there is a waiter here.
+    /// `may_ask` says whether the caller can ask.
     pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce() -> bool, now: Moment) -> bool {
         !self.nodes.is_empty() && self.quantum.is_open_question(now) && may_ask() && self.questions.is_due()
     }
 
-    /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The question took so long.
+    /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The request took so long.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         if !others_wait {
             self.questions.nobody_waited();
         }
         match self.held {
             Some(holder) if holder != owner => {}
-            // Nobody has it any more.
+            // The grant has no holder any more.
             None => {}
             Some(_) if others_wait => self.quantum.others_waited(now),
             Some(_) => self.quantum.nobody_waited(took, now),
@@ -381,17 +386,17 @@ impl KeyQueue {
         self.quantum.is_contended()
     }
 
-    /// Takes back what was given to a waiter and not taken for `patience`.
+    /// Takes back a hand-off that its waiter has not taken for `patience`.
     pub(super) fn reclaim(&mut self, patience: Duration, now: Moment, reclaimed: &mut Reclaimed) {
         if let Some(node) = not_taken(&mut self.handed, NodeState::has_handoff, patience, now, reclaimed) {
             let mut state = node.state();
-            // In one step with the hand-off: a waiter that finds none must find that it was skipped, or it would go on
-            // waiting outside of the queue.
+            // This is one step with the hand-off: a waiter that finds none must find that it was skipped, or it would
+            // keep waiting outside of the queue.
             state.skipped = true;
             reclaimed.handoffs.extend(state.handoff.take());
         }
         if let Some(node) = not_taken(&mut self.asked, NodeState::has_question, patience, now, reclaimed)
-            // Another waiter may be the head by now, and has been asked itself.
+            // Another waiter may be the head by now, and has been notified.
             && self.is_head(&node)
         {
             self.skip(now, &mut reclaimed.effects);
@@ -399,7 +404,7 @@ impl KeyQueue {
     }
 }
 
-/// Returns the waiter that was `given` something for `patience` and still `has` it.
+/// Returns the waiter in `given`, if it was given that long ago, and still `has` it.
 pub(super) fn not_taken(
     given: &mut Given,
     has: fn(&NodeState) -> bool,

@@ -16,31 +16,31 @@
 //! ```
 //!
 //! Once others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the
-//! grant goes back to the store. A store that does not tell of them is asked when the quantum is over, and the hand-offs go
-//! on until it answers: where nobody waits elsewhere, another quantum begins.
+//! grant goes back to the store. A store that does not report them is asked when the quantum is over, and the hand-offs
+//! continue until it answers: if there are no waiters elsewhere, another quantum begins.
 //!
-//! Where the request allows it, a grant that nobody waits for [lingers](lingering): it stays here for a moment, and the
-//! next acquisition of the key takes it without a request to the store.
+//! If the request allows it, a grant without waiters [lingers](lingering): it stays here for a moment, and the next
+//! acquisition of the key takes it without a request to the store.
 //!
-//! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next,
-//! or for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again
-//! when it is polled.
+//! A waiter whose future is not polled does not count. A hand-off that it has not taken after a moment goes to the next
+//! waiter, or to the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins
+//! it again when it is polled.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `queues` | [`LocalQueue`]: the queues of all keys |
 //! | `key_queue` | the queue of one key |
-//! | `last_answer` | what the store has said last about a key |
+//! | `last_answer` | the last answer of the store about a key |
 //! | `waiter_node` | a waiter's part of a queue |
 //! | `waiter` | [`Waiter`]: the waiter's side of it |
-//! | `held_grant` | [`HeldGrant`]: what a holder knows of its grant; [`SharedGrant`]: what successive holders share |
-//! | `handoff` | [`Handoff`]: a grant on its way from holder to holder |
-//! | `lingering_keys`, `lingering` | grants that stay at hand after their release; what is done to them |
+//! | `held_grant` | [`HeldGrant`]: the grant of one holder; [`SharedGrant`]: the state that successive holders share |
+//! | `handoff` | [`Handoff`]: a grant between two holders |
+//! | `lingering_keys`, `lingering` | grants that are kept after their release |
 //! | `fence_sequence` | the fencing tokens of the holders of one grant |
-//! | `quantum` | how long a process may keep a grant that others want |
+//! | `quantum` | how long a process may keep a grant with waiters elsewhere |
 //! | `recently_held` | which keys were held a moment ago |
 //! | `shards` | how the keys are spread |
-//! | `reclaim` | whether a waiter may have something that it does not take |
+//! | `reclaim` | whether a waiter may have a hand-off that it does not take |
 
 mod fence_sequence;
 mod handoff;

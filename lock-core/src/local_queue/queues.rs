@@ -23,10 +23,10 @@ use crate::sync::{Mutex, MutexGuard};
 
 type Shard = KeyMap<KeyQueue>;
 
-/// What became of a grant that is released.
+/// The destination of a grant that is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandedOff {
-    /// It belongs to the store.
+    /// It goes back to the store.
     No,
     /// It stays in this process.
     Stays,
@@ -38,14 +38,14 @@ pub(crate) enum HandedOff {
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
-    /// The number of queues. While it is zero, nothing need be looked up: a key that nobody waits for costs a load.
+    /// The number of queues. While it is zero, no look-up is needed: a key without waiters costs one load.
     queues: AtomicUsize,
     recently_held: RecentlyHeld,
     pub(super) signal: ReclaimSignal,
     pub(super) lingering: LingeringKeys,
-    /// Whether the store tells a holder that somebody waits elsewhere. Where it does not, somebody may at any time.
+    /// Whether the store notifies a holder of waiters elsewhere. If not, others may wait at any time.
     tells_holder: bool,
-    /// Whether the store has no queue, so that the head tries again by itself.
+    /// Whether the store has no queue, so that the head retries without a notification.
     polls: bool,
     pub(super) clock: Clock,
 }
@@ -68,7 +68,7 @@ impl LocalQueue {
         self.shards[key.shard(SHARDS)].lock()
     }
 
-    /// Changes the queue of `key`, if there is one, and removes it when nobody needs it any more.
+    /// Changes the queue of `key`, if there is one, and removes it when it is no longer needed.
     pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
         if self.queues.load(Ordering::Acquire) == 0 {
             return None;
@@ -76,7 +76,7 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let queue = shard.get_mut(key)?;
         let answer = change(queue);
-        // Under the same lock: whoever joins now finds either the old queue with its state or makes a new one.
+        // This is under the same lock: a waiter that joins finds the old queue with its state, or makes a new one.
         if queue.is_idle() {
             shard.remove(key);
             self.queues.fetch_sub(1, Ordering::AcqRel);
@@ -89,18 +89,17 @@ impl LocalQueue {
         self.with(key, |queue| queue.waiting()).unwrap_or(0)
     }
 
-    /// Returns whether somebody of this process waits for `key`, or has it in a way that the queue knows of.
+    /// Returns whether `key` has waiters in this process, or a holder that the queue knows.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
         self.with(key, |queue| queue.is_busy()).unwrap_or(false)
     }
 
-    /// Notes that the store is asked for a grant of `key` that may linger.
+    /// Notes that a request for a grant of `key` that may linger is about to be sent.
     pub(super) fn expect(&self, key: &Key) {
         self.queue(&mut self.shard(key), key).expect();
     }
 
-    /// Joins the queue of `key` at `now`, behind those who wait already. `Err` says how many they are, if they are `max`
-    /// or more.
+    /// Joins the queue of `key` at `now`, after the present waiters. `Err` has their number, if it is `max` or more.
     pub(super) fn join(
         &self,
         key: &Key,
@@ -112,14 +111,14 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let (mut waiting, mut alone) = (0, None);
         if let Some(queue) = shard.get_mut(key) {
-            // A head that nobody polls must not keep a newcomer from asking.
+            // A head that is not polled must not keep a newcomer from asking.
             queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
-            // A head that tries again by itself may do so seldom as long as it is alone.
+            // A head that retries without a notification may do so seldom while it is alone.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
         let (node, lingered) = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now)).unzip();
-        // A waker may drop the future of another waiter, which leaves the queue and so takes this lock.
+        // A waker may drop the future of another waiter, which leaves the queue and so acquires this lock.
         drop(shard);
         if let Some(head) = alone.filter(|_| node.is_some()) {
             head.notify();
@@ -136,7 +135,7 @@ impl LocalQueue {
         self.gave_lingering(lingered);
     }
 
-    /// Notes that a waiter which joined got the grant that lingered. It takes it at once, if it is polled.
+    /// Notes that a waiter that joined got the lingering grant. It takes the grant at once, if it is polled.
     fn gave_lingering(&self, gave: bool) {
         if gave {
             self.lingering.ended();
@@ -152,13 +151,13 @@ impl LocalQueue {
         })
     }
 
-    /// Hands the grant of `owner`, which releases `key`, off to the next waiter, or keeps it for `linger` if nobody
-    /// waits. It belongs to the store where nobody waits and it does not linger, where others wait elsewhere, where
-    /// there is no `handoff` to give, or where another owner has the key through this queue.
+    /// Hands the grant of `owner`, which releases `key`, off to the next waiter, or keeps it for `linger` without a
+    /// waiter. The grant goes back to the store if there is no waiter and it does not linger, if others wait elsewhere,
+    /// if there is no `handoff`, or if another owner has the key through this queue.
     ///
-    /// `now` reads the clock, where somebody may wait. `handoff` makes it for a waiter that asks for a lease of this
-    /// length, or for one that is not there yet. It runs under the lock of the queue, and must not use it. `may_ask` is
-    /// whether the caller can [ask](HandedOff::Asks) the store for others who wait.
+    /// `now` reads the clock, if there may be a waiter. `handoff` makes the hand-off for a waiter that requests a lease
+    /// of this length, or for a later waiter. It runs under the lock of the queue, and must not use it. `may_ask` says
+    /// whether the caller can [ask](HandedOff::Asks) the store for waiters elsewhere.
     pub(crate) fn hand_off(
         &self,
         key: &Key,
@@ -168,17 +167,16 @@ impl LocalQueue {
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
         may_ask: impl FnOnce() -> bool,
     ) -> HandedOff {
-        // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
-        // holder.
+        // A waiter that joins after this load then asks the store, and relies on no hand-off of this holder.
         if self.queues.load(Ordering::Acquire) == 0 {
             return HandedOff::No;
         }
         let (now, mut effects, mut asks) = (now(), Effects::default(), false);
         let passed = self.with(key, |queue| {
-            // Before the hand-off, which a waiter that nobody polls would keep for 250 ms.
+            // This comes before the hand-off, which a waiter that is not polled would keep for 250 ms.
             queue.skip_stalled(now, &mut effects);
             if !self.tells_holder {
-                // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
+                // Others may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
             }
             asks = !self.tells_holder && queue.may_be_of(owner) && queue.asks_for_others(may_ask, now);
@@ -205,21 +203,21 @@ impl LocalQueue {
         }
     }
 
-    /// Notes the answer, at `now`, whether others wait for `key`, which `owner` holds. The question took so long.
+    /// Notes the answer, at `now`, whether others wait for `key`, which `owner` holds. The request took so long.
     pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
 
-    /// Hands `handoff` off to the next waiter, because its own is gone, or not polled.
+    /// Hands `handoff` off to the next waiter, because its own waiter was dropped, or is not polled.
     pub(super) fn pass_on(&self, handoff: Handoff) {
         if handoff.is_too_late() {
-            // Dropped here, and so released. A manager that ends waits for releases, and not for another holder.
+            // The hand-off is dropped here, and so released: a shutdown waits for releases, and not for another holder.
             return;
         }
         let Claim { key, owner, .. } = &handoff.claim();
         let (key, owner) = (key.clone(), *owner);
         let mut handoff = Some(handoff);
-        // A hand-off that nobody takes is dropped here, and so goes back to the store.
+        // A hand-off without a taker is dropped here, and so goes back to the store.
         self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), || false);
     }
 
@@ -229,32 +227,34 @@ impl LocalQueue {
             return;
         }
         let now = self.clock.now();
-        // The signal is raised as after a hand-off: a head that is not polled would keep the question to itself.
+        // The signal is raised as after a hand-off: a head that is not polled would not send the request.
         if let Some(head) = self.with(key, |queue| queue.freed(owner, now)).flatten() {
             head.notify();
             self.signal.raise();
         }
     }
 
-    /// Notes that somebody waits elsewhere for `key`, which this process holds.
+    /// Notes a waiter elsewhere for `key`, which this process holds.
     pub(crate) fn contended(&self, key: &Key) {
         let now = self.clock.now();
-        // Without a queue the news is dropped. Whoever joins later learns from the answer of the store that others
-        // wait.
+        // Without a queue the note is dropped. A waiter that joins later learns from the answer of the store that
+        // others wait.
         let lingering = self.with(key, |queue| {
             queue.contend(now);
             queue.take_lingering().map(|handoff| self.ended(handoff))
         });
-        // Dropped here, out of the lock, and so released: whoever waits gets it now.
+        // The grant is dropped here, outside the lock, and so released: the waiter elsewhere gets it now.
         drop(lingering);
     }
 
-    /// Wakes every waiter. Those who were skipped, or handed a grant, have been notified, and look when they are polled.
+    /// Wakes every waiter. Waiters that were skipped, or handed a grant, have been notified, and check when they are
+    /// polled.
     pub(crate) fn wake_all(&self) {
-        // Each lock is taken, whatever the number of queues says: who joins after that sees why all are woken.
+        // Each lock is acquired, even if the number of queues is zero: a waiter that joins later sees why all are
+        // woken.
         for shard in &self.shards {
             let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
-            // Outside of the locks: a waker may run code of the application.
+            // This runs outside of the locks: a waker may run code of the application.
             waiting.into_iter().for_each(|node| node.notify());
         }
     }
@@ -266,7 +266,7 @@ impl LocalQueue {
         }
     }
 
-    /// Returns whether somebody is known to wait elsewhere.
+    /// Returns whether a waiter elsewhere is known.
     #[cfg(test)]
     pub(super) fn is_contended(&self, key: &Key) -> bool {
         self.with(key, |queue| queue.is_contended()).unwrap_or(false)
@@ -279,11 +279,11 @@ impl LocalQueue {
         self.carry_out(effects);
     }
 
-    /// Carries out what a change has left to be done, outside of the lock: a waker and the release of a queue entry may
+    /// Carries out the work that a change has left, outside of the lock: a waker and the release of a queue entry may
     /// run code of the application.
     #[inline]
     pub(super) fn carry_out(&self, effects: Effects) {
-        // As a rule nothing is left.
+        // Usually there is none.
         if !effects.is_empty() {
             self.carry_out_all(effects);
         }
@@ -297,7 +297,8 @@ impl LocalQueue {
         drop(effects.unused);
     }
 
-    /// Returns whether a waiter may not take what it was given, so that [`reclaim`](Self::reclaim) is worth it.
+    /// Returns whether a waiter may have a hand-off that it does not take, so that [`reclaim`](Self::reclaim) is
+    /// needed.
     pub(crate) fn needs_reclaim(&self) -> bool {
         self.signal.is_raised()
     }
@@ -307,7 +308,7 @@ impl LocalQueue {
         self.signal.raised()
     }
 
-    /// Takes back what was given to waiters and not taken for `patience`, because nobody polls them. A hand-off goes to
+    /// Takes back hand-offs that waiters have not taken for `patience`, because they are not polled. A hand-off goes to
     /// the next waiter, or to the store.
     pub(crate) fn reclaim(&self, patience: Duration) {
         self.signal.lower();
@@ -326,7 +327,7 @@ impl LocalQueue {
         if reclaimed.more {
             self.signal.keep();
         }
-        // After the loop, because each takes the lock of its shard again.
+        // This comes after the loop, because each acquires the lock of its shard again.
         reclaimed.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
         self.carry_out(reclaimed.effects);
     }
@@ -334,25 +335,25 @@ impl LocalQueue {
     pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, owner: Owner, contended: bool) {
         let now = self.clock.now();
         let contended = contended || !self.tells_holder;
-        // What is dropped here may ask the store, and must not do so under the lock.
+        // Dropping these may send a request to the store, which must not happen under the lock.
         drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 
-    /// Removes a waiter, and leaves its entry in the store's queue to the next one.
+    /// Removes a waiter, and passes its entry in the store's queue to the next one.
     pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<LeftEntry>) {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
-        // Still here if the key has no queue any more. Dropping it releases it.
+        // The entry is still here if the key has no queue any more. Dropping it releases it.
         drop(entry);
     }
 
-    /// Notes an answer of the store for those who wait for `key`.
+    /// Notes an answer of the store for the waiters of `key`.
     pub(super) fn note_answer(&self, key: &Key, answer: LastAnswer) {
         self.with(key, |queue| answer.replace(&mut queue.last_answer));
     }
 
-    /// Returns the last answer of the store to those who wait for `key`.
+    /// Returns the last answer of the store to the waiters of `key`.
     pub(super) fn last_answer(&self, key: &Key) -> Option<LastAnswer> {
         self.with(key, |queue| queue.last_answer.as_ref().map(LastAnswer::copy)).flatten()
     }

@@ -1,4 +1,4 @@
-//! The queue by itself. Hand-offs and quanta are tested with a store, in `tests/locks/handoff.rs`.
+//! The queue alone. Hand-offs and quanta are tested with a store, in `tests/locks/handoff.rs`.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -233,7 +233,7 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     assert!(!local_queue.was_held(&key()));
 }
 
-/// Otherwise a task that asks the store between the two could be refused because of its own process.
+/// Otherwise a task that sends a request between the two could be refused because of its own process.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
     let locks = LockManager::in_memory();

@@ -12,18 +12,17 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::pending::LeftEntry;
 
-/// A waiter in the queue of one key. Dropping it leaves the queue, and passes on what the waiter was given.
+/// A waiter in the queue of one key. Dropping it leaves the queue, and passes its hand-off or turn on.
 pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
     node: Arc<WaiterNode>,
-    /// It is out of the queue: it has the key.
+    /// Whether it has the key, and so has left the queue.
     served: bool,
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the queue of `key` at `now`, behind those who wait already. `Err` says how many they are, if they are `max`
-    /// or more.
+    /// Joins the queue of `key` at `now`, after the present waiters. `Err` has their number, if it is `max` or more.
     pub(crate) fn join(
         local_queue: &'a LocalQueue,
         key: &Key,
@@ -35,12 +34,12 @@ impl<'a> Waiter<'a> {
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 
-    /// Notes an answer of the store to this waiter, for all who wait for its key.
+    /// Notes an answer of the store to this waiter, for all waiters of its key.
     pub(crate) fn note_answer(&self, answer: &LastAnswer) {
         self.local_queue.note_answer(&self.key, answer.copy());
     }
 
-    /// Returns the last answer of the store to one of those who wait for the key of this waiter.
+    /// Returns the last answer of the store to a waiter of the same key.
     pub(crate) fn last_answer(&self) -> Option<LastAnswer> {
         self.local_queue.last_answer(&self.key)
     }
@@ -65,66 +64,66 @@ impl<'a> Waiter<'a> {
         std::mem::take(&mut self.node.state().must_ask)
     }
 
-    /// Takes the grant of the holder before it, if it was handed off.
+    /// Takes the grant of the previous holder, if it was handed off.
     fn take_handoff(&mut self) -> Option<Handoff> {
         let handoff = self.node.state().handoff.take();
         self.served |= handoff.is_some();
         handoff
     }
 
-    /// Notes that somebody polls this waiter, which looks again by `then`.
+    /// Notes that this waiter is polled, and will check again by `then`.
     pub(crate) fn checks_in_by(&self, then: Moment) {
         self.node.state().check_in_by = then;
     }
 
-    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it. Until then the queue need not
-    /// wonder why its head does not look.
+    /// Notes that this waiter awaits an answer of the store, from `now` on, or has received it. Meanwhile the queue
+    /// does not expect it to be polled.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
         let mut state = self.node.state();
-        // A head that awaits the store cannot look: without this it would be skipped during every slow answer. A store
-        // that takes longer than `ANSWER` does not keep the others waiting behind it.
+        // A head that awaits the store cannot check: without this it would be skipped during every slow answer. A store
+        // that takes longer than `ANSWER` does not keep the other waiters waiting.
         (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
-    /// Takes the hand-off, if it was given one. A waiter that was skipped because nobody polled it joins again.
+    /// Takes the hand-off, if there is one. A waiter that was skipped because it was not polled joins again.
     pub(crate) fn check_in(&mut self) -> Option<Handoff> {
         let mut state = self.node.state();
-        // In one step: the hand-off and the note that it was skipped are set together when a hand-off is reclaimed.
+        // This is one step: the hand-off and the note that it was skipped are set together when a hand-off is
+        // reclaimed.
         let (mut handoff, skipped) = (state.handoff.take(), state.skipped);
         drop(state);
         if handoff.is_none() && skipped {
             self.local_queue.rejoin(&self.key, &self.node);
-            // A grant that lingers, which nobody notifies it of.
+            // It gets a lingering grant, without a notification.
             handoff = self.node.state().handoff.take();
         }
         self.served |= handoff.is_some();
         handoff
     }
 
-    /// Takes what else it was left: the entry in the store's queue of a head before it, and whether it must ask the
-    /// store.
+    /// Takes the entry in the store's queue of a previous head, and whether this waiter must ask the store.
     pub(crate) fn take_left(&self) -> (Option<LeftEntry>, bool) {
         let mut state = self.node.state();
         (state.entry.take(), std::mem::take(&mut state.must_ask))
     }
 
-    /// Completes when there is something to look at. Cancel safe.
+    /// Completes when this waiter was notified. Cancel safe.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.node.notified()
     }
 
     /// Skips the waiters before this one whose futures are not being polled.
     pub(crate) fn skip_stalled(&self, now: Moment) {
-        // It looks right now, however late, and must not skip itself.
+        // It is being polled at this moment, however late, and must not skip itself.
         self.checks_in_by(now);
         self.local_queue.skip_stalled(&self.key, now);
     }
 
-    /// Notes that the store granted the key to this head, for `owner`. `contended`: others wait there.
+    /// Notes that the store granted the key to this head, for `owner`. `contended`: others wait elsewhere.
     pub(crate) fn granted(&mut self, owner: Owner, contended: bool) {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, owner, contended);
-        // A hand-off of another grant, which has run out by now. Dropping it releases that.
+        // A hand-off of another grant, which has expired by now. Dropping it releases that grant.
         drop(self.take_handoff());
     }
 
@@ -133,7 +132,7 @@ impl<'a> Waiter<'a> {
         self.served
     }
 
-    /// Leaves the queue, and leaves an entry in the store's queue to the next waiter.
+    /// Leaves the queue, and passes an entry in the store's queue to the next waiter.
     pub(crate) fn leave_with(mut self, entry: Option<LeftEntry>) {
         self.leave(entry);
     }
@@ -144,7 +143,7 @@ impl<'a> Waiter<'a> {
         }
         self.served = true;
         self.local_queue.leave(&self.key, &self.node, entry);
-        // It may have been handed the grant until now. From here on nobody can: the node is out of the queue.
+        // It may have been handed the grant until now. From here on this is impossible: the node is out of the queue.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }

@@ -1,4 +1,4 @@
-//! A waiter's part of a queue: what the others have given it, and whether it is polled.
+//! A waiter's part of a queue: its hand-off, its turn, and whether it is polled.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::sync::{Mutex, MutexGuard, survives};
 
 /// A waiter's part of a queue, shared between the queue and the waiter.
 pub(super) struct WaiterNode {
-    /// The lease that its waiter asks for.
+    /// The lease that its waiter requests.
     ttl: Duration,
     state: Mutex<NodeState>,
 }
@@ -23,35 +23,36 @@ pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// How late a waiter may be before it counts as not polled.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// What has happened since the waiter last looked.
+/// The changes since the waiter last checked.
 pub(super) struct NodeState {
-    /// There is something to look at. Stays until its waiter knows, so nothing is missed between two waits.
+    /// Whether the waiter was notified. This stays until the waiter has checked, so nothing is missed between two
+    /// waits.
     notified: bool,
-    /// Whom to wake then.
+    /// The waker of the waiter.
     waker: Option<Waker>,
-    /// It is the head, and the store may have the key free.
+    /// It is the head, and the key may be free in the store.
     pub(super) must_ask: bool,
-    /// The grant of the holder before it.
+    /// The grant of the previous holder.
     pub(super) handoff: Option<Handoff>,
-    /// The entry in the store's queue that the head before it has left.
+    /// The entry in the store's queue of the previous head.
     pub(super) entry: Option<LeftEntry>,
-    /// When its waiter looks again, at the latest.
+    /// When its waiter checks again, at the latest.
     pub(super) check_in_by: Moment,
-    /// Its waiter awaits an answer of the store, and looks after that.
+    /// Its waiter awaits an answer of the store, and then checks.
     pub(super) asking: bool,
-    /// Its waiter was not polled and is not in the queue. It joins again when it is.
+    /// Its waiter was not polled and is not in the queue. It joins again when it is polled.
     pub(super) skipped: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
 }
 
 impl NodeState {
-    /// Returns whether its waiter should have looked long ago.
+    /// Returns whether its waiter should have checked long ago.
     pub(super) fn is_stalled(&self, now: Moment) -> bool {
         now.since(self.check_in_by) >= STALLED
     }
 
-    /// Returns whether its waiter has a hand-off to take. One that is leaving passes it on by itself.
+    /// Returns whether its waiter has a hand-off to take. A waiter that is leaving passes it on.
     pub(super) fn has_handoff(&self) -> bool {
         self.handoff.is_some() && !self.gone
     }
@@ -88,7 +89,7 @@ impl WaiterNode {
     }
 
     /// Notifies its waiter. Not for callers that have a lock: a waker may run code of the application. If it panics,
-    /// whoever hands a grant off goes on: what it has given is not to be given again.
+    /// the hand-off stands: the grant must not be handed off twice.
     pub(super) fn notify(&self) {
         let waker = {
             let mut state = self.state();
@@ -110,7 +111,7 @@ impl WaiterNode {
         let mut state = self.state();
         let is_notified = std::mem::take(&mut state.notified);
         let unused = if is_notified { Some(waker) } else { state.waker.replace(waker) };
-        // In this order: the drop of a waker may run code of the application, which may come back here.
+        // The order matters: the drop of a waker may run code of the application, which may call this again.
         drop(state);
         drop(unused);
         is_notified
@@ -132,7 +133,7 @@ impl Future for Notified<'_> {
         if self.is_registered {
             let mut state = node.state();
             if std::mem::take(&mut state.notified) {
-                // Whoever notified it has taken the waker.
+                // The notification has taken the waker.
                 self.is_registered = false;
                 return Poll::Ready(());
             }
@@ -140,7 +141,7 @@ impl Future for Notified<'_> {
                 return Poll::Pending;
             }
         }
-        // Out of the lock, like the drop.
+        // This runs outside the lock, like the drop.
         let waker = context.waker().clone();
         self.is_registered = !node.is_notified_or_wakes(waker);
         if self.is_registered { Poll::Pending } else { Poll::Ready(()) }
@@ -150,7 +151,7 @@ impl Future for Notified<'_> {
 impl Drop for Notified<'_> {
     fn drop(&mut self) {
         if self.is_registered {
-            // Not left in the node: that may be dropped under the lock of its queue.
+            // The waker must not stay in the node, which may be dropped under the lock of its queue.
             let waker = self.node.state().waker.take();
             drop(waker);
         }

@@ -102,7 +102,7 @@ impl LockManager {
         Ok(found)
     }
 
-    /// Returns whether anybody holds `key`. Readers, holders of a permit, clients of other libraries and a key that is
+    /// Returns whether `key` is held. Readers, holders of a permit, clients of other libraries and a key that is
     /// [kept](crate::LockRequest::min_hold) count. As with [`inspect`](Self::inspect), the answer may be out of date
     /// when it arrives, and does not replace a lock.
     ///

@@ -102,21 +102,20 @@ impl LockManager {
 
     /// Requests `key` in strict order of arrival, over all processes.
     ///
-    /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to the
-    /// next waiter, whichever process that is in. So a hand-over costs a round trip to the store, also inside one
-    /// process: [`lock`](Self::lock) is faster on a key that is wanted many times.
+    /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to
+    /// the next waiter, in whichever process. So a hand-over costs a round trip to the store, also inside one process:
+    /// [`lock`](Self::lock) is faster on a key that is wanted many times.
     ///
-    /// A waiter that dies delays the waiters behind it by its ttl, or by the
-    /// [waiter lease](crate::backend::Order::Arrival) of the store if that is shorter: 2 s on Redis and Postgres, 4 s on
-    /// etcd, and the session timeout on ZooKeeper. [`Unsupported`](LockErrorKind::Unsupported) on a store without a
-    /// queue.
+    /// A waiter that dies delays the waiters after it by its ttl, or by the [waiter
+    /// lease](crate::backend::Order::Arrival) of the store if that is shorter: 2 s on Redis and Postgres, 4 s on etcd,
+    /// and the session timeout on ZooKeeper. [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
 
     /// Requests `key` to read: any number of readers, and no writer. A reader waits until the writers that already wait
-    /// have had the lock. Each reader has a lease of its own: the lease of a reader that died ends although others
-    /// renew theirs. A task that reads cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade).
+    /// have had the lock. Each reader has its own lease: the lease of a reader that died ends although others renew
+    /// theirs. A task that reads cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade).
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
@@ -129,8 +128,8 @@ impl LockManager {
         self.request(key, Kind::Write)
     }
 
-    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like
-    /// a lock. Every request must name the same number. Another number, or another kind, while permits are held fails
+    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit has its own lease, renewed like a
+    /// lock. Every request must name the same number. Another number, or another kind, while permits are held fails
     /// with [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both and says what to do.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
     ///
@@ -228,8 +227,8 @@ impl LockManager {
         self.hub.engine.held()
     }
 
-    /// Subscribes to the events of this manager's locks, from now on. There may be any number of subscribers; without
-    /// one, events cost nothing.
+    /// Subscribes to the future events of this manager's locks. There may be any number of subscribers; without one,
+    /// events cost nothing.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Where the owners of a manager come from.
+//! The source of a manager's owners.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,11 +37,11 @@ impl OwnerSource {
     /// A snapshot of a virtual machine, or a checkpoint of the process, copies the random part and the counter. Two
     /// copies that continue from it would make the same owners, and the store would take a request of one copy for a
     /// repeated request of the other. But no connection survives in both copies, so each copy dials, and continues from
-    /// a number of its own. The counter only grows, so this process makes no owner twice.
+    /// another number. The counter only grows, so this process makes no owner twice.
     pub(crate) fn leap(&self) {
         let mut random = [0; 8];
-        // From the operating system: the state of a generator in this process would be copied too. Bytes that are
-        // missing once the process has started leave the counter as it is.
+        // The number comes from the operating system, because the state of a generator in this process would be copied
+        // too. If the system returns no bytes after the start of the process, the counter is not advanced.
         if getrandom::fill(&mut random).is_ok() {
             self.next.fetch_add(u64::from_be_bytes(random) >> (64 - LEAP), Ordering::Relaxed);
         }
@@ -117,7 +117,7 @@ mod tests {
             for (to, also) in kinds.iter().enumerate() {
                 let here = also(&source);
                 assert_eq!(owner.may_hand_off_to(&here), (at, to) == (0, 0), "{at} {to}");
-                // The scripts see it by this much of the token.
+                // The scripts recognise it by this part of the token.
                 assert_eq!(
                     owner.token().as_str()[..33] == here.token().as_str()[..33],
                     at == to,

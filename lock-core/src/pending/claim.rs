@@ -14,10 +14,10 @@ use crate::owner::{Owner, OwnerSource};
 /// The minimum time to keep cleaning up after an unanswered request, even for a shorter ttl.
 const LATE_REQUEST: Duration = Duration::from_secs(30);
 
-/// What the store may know of a claim.
+/// The state of a claim at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// Nothing that outlives the answer.
+    /// No request is under way, and no entry is queued.
     Nothing,
     /// A request is under way.
     Request,
@@ -25,20 +25,20 @@ enum Sent {
     Queued,
 }
 
-/// A claim with its entry in the store's queue that one waiter leaves to the next. Boxed, because few do.
+/// A claim with its entry in the store's queue that one waiter passes to the next. It is boxed, because this is rare.
 pub(crate) type LeftEntry = Box<PendingClaim>;
 
 /// A claim that rolls back when it is dropped.
 ///
-/// It is made before the first byte is sent. So a future that is dropped at any await point leaves nothing behind: what
-/// the store may have granted or queued is released in the background, by owner.
+/// It is made before the first byte is sent. So a future can be dropped at every await point: a possible grant or queue
+/// entry is released in the background, by owner.
 #[derive(Debug)]
 pub(crate) struct PendingClaim {
     cleanup: Arc<Cleanup>,
     pub(crate) claim: Claim,
     state: Sent,
     entry: Option<QueueEntry>,
-    /// The owner has grants already, by requests of their own.
+    /// Whether the owner has grants already, by separate requests.
     has_grants: bool,
 }
 
@@ -49,13 +49,12 @@ pub(crate) struct QueueEntry {
     pub(crate) since: Moment,
     /// When the last request was sent that was answered with "keep waiting".
     pub(crate) sent: Moment,
-    /// The shortest lease that a grant by this entry may bring. Its waiters may have asked for different ones, and what
-    /// was not answered may have arrived.
+    /// The shortest lease that a grant of this entry may have. Its waiters may have requested different ones, and
+    /// unanswered heartbeats may have arrived.
     pub(crate) lease: Duration,
-    /// When the next heartbeat is due, where the store wants any.
+    /// When the next heartbeat is due, if the store has heartbeats.
     pub(crate) heartbeat: Option<Moment>,
-    /// The longest lease for which a heartbeat was sent that was not answered. It may yet arrive, and extend what was
-    /// granted meanwhile.
+    /// The longest lease of an unanswered heartbeat, which may still arrive, and extend a grant.
     pub(crate) unanswered: Duration,
     pub(crate) subscription: Option<Subscription>,
 }
@@ -65,7 +64,7 @@ impl PendingClaim {
         Self { cleanup: Arc::clone(cleanup), claim, state: Sent::Nothing, entry: None, has_grants: false }
     }
 
-    /// Notes that the owner holds each of the keys by a grant of its own.
+    /// Notes that the owner holds each of the keys by a single grant.
     pub(crate) fn has_grants(&mut self) {
         self.has_grants = true;
     }
@@ -84,7 +83,7 @@ impl PendingClaim {
         self.entry.as_mut()
     }
 
-    /// Returns when the next heartbeat is due, where the store wants any.
+    /// Returns when the next heartbeat is due, if the store has heartbeats.
     pub(crate) fn heartbeat_due(&self) -> Option<Moment> {
         self.entry.as_ref()?.heartbeat
     }
@@ -97,7 +96,7 @@ impl PendingClaim {
         }
     }
 
-    /// Completes when the store has served the entry, and returns how many wait behind it. Never completes without an
+    /// Completes when the store has granted the entry, and returns how many wait after it. Never completes without an
     /// entry. Cancel safe.
     pub(crate) async fn notified(&self) -> usize {
         match self.entry.as_ref().and_then(|entry| entry.subscription.as_ref()) {
@@ -106,18 +105,18 @@ impl PendingClaim {
         }
     }
 
-    /// Takes the notification that the store has served the entry, if it arrived: how many wait behind it.
+    /// Takes the notification that the store has granted the entry, if it arrived: how many wait after it.
     pub(crate) fn take_notification(&self) -> Option<usize> {
         self.entry.as_ref()?.subscription.as_ref()?.take()
     }
 
-    /// Returns the grant that a notification promised; `None` where it is too late to be sure of it, so that the store
+    /// Returns the grant that a notification promised; `None` if it is too late to be certain of it, so that the store
     /// must be asked.
     pub(crate) fn served(&self, waiters: usize) -> Option<Granted> {
         let entry = self.entry.as_ref()?;
         let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
         // The grant began after `sent`, because a claim that holds already is not answered with "keep waiting". The
-        // later time at which the notification arrived proves nothing: it may have been delayed.
+        // time at which the notification arrived is no bound: it may have been delayed.
         let end = expiry::held_until(self.cleanup.capability.placement, grant.sent, entry.lease);
         let arrived = self.cleanup.clock.now();
         (!end.is_past(arrived)).then_some(Granted { grant, arrived })
@@ -125,17 +124,17 @@ impl PendingClaim {
 
     /// Notes that a request is about to be sent.
     pub(crate) fn begin_request(&mut self) {
-        // Before the await that sends it: a future that is dropped there rolls back by this state.
+        // This comes before the await that sends it: a future that is dropped there rolls back by this state.
         self.state = Sent::Request;
         self.claim.not_sent();
     }
 
-    /// Notes that the store knows nothing of the claim.
+    /// Notes that the claim is unknown to the store.
     pub(crate) fn settle(&mut self) {
         (self.state, self.entry) = (Sent::Nothing, None);
     }
 
-    /// Notes that the last request took nothing.
+    /// Notes that the last request was not granted.
     pub(crate) fn nothing_taken(&mut self) {
         self.state = Sent::Nothing;
     }
@@ -176,8 +175,8 @@ impl PendingClaim {
         Some(Box::new(left))
     }
 
-    /// Takes over the claim and the entry of another waiter. The grant will be for what this waiter asks for. Returns
-    /// `false` where it could last longer than that: then the entry of the other is rolled back.
+    /// Takes over the claim and the entry of another waiter. The grant will have the lease that this waiter requests.
+    /// Returns `false` if it could last longer: then the entry of the other waiter is rolled back.
     pub(crate) fn adopt(&mut self, mut left: LeftEntry) -> bool {
         // A heartbeat of the other waiter may arrive after the grant, and would extend it to the ttl of that waiter.
         if left.entry.as_ref().is_some_and(|entry| entry.unanswered > self.claim.ttl) {
@@ -192,27 +191,28 @@ impl PendingClaim {
         true
     }
 
-    /// Hands the claim over to a lease, which releases it from now on. This value goes on with another owner.
+    /// Hands the claim over to a lease, which is then responsible for its release. This value continues with another
+    /// owner.
     pub(crate) fn take(&mut self, owners: &OwnerSource) -> Claim {
-        // No await lies between this and the lease, so the owner always has somebody who releases it.
+        // There is no await between this and the lease, so some value always releases the owner.
         self.settle();
         self.has_grants = false;
-        // Where the fencing token cannot be had, the wait goes on with this value. The owner of the lost grant is
-        // released, and so never asked for again.
+        // If there is no fencing token, the wait continues with this value. The owner of the lost grant is released,
+        // and so never used again.
         let next = owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();
         self.claim.set_owner(next);
         taken
     }
 
-    /// Goes on with another owner, if the store knows nothing of this one.
+    /// Continues with another owner, if this one is unknown to the store.
     pub(crate) fn unless_sent(&mut self, owner: impl FnOnce() -> Owner) {
         if self.state == Sent::Nothing && self.entry.is_none() && !self.has_grants {
             self.claim.set_owner(owner());
         }
     }
 
-    /// Rolls back, and goes on with another owner: nobody knows what became of the request, so its owner is never used
+    /// Rolls back, and continues with another owner: the outcome of the request is unknown, so its owner is never used
     /// again.
     pub(crate) fn start_over(&mut self, owners: &OwnerSource) {
         self.roll_back();
@@ -221,23 +221,24 @@ impl PendingClaim {
     }
 
     fn roll_back(&mut self) {
-        // Ends the subscription too: a notification that arrives from now on finds no mailbox.
+        // This ends the subscription too: a later notification finds no mailbox.
         let was_queued = self.entry.take().is_some();
         let certainty = match self.state {
             Sent::Nothing => return,
-            // An outage must not pile up releases of what was never asked for. A claim that was queued before has an entry.
+            // An outage must not pile up releases of claims that were never sent. A claim that was queued before has an
+            // entry.
             Sent::Request if self.cleanup.capability.marks_sent && !self.claim.is_sent() && !was_queued => {
                 self.state = Sent::Nothing;
                 return;
             }
             Sent::Request if self.has_grants => Certainty::MaybeAgain,
             Sent::Request => Certainty::Maybe,
-            // The request that queued the claim was answered, and a late heartbeat brings back no entry.
+            // The request that queued the claim was answered, and a late heartbeat does not restore an entry.
             Sent::Queued => Certainty::Granted,
         };
-        // The value may go on with another owner, which the store does not know yet.
+        // The value may continue with another owner, which is unknown to the store.
         self.state = Sent::Nothing;
-        // A request on its way to a server that stands still takes effect when that goes on, not before.
+        // A request that is under way to a stopped server takes effect when the server continues.
         let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
         let until = self.cleanup.clock.now().plus(self.claim.ttl.max(patience));
         self.cleanup.release(&self.claim, certainty, until);

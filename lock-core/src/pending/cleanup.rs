@@ -52,7 +52,7 @@ pub(crate) struct Cleanup {
     /// The waiters of this process. The reference is weak, because the waiters keep claims and grants that are released
     /// here.
     waiters: Weak<dyn FreedKeys>,
-    /// Every release that is not answered yet, by key: the next acquisition of a key waits for them.
+    /// All unanswered releases, by key: the next acquisition of a key waits for them.
     pub(crate) under_way: Arc<ReleasesUnderWay>,
     /// Releases under way.
     pending: AtomicUsize,
@@ -173,10 +173,10 @@ impl Cleanup {
     }
 
     fn start(self: &Arc<Self>, release: PendingRelease) {
-        // Counted before the first poll, or a shutdown would not wait for it.
+        // The release is counted before the first poll, or a shutdown would not wait for it.
         let (counted, claim) = (self.count(), release.claim.clone());
         let mut running = Box::pin(async move { counted.0.run(release).await });
-        // A store in this process answers at once, also where there is no runtime any more.
+        // A store in this process answers at once, even if all runtimes have ended.
         if self.capability.placement == Placement::Embedded && poll_once(running.as_mut()).is_ready() {
             return;
         }
@@ -186,7 +186,7 @@ impl Cleanup {
             Some(runtime) => drop(runtime.spawn(running)),
             None => {
                 tracing::error!("no runtime for a release: the key stays until the store's lease is over");
-                // Nothing else notifies the head of the local queue that the holder is gone.
+                // Only this notifies the head of the local queue that the holder has released.
                 self.freed(&claim);
             }
         }
@@ -270,7 +270,7 @@ impl Cleanup {
 
     /// Sleeps, unless the manager ends: the next release is then the last.
     async fn sleep(&self, pause: Duration) {
-        // The first poll may be outside of tokio, where there is no timer.
+        // The first poll may be outside of tokio, without a timer.
         tokio::task::yield_now().await;
         let mut hurry = std::pin::pin!(self.hurry.notified());
         // The waiter registers before the flag is read, as in `settled`.

@@ -1,11 +1,11 @@
 //! Releases that the store has not answered yet.
 //!
 //! The next acquisition of a key by this process waits for the answer before it sends its first request. Otherwise a
-//! caller that does not wait could be refused because of a lock that its own process gives back: the release may be
+//! caller that does not wait could be refused because of a lock that its own process is releasing: the release may be
 //! under way on another connection, or be sent again after a failure.
 //!
-//! A release keeps others waiting for at most [`PATIENCE`] after it began: the same time for which the caller of a body
-//! waits for its release by default.
+//! A release keeps an acquisition waiting for at most [`PATIENCE`] after it began: the time for which the caller of a
+//! body waits for its release by default.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +48,7 @@ impl Unanswered {
 #[derive(Debug)]
 pub(crate) struct ReleasesUnderWay {
     shards: [Mutex<KeyMap<Vec<Arc<Unanswered>>>>; SHARDS],
-    /// The number of keys in all shards: while it is zero, an acquisition looks nothing up.
+    /// The number of keys in all shards: while it is zero, an acquisition needs no look-up.
     keys: AtomicUsize,
 }
 
@@ -104,8 +104,8 @@ impl ReleasesUnderWay {
     }
 }
 
-/// A release under way. The owner of this value sees to the release, and drops it when the release is answered or given
-/// up.
+/// A release under way. The owner of this value completes the release, and drops the value when the release is answered
+/// or given up.
 #[derive(Debug)]
 pub(crate) struct ReleaseUnderWay {
     all: Arc<ReleasesUnderWay>,

@@ -19,7 +19,8 @@ impl LockRequest {
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
-    /// [`Unsupported`](LockErrorKind::Unsupported): what [`acquire`](Self::acquire) would return before any I/O.
+    /// [`Unsupported`](LockErrorKind::Unsupported): the errors that [`acquire`](Self::acquire) would return before any
+    /// I/O.
     ///
     /// # Examples
     /// ```
@@ -38,8 +39,8 @@ impl LockRequest {
     ///
     /// # Errors
     /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error
-    ///   says by whom, where the store knows, and [`is_skipped`](crate::LockError::is_skipped) is true when the strategy does
-    ///   without.
+    ///   names the holder, if the store knows it, and [`is_skipped`](crate::LockError::is_skipped) is true when the
+    ///   strategy skips.
     /// - [`Overloaded`](LockErrorKind::Overloaded): too many requests are already waiting.
     /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy tries again within
     ///   its limit; [`wait`](strategy::wait()) continues for ever, and logs that.
@@ -52,17 +53,16 @@ impl LockRequest {
     /// In a tokio runtime without the timer. A store on the network needs the I/O driver too (`enable_all`).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind: what may have been granted is released in the background, and the
-    /// queue entry is removed.
+    /// If the future is dropped, a possible grant is released in the background, and the queue entry is removed.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard>> + Send {
-        // Planned here, because a future that planned would contain the request as well, and be moved with it.
+        // The plan is made here, because a future that made it would contain the request as well, and be moved with it.
         acquire::acquire(self.plan())
     }
 
-    /// Tries exactly once. Returns `None` when the key is held. The strategy is not asked, and nothing waits.
+    /// Tries exactly once. Returns `None` when the key is held. The strategy is not used, and the call does not wait.
     ///
     /// # Errors
-    /// Those of [`acquire`](Self::acquire), except for a held key.
+    /// The errors of [`acquire`](Self::acquire), except for a held key.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -83,14 +83,14 @@ impl LockRequest {
     /// Acquires the lock, runs `body` under it, and releases the lock.
     ///
     /// The body runs at most once, and never without the lock. When the lock is lost, the body is dropped (see
-    /// [`on_lost`](Self::on_lost)). What the body borrowed or owned is dropped before the lock is released. A nested
-    /// request for the same key in the same task enters the grant again. The caller waits for the release for at most a
-    /// second; after that it continues in the background. With [`Release::Background`](crate::Release::Background) the
-    /// caller does not wait for it at all. A release that fails never masks the body's result.
+    /// [`on_lost`](Self::on_lost)). The values of the body are dropped before the lock is released. A nested request
+    /// for the same key in the same task enters the grant again. The caller waits for the release for at most a second;
+    /// after that it continues in the background. With [`Release::Background`](crate::Release::Background) the caller
+    /// does not wait for it at all. A release that fails never masks the body's result.
     ///
     /// # Errors
-    /// Those of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the body
-    /// ran. What the body has done is not undone.
+    /// The errors of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the
+    /// body ran. The effects of the body are not undone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the body first, then releases the lock in the background.
@@ -106,7 +106,8 @@ impl LockRequest {
     /// # }
     /// ```
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
-        // Boxed, because every async function that takes a future by value stores a copy of it in its own.
+        // The future is boxed, because every async function that takes a future by value stores a copy of it in its
+        // own.
         let body = Box::pin(body);
         let (guard, on_lost) = self.acquire_for_body().await?;
         body::under(guard, on_lost, body).await
@@ -171,7 +172,7 @@ impl LockRequest {
         async move { Ok((acquire.await?, on_lost)) }
     }
 
-    /// Fills in what is not set, and checks everything that can be checked without the store.
+    /// Fills in unset options, and checks everything that can be checked without the store.
     pub(crate) fn plan(mut self) -> Result<Plan> {
         let own = self.resolve()?;
         let plan = Plan {
@@ -186,7 +187,7 @@ impl LockRequest {
         Ok(plan)
     }
 
-    /// Takes its options out, filled in and checked. `None` where they are those of the manager.
+    /// Takes its options out, filled in and checked. `None` if they are the manager's.
     fn resolve(&mut self) -> Result<Option<Box<Resolved>>> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         if self.is_plain() {
@@ -206,7 +207,7 @@ impl LockRequest {
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
     }
 
-    /// Returns whether it is for one holder of one key, and says nothing else: as a rule.
+    /// Returns whether it is for one holder of one key without further options, as most are.
     fn is_plain(&self) -> bool {
         self.options.is_none()
             && self.profile.is_none()

@@ -17,9 +17,9 @@ use crate::strategy::Strategy;
 /// until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
 /// [`run_with`](Self::run_with).
 ///
-/// What is not set here comes from the [profile](Self::profile), then from the manager. A request of a task that
-/// already holds the key enters that grant again, with the options of the grant: its own ttl, bounds and label do not
-/// count.
+/// Options that are not set here come from the [profile](Self::profile), then from the manager. A request of a task
+/// that already holds the key enters that grant again, with the options of the grant: its own ttl, bounds and label do
+/// not count.
 ///
 /// # Examples
 /// ```
@@ -46,19 +46,20 @@ pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
     pub(super) more: MoreKeys,
-    /// It is for all of some keys, which may be one key: they have one holder each.
+    /// Whether it is for several keys, which may turn out to be one: each has one holder.
     pub(super) of_all: bool,
-    /// `None` for that of its profile.
+    /// `None` for the profile's kind.
     pub(super) kind: Option<Kind>,
-    /// What it says by itself, if anything. Boxed, because a request is moved several times, and most say nothing.
+    /// The request's own options, if there are any. They are boxed, because a request is moved several times, and most
+    /// have none.
     pub(super) options: Option<Box<Profile>>,
-    /// What counts where neither the request nor its profile says otherwise.
+    /// The strategy if neither the request nor its profile has one.
     pub(super) usual: Usual,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,
 }
 
-/// Writes what is requested, and which options are set.
+/// Writes the key, and the options that are set.
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("LockRequest");
@@ -99,12 +100,12 @@ impl LockRequest {
         &self.hub
     }
 
-    /// Returns its own options, to set one.
+    /// Returns the request's own options, to set one.
     pub(super) fn own(&mut self) -> &mut Profile {
         self.options.get_or_insert_default()
     }
 
-    /// Returns the lease that it asks for, unless a profile sets another.
+    /// Returns the lease that it requests, unless a profile sets another.
     pub(crate) fn own_ttl(&self) -> Duration {
         self.options.as_ref().and_then(|own| own.options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
     }
@@ -114,7 +115,8 @@ impl LockRequest {
         Self::with_key(hub, key, kind)
     }
 
-    /// A request for all of `keys`, in one order and none twice, so that two requests never wait for each other.
+    /// Makes a request for all of `keys`, sorted and without duplicates, so that two requests never wait for each
+    /// other.
     pub(crate) fn all<K: IntoKey>(hub: Arc<Hub>, keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Result<Vec<Key>> = keys
             .into_iter()

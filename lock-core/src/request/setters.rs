@@ -19,7 +19,7 @@ impl LockRequest {
     pub fn options(mut self, options: &Profile) -> Self {
         let mut own = self.options.take().unwrap_or_default();
         own.options.kind = self.kind;
-        // Beside a kind that is set already, permits to take would not be filled in.
+        // If the kind is set already, `take` would not be filled in.
         own.options.take = own.options.take.or(options.options.take);
         own.options.fill(&options.options);
         self.kind = own.options.kind;
@@ -34,9 +34,9 @@ impl LockRequest {
         self
     }
 
-    /// Takes the options that the request does not set from the profile with this name, and what that does not set from
-    /// the manager. A request of [`LockManager::request`](crate::LockManager::request) with `None` for its kind takes
-    /// that too. The profile is looked up when the lock is acquired, in the state of the last
+    /// Takes the options that the request does not set from the profile with this name, and further ones from the
+    /// manager. A request of [`LockManager::request`](crate::LockManager::request) with `None` for its kind also takes
+    /// the profile's kind. The profile is looked up when the lock is acquired, in the state of the last
     /// [reload](crate::LockManager#method.reload). An unknown name fails with
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the lock is acquired.
     pub fn profile(mut self, name: impl Into<Cow<'static, str>>) -> Self {

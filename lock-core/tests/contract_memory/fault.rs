@@ -63,9 +63,9 @@ pub(crate) enum Fault {
     PlaceBesideOwn,
     /// A barging claim is never queued.
     NoPlaceForBarging,
-    /// A holder that asks is told that nobody waits.
+    /// A holder that asks is told that there are no waiters.
     SeesNobody,
-    /// A holder that asks learns of those who wait, but not that it has lost the key.
+    /// A holder that asks is told of waiters, but not that it has lost the key.
     SeesNoHolder,
     /// A writer that waits for readers is not queued, whatever the answer says.
     NoPlaceForWriters,
@@ -73,7 +73,7 @@ pub(crate) enum Fault {
     AnyRoom,
     /// Positions are counted from one.
     WrongPositions,
-    /// A refusal names the first of several keys, whichever is held.
+    /// A refusal names the first of several keys, even if another one is held.
     NamesFirstOfSeveral,
     /// The error about another kind of lock names the first of several keys.
     BlamesFirstOfSeveral,

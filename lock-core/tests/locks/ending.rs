@@ -227,7 +227,7 @@ async fn the_scope_of_a_manager_inside_a_lock_keeps_the_lock() {
 /// Counts the events of one level.
 struct Events(tracing::Level, Arc<AtomicUsize>, Then);
 
-/// What it does then.
+/// The holder's last action.
 #[derive(PartialEq)]
 enum Then {
     GoesOn,
@@ -382,7 +382,7 @@ async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
     }
 }
 
-/// Nobody renews them any more, and they are held until their leases are over.
+/// They are not renewed any more, and they are held until their leases are over.
 #[test]
 fn a_shutdown_takes_what_was_locked_on_a_runtime_that_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -416,7 +416,7 @@ fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() 
     assert_eq!((report.revoked, report.unanswered), (vec!["k".to_owned()], 0));
     assert_eq!(store.releases().len(), 1);
     drop(guard);
-    // The same where the guard is dropped while the shutdown waits for it.
+    // The same when the guard is dropped while the shutdown waits for it.
     let (locks, store) = Scripted::manager(|_| {});
     let guard = runtime().block_on(locks.lock("k").acquire()).unwrap();
     let report = runtime().block_on(async {
@@ -426,7 +426,7 @@ fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() 
     assert_eq!((report, store.releases().len()), (lock_core::ShutdownReport::default(), 1));
 }
 
-/// Its loss was noted by nobody, because the renewer ended with the runtime.
+/// Its loss was not noted, because the renewer ended with the runtime.
 #[test]
 fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -442,7 +442,7 @@ fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown
     assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::Expired));
 }
 
-/// Nobody renews it any more, and it is held until its lease is over.
+/// It is not renewed any more, and it is held until its lease is over.
 #[test]
 fn what_ends_a_lock_from_outside_reaches_one_of_a_runtime_that_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

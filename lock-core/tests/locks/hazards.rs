@@ -105,7 +105,7 @@ async fn a_first_waiter_that_is_not_polled_hides_no_end_of_a_lease() {
     assert!(third.unwrap().is_held());
 }
 
-/// One that was admitted to the line is not turned away by those who come after it.
+/// A waiter that was admitted to the queue is not turned away by later ones.
 #[tokio::test(start_paused = true)]
 async fn shed_counts_on_arrival_only() {
     let locks = LockManager::in_memory();
@@ -379,7 +379,7 @@ async fn a_line_is_not_left_behind_by_an_outage() {
     control.heal();
     tokio::time::sleep(secs(600)).await;
     assert!(store.is_empty());
-    // Nobody holds the key and nobody waits: a newcomer with long pauses gets it at once.
+    // The key is free and has no waiters: a newcomer with long pauses gets it at once.
     let slow = strategy::wait().backoff(Backoff::exponential(secs(600), secs(600)));
     let start = Instant::now();
     drop(locks.lock("k").strategy(slow).acquire().await.unwrap());
@@ -597,8 +597,8 @@ async fn an_extension_that_is_dropped_half_way_leaves_a_lease_that_is_given_back
     assert!(store.is_empty(), "the store has it for an hour, and nobody gives it back any more");
 }
 
-/// A waiter takes over the place of another whose question is under way, and its own question takes nothing. It gives up, and the
-/// place goes with it.
+/// A waiter takes over the place of another whose request is under way, and its own request takes nothing. It gives up,
+/// and the place goes with it.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_taken_over_in_the_middle_of_a_question_is_given_back() {
     let store = Memory::new();

@@ -1,4 +1,4 @@
-//! A wait that ends while the store fails is told as an outage, and one that ends at a holder as a key that is held.
+//! A wait that ends while the store fails is reported as an outage, and a wait that ends at a holder as a held key.
 
 use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
@@ -156,7 +156,7 @@ async fn a_grant_ends_an_outage_for_all_who_wait() {
         tokio::time::sleep(millis(1_500)).await;
         control.heal();
         held.release().await.expect("an answer");
-        // One of them holds from now on, and the others wait for it.
+        // One of them holds the lock, and the others wait for it.
         let (mut guards, mut errors) = (Vec::new(), 0);
         while let Some(waiter) = waiters.join_next().await {
             match waiter.expect("no panic") {

@@ -157,7 +157,7 @@ impl QueueStore {
         holder.map_or(Duration::ZERO, |(_, until)| until.remaining(now()))
     }
 
-    /// Returns whether nobody holds and nobody waits.
+    /// Returns whether there is neither a holder nor a waiter.
     pub(crate) fn is_empty(&self) -> bool {
         let mut state = self.state();
         state.entries.values_mut().all(|entry| {

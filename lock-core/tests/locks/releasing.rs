@@ -138,7 +138,7 @@ async fn an_awaited_release_does_not_refuse_its_own_process() {
     let next = tokio::spawn(quick(&locks).acquire());
     settle().await;
     assert_eq!(wire.on_wire(), [Back], "the next request is not sent before the release is answered");
-    // Whoever awaits it gives up, and the background sends it again.
+    // The caller that awaits it gives up, and the background sends it again.
     releasing.abort();
     wire.until(&[Back, Back]).await;
     assert!(wire.deliver().await);

@@ -1,4 +1,4 @@
-//! What follows from each event, in every state and for every kind.
+//! The action that follows from each event, in every state and for every kind.
 
 use super::*;
 
@@ -87,7 +87,7 @@ fn what_follows_from_each_event() {
     assert_eq!(rows, EXPECTED, "{rows:#?}");
 }
 
-/// The columns are those of [`kinds`].
+/// There is one column for each of the [`kinds`].
 const EXPECTED: [&str; 23] = [
     "begins, free         TTTTT ccccc TTTTT ccccc ccccc TTTTT",
     "begins, busy         ccccc ccccc ccccc ccccc ccccc TTTTT",

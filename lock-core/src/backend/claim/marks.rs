@@ -1,8 +1,8 @@
-//! What a claim remembers of its requests.
+//! The marks that a claim keeps about its requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What happened to a claim, recorded by code that has only a reference to it.
+/// The events of a claim, recorded by code that has only a reference to it.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     /// Whether a request for the claim left the process.

@@ -48,9 +48,9 @@ impl fmt::Debug for Etcd {
 impl Etcd {
     /// Connects to the cluster at `url`: `etcd://[user:password@]host[:port],host[:port],..`, or `etcds://` over TLS.
     ///
-    /// One of the members must answer; the others are tried when it does no longer. The options
-    /// `?connect_timeout=10s&timeout=2s` (the defaults) limit this call and any other one. A call that finds no connection
-    /// waits for one within its own limit. The [module](super) lists all options.
+    /// One of the members must answer; the others are tried when it no longer answers. The options
+    /// `?connect_timeout=10s&timeout=2s` (the defaults) limit this call and any other one. A call that finds no
+    /// connection waits for one within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
     ///
@@ -65,8 +65,7 @@ impl Etcd {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the connections. A lease of a few seconds without keys may be left, and ends by
-    /// itself.
+    /// Dropping the future closes the connections. A lease of a few seconds without keys may remain, and expires.
     ///
     /// # Examples
     ///
@@ -122,16 +121,17 @@ impl Etcd {
     }
 }
 
-/// Proves that the cluster can hold locks, and returns the shortest lease that it gives: its election timeout decides.
+/// Proves that the cluster can hold locks, and returns the shortest lease that it grants, which its election timeout
+/// decides.
 async fn prove(store: &Store) -> Result<Duration, Failure> {
-    // A cluster that wants a user answers everything else without one.
+    // A cluster with authentication answers all other requests without a login.
     match store.read(&Key::new("lock-core").map_err(|_| super::error::unexpected("a key"))?).await {
         // Which keys the user may use is known once they are locked.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
     let (id, given, _) = store.grant(ttl::STEP).await?;
-    // Here, and not when the first lock is lost: what stands between may pass everything else.
+    // This is checked here, and not when the first lock is lost: a proxy may pass everything but this.
     let kept = store.keep_alive(id).await;
     let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
     kept.map_err(|failure| {
@@ -182,7 +182,7 @@ impl Backend for Etcd {
             }
         };
         let answer = self.store.within(deadline, call).await;
-        // Only a claim that asked for a lease may have left something behind.
+        // A claim that was never sent has nothing in the store.
         answer.map_err(|failure| match claim.is_sent() {
             true if !failure.is_permanent() => self.error(&failure.in_doubt()).or_key(&claim.key),
             true => self.error(&failure).or_key(&claim.key),
@@ -265,7 +265,7 @@ impl Backend for Etcd {
     }
 
     async fn close(&self) {
-        // Nobody waits for a cluster that does not answer: they end by themselves.
+        // A cluster that does not answer is not waited for: the leases expire.
         if self.store.connections.current().is_some() {
             let _ = timeout(FAREWELL, self.store.end_sessions()).await;
         }

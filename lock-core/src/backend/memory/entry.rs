@@ -23,7 +23,7 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The key at this place among those of the claim is in use in this mode, which can never share it with the requested
+    /// The key at this place among the claim's keys is in use in this mode, which can never share it with the requested
     /// one.
     Conflict(usize, Use),
 }

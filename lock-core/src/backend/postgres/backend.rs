@@ -39,7 +39,7 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     /// Connects to the store at `url`: `postgres://[user[:password]@]host[:port][,host..][/database]`, or
-    /// `postgres:///database?host=/run/postgresql` for a socket. Of several hosts the primary is used.
+    /// `postgres:///database?host=/run/postgresql` for a socket. If there are several hosts, the primary is used.
     ///
     /// The tables must be there: [`migrate`](super::migrate()) makes them, or the option `?migrate=true`. The options
     /// `?connect_timeout=10s&timeout=1s` (the defaults) limit this call and any other one. A call that finds no connection
@@ -141,7 +141,7 @@ impl Backend for Postgres {
         let deadline = self.deadline(claim.ttl);
         let answer = match timeout(deadline, self.server.acquire(claim, ask)).await {
             Ok(answer) => answer,
-            // Only a claim that was sent may have left something in the store.
+            // A claim that was never sent has nothing in the store.
             Err(_) if claim.is_sent() => Err(self.server.elapsed(deadline)),
             Err(_) => Err(self.server.not_sent(deadline)),
         };
@@ -191,7 +191,7 @@ impl Backend for Postgres {
     /// The tables of this backend hold no locks of other libraries, so `foreign` changes nothing.
     async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
         if prefix.contains('\0') {
-            // No key is stored with one.
+            // No key is stored with a zero byte.
             return Ok(Listed::new(Vec::new(), limit));
         }
         self.server.within(self.timeout(), self.server.list(prefix, limit)).await

@@ -1,4 +1,4 @@
-//! A store from what the application has: settings of the driver, or connections of its own.
+//! A store from settings of the driver, or from connections of the application.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ use super::opener::{BoxError, OpenConnection, Opener, opener};
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// Builds a [`Postgres`] from settings of the driver, or with connections that the application opens: from a pool, with
-/// TLS of its own, or with a password that changes.
+/// its own TLS, or with a password that changes.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ pub struct PostgresBuilder {
     session_pooling: bool,
 }
 
-/// Where notifications are to be listened for.
+/// The server for notifications.
 enum Notifications {
     Here,
     With(Box<tokio_postgres::Config>),
@@ -51,15 +51,15 @@ impl fmt::Debug for PostgresBuilder {
     }
 }
 
-// Here, and not beside the type, so that the store does not need to know its builder.
+// This is here, and not beside the type, so that the store does not need to know its builder.
 impl Postgres {
     /// Begins with settings of the driver: hosts, ports, user, password, database, application name, options of the
     /// session, the TLS mode, and the limit of the first connection and of a later dial (`connect_timeout`).
     ///
-    /// Of several hosts the first one that takes writes is used. `SslMode::Require` verifies the certificate and its
-    /// name against the authorities of the system, and needs the feature `tls`. `SslMode::Prefer`, the default
-    /// of the driver, is no TLS, as it is for the driver with its `NoTls`. What the driver has beside these, such as its
-    /// keepalives, has no effect on connections that the store opens.
+    /// If there are several hosts, the first one that accepts writes is used. `SslMode::Require` verifies the
+    /// certificate and its name against the authorities of the system, and needs the feature `tls`. `SslMode::Prefer`,
+    /// the default of the driver, means no TLS, as for the driver with its `NoTls`. Other settings of the driver, such
+    /// as its keepalives, have no effect on connections that the store opens.
     ///
     /// # Examples
     ///
@@ -141,7 +141,7 @@ impl PostgresBuilder {
         self
     }
 
-    /// Makes the tables at [`connect`](Self::connect) if they are missing, or of an earlier version. Default: not.
+    /// Makes the tables at [`connect`](Self::connect) if they are missing, or of an earlier version. Default: no.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
@@ -154,7 +154,7 @@ impl PostgresBuilder {
     }
 
     /// Listens for notifications with other settings than those for the calls: past a pooler or a pool. The store opens
-    /// this connection by itself, as in [`from_config`](Postgres::from_config). Default: with the same.
+    /// this connection, as in [`from_config`](Postgres::from_config). Default: the settings of the calls.
     pub fn listen_with(mut self, config: tokio_postgres::Config) -> Self {
         self.listen = Notifications::With(Box::new(config));
         self
@@ -203,9 +203,9 @@ impl PostgresBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Postgres::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) also where the settings of the driver
-    /// have no host although the store is to open the connections, other numbers of hosts and ports, or `hostaddr`.
-    /// [`Unavailable`](LockErrorKind::Unavailable) also where the application opened no connection; the text repeats the
+    /// As [`Postgres::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) also if the settings of the driver
+    /// have no host although the store opens the connections, different numbers of hosts and ports, or `hostaddr`.
+    /// [`Unavailable`](LockErrorKind::Unavailable) also if the application opened no connection; the text repeats the
     /// error of the application.
     ///
     /// # Panics

@@ -23,21 +23,21 @@ pub(crate) enum Reaction {
     WithoutSettings,
     /// Ask for the key less often: its row is locked.
     Locked,
-    /// Prepare no more statements: the session is not the one in which they were.
+    /// Prepare no more statements: this is not the session in which they were prepared.
     Unprepare,
-    /// Leave the tables alone: they are those of a later version.
+    /// Do not change the tables: they belong to a later version.
     LeaveAlone,
     /// Give up the process of the server: it may still work on a request.
     Abandon,
 }
 
-/// One row: the beginning of an SQLSTATE, and what it means.
+/// One row: the beginning of an SQLSTATE, and its meaning.
 struct Rule {
     code: &'static str,
     kind: LockErrorKind,
     /// Whether another try may help.
     temporary: bool,
-    /// Whether the statement may have been executed all the same.
+    /// Whether the statement may still have been executed.
     doubt: bool,
     advice: &'static str,
 }
@@ -51,7 +51,7 @@ pub(crate) const LATER_VERSION: &str = "LC003";
 /// The error of a call in a transaction with an older snapshot; see queue.sql.
 pub(crate) const OTHER_ISOLATION: &str = "LC002";
 
-/// The error of a call that has waited for a row in vain.
+/// The error of a call that has timed out waiting for a row.
 const ROW_LOCKED: &str = "55P03";
 
 /// The error for a statement that was prepared in another session.
@@ -144,9 +144,9 @@ fn advice_of_limit(message: &str) -> &'static str {
     }
 }
 
-/// Returns whether an error ends the session, so that it says nothing of the statement. Any other one says that the
-/// statement was rolled back. A pooler reports a lost connection of its own as a fatal error (PgCat: 58000), and a server
-/// that panics may have written the commit.
+/// Returns whether an error ends the session, so that the outcome of the statement is unknown. After any other error,
+/// the statement was rolled back. A pooler reports a connection that it lost as a fatal error (PgCat: 58000), and a
+/// server that panics may have written the commit.
 fn ends_the_session(severity: Option<Severity>) -> bool {
     matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }
@@ -170,7 +170,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, LOCKED).temporary()
     }
 
-    /// Returns the failure of a database without the tables, or with those of an earlier version.
+    /// Returns the failure of a database without the tables, or with the tables of an earlier version.
     pub(crate) fn not_migrated() -> Self {
         Self::new(LockErrorKind::Unavailable, MISSING).permanent()
     }
@@ -217,7 +217,7 @@ impl Failure {
         match (ends_the_session, rule_of(code)) {
             (false, _) => failure,
             (true, Some(_)) => failure.in_doubt(),
-            // The next session may fare better.
+            // The next session may succeed.
             (true, None) => failure.temporary().in_doubt(),
         }
     }

@@ -20,9 +20,9 @@ const LOCK_TIMEOUT: &str = "1s";
 
 /// Makes the schema, the tables and the functions that this version needs, in the database that `url` names.
 ///
-/// All of it is one transaction, and running it again changes nothing. Nothing is deleted, a service that runs is not
-/// held up, and tables of a later version are left alone. The user of the URL must be allowed to create a schema in the
-/// database, or own the schema that the option `schema` names (default `lock_core`). It need not be the user of the
+/// All of it is one transaction, and running it again changes nothing. Nothing is deleted, a running service is not
+/// delayed, and tables of a later version are not changed. The user of the URL must be allowed to create a schema in
+/// the database, or own the schema that the option `schema` names (default `lock_core`). It need not be the user of the
 /// service; see the [module](super) for the permissions that the service needs.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Fa
     let version = check_version(&session.live, &shared.statements.version);
     match timeout(shared.config.connect_timeout, version).await {
         Ok(Ok(())) => Ok(()),
-        // Whatever is wrong, the migration says it again.
+        // The migration reports any error again.
         Ok(Err(_)) | Err(_) => run(shared).await,
     }
 }
@@ -73,10 +73,10 @@ async fn connect(shared: &Shared) -> std::result::Result<Session, Failure> {
 async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = connect(shared).await?;
     let schema = &shared.config.schema;
-    // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to a
-    // pooler, or to a pool of the application. The lock keeps two migrations from meeting: the second one waits for the
-    // first, however long that takes. The calls of a service that runs would line up behind a migration that waits for a
-    // table: hence the short wait for that.
+    // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to
+    // a pooler, or to a pool of the application. The lock keeps two migrations apart: the second one waits for the
+    // first, however long that takes. The calls of a running service would queue behind a migration that waits for a
+    // table, so that wait is short.
     let text = format!(
         "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL search_path = {SEARCH_PATH}; \
          SELECT pg_advisory_xact_lock(hashtextextended('{schema} migration', 0::bigint)); \

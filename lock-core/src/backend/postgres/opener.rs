@@ -18,7 +18,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type NextMessage =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
-/// Opens a connection as the application wants it. The store calls it whenever it needs one.
+/// Opens a connection of the application. The store calls it whenever it needs one.
 pub(crate) type Opener =
     Arc<dyn Fn(tokio_postgres::Config) -> BoxFuture<'static, Result<OpenConnection, BoxError>> + Send + Sync>;
 
@@ -68,7 +68,7 @@ impl OpenConnection {
     }
 
     /// Takes a client that a pool lends. `client` returns the client inside. The store keeps it while the connection
-    /// lasts, and gives it back by dropping it.
+    /// lasts, and returns it by dropping it.
     ///
     /// The pool drives the connection, so the store receives no notifications over it.
     ///

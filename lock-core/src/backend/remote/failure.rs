@@ -23,8 +23,8 @@ enum Outlook {
 ///
 /// `R` is the reaction of the store's connection to it, beyond reporting it.
 ///
-/// A failure knows whether the request may have been executed. That decides whether the claim behind it must be
-/// released: an ambiguous answer is neither yes nor no.
+/// A failure knows whether the request may have been executed. That decides whether its claim must be released: an
+/// ambiguous answer is neither yes nor no.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure<R> {
     kind: LockErrorKind,
@@ -79,7 +79,7 @@ impl<R> Failure<R> {
         Self { outlook: Outlook::Settled, ..self }
     }
 
-    /// Marks a failure that is temporary, and lasts longer than a call can wait: callers are told at once.
+    /// Marks a failure that is temporary, but lasts longer than a call can wait: callers are told at once.
     #[must_use]
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres has such failures"))]
     pub(crate) fn lasting(self) -> Self {
@@ -133,7 +133,7 @@ impl<R> Failure<R> {
         self.outlook == Outlook::Permanent
     }
 
-    /// Returns whether another try is useless until somebody changes the server or the settings.
+    /// Returns whether another try is useless until the server or the settings are changed.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self.outlook, Outlook::Settled | Outlook::Permanent)
     }

@@ -34,7 +34,7 @@ pub(crate) struct PerRuntime<C: Connector> {
     links: RwLock<Links<C>>,
     /// Makes callers that wait for a connection resume in their order of arrival in a simulation.
     turns: simulation::Turns,
-    /// Whether it was told that a runtime has to use the connection of another one.
+    /// Whether the log already says that a runtime has to use the connection of another one.
     warned: AtomicBool,
 }
 
@@ -126,7 +126,7 @@ impl<C: Connector> PerRuntime<C> {
     /// Returns a connection of another runtime. A server that has no further connection for this runtime must not cost a
     /// grant, which a renewal keeps.
     fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
-        // What lasts is the server's, and not a matter of one connection.
+        // A lasting failure belongs to the server, and not to one connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
             return None;
         }

@@ -12,21 +12,21 @@ use crate::backend::{Ask, Attempt, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
-/// What to do for a claim without a node.
+/// The first step for a claim without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     /// Create the node at once: it will stay, or the key is probably free.
     Create,
-    /// Look first: if the key is held, there may be no node to create.
+    /// Read first: if the key is held, there may be no node to create.
     Look,
 }
 
 impl First {
-    /// `busy` is whether the key was held when it was last asked for, `is_ours` whether a claim of this session may
+    /// `busy` says whether the key was held at the last request, `is_ours` whether a claim of this session may
     /// [serve](super::grants::Grants::may_serve) this one.
     fn of(ask: Ask, busy: bool, is_ours: bool) -> Self {
         let looks = match ask {
-            // A claim that is handed the key gets no place, or one that it shares.
+            // A claim that is handed the key gets no place.
             Ask::Enqueue { room: None } => is_ours,
             Ask::Enqueue { room: Some(_) } => true,
             Ask::Probe | Ask::Try => busy || is_ours,
@@ -36,10 +36,10 @@ impl First {
 }
 
 impl Site<'_> {
-    /// Attempts the claim once. Repeats what a lost connection left open, without a deadline of its own.
+    /// Attempts the claim once. Repeats requests that a lost connection left open, without a deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         let answer = self.attempt_until_answered(ask).await;
-        // Whatever failed, a node stays until somebody releases the claim. A session that is over does not tell.
+        // After any failure, a node stays until the claim is released. A session that is over does not report.
         let has_none = matches!(self.entry(), Ok(None));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -64,7 +64,7 @@ impl Site<'_> {
     ) -> Result<Result<Attempt, Error>, Failure> {
         if let Some(entry) = self.entry()? {
             self.claim.mark_sent();
-            // Without an answer to the creation only the leader knows.
+            // Without an answer to the creation, only the leader knows whether there is a node.
             let certain = entry.node.is_some() && !doubt;
             match self.look_for_own(entry.node, certain).await {
                 Ok((seen, Some(node))) => return self.answer(ask, sent, seen, &node, None).await,
@@ -131,7 +131,7 @@ impl Site<'_> {
         };
         self.session.with(|grants| grants.has_node(&self.prefix, own))?;
         if place.mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
-            // A reader does not become a writer by asking.
+            // A reader cannot become a writer by a request.
             return Ok(self.held(ask, &seen.line, None).await);
         }
         match seen.line.standing(at) {
@@ -148,7 +148,7 @@ impl Site<'_> {
                 Err(self.in_use(with))
             }
             _ => {
-                // Whoever had a place before keeps it.
+                // A claim that had a place before keeps it.
                 let outside = created.is_some() && self.stays_outside(ask, &seen.line);
                 if outside || !ask.enqueues() {
                     self.leave(own).await?;
@@ -159,7 +159,7 @@ impl Site<'_> {
         }
     }
 
-    /// Answers a grant, whose lease is what is certain of the session.
+    /// Answers a grant, whose lease is the certain time of the session.
     async fn granted(&self, sent: Moment, seen: &Seen, created: Option<Created>) -> Result<Attempt, Failure> {
         let token = created.and_then(|created| at_birth(created.number, seen.changed));
         let handoffs = self.claim.handoffs;
@@ -174,7 +174,7 @@ impl Site<'_> {
             None if self.claim.fencing => self.fence().await?,
             token => token,
         };
-        // The proof may be older than the request, where that was a read.
+        // The proof may be older than the request, if the request was a read.
         let certain = self.session.certain(sent);
         if certain.is_zero() {
             return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
@@ -206,7 +206,7 @@ impl Site<'_> {
         owner.is_some_and(|owner| owner.may_hand_off_to(&self.claim.owner))
     }
 
-    /// Returns whether somebody waits for the key whom this manager cannot hand it off to, or the claim does not hold it.
+    /// Returns whether the key has a waiter of another manager, or the claim does not hold it.
     pub(super) async fn others_wait(&self) -> Result<bool, Error> {
         let line = self.look().await?.line;
         let holding = line.holders().len();
@@ -215,14 +215,14 @@ impl Site<'_> {
         Ok(!holds || waiting.any(|place| !self.is_handed_off_with(place)))
     }
 
-    /// Answers that the key is held. `queued` is when and where the claim has a place.
+    /// Answers that the key is held. `queued` is the time and the place of the claim.
     pub(super) async fn held(
         &self,
         ask: Ask,
         line: &Line,
         queued: Option<(Moment, usize)>,
     ) -> Result<Attempt, Error> {
-        // Without a session the next request finds out.
+        // Without a session, the next request finds this out.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
             return Ok(Attempt::Held(Held::default()));
@@ -234,7 +234,7 @@ impl Site<'_> {
         };
         Ok(Attempt::Held(Held {
             remaining: None,
-            // Whoever waits watches the holder, or is notified of its end.
+            // Every waiter watches the holder, or is notified of its end.
             foreign: false,
             holder,
             waiters: Some(line.waiting() - usize::from(self.own_waits(line))),
@@ -247,7 +247,7 @@ impl Site<'_> {
         }))
     }
 
-    /// Gives up a node that has just been created.
+    /// Deletes a node that has just been created.
     async fn leave(&self, name: &str) -> Result<(), Failure> {
         self.delete(name).await.map_err(|error| failure(&error))?;
         self.session.with(|grants| grants.forget(&self.prefix))

@@ -53,7 +53,7 @@ impl Backend for ZooKeeper {
         let deadline = self.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
-            // Only a claim that was sent may have left something in the store.
+            // A claim that was never sent has nothing in the store.
             Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
             Err(_) => Err(process.failure()),
         };
@@ -74,7 +74,7 @@ impl Backend for ZooKeeper {
                 } else {
                     Several::new(&self.config, &session, claim).release().await
                 };
-                // The next session says what became of the grant.
+                // The next session knows the state of the grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }
@@ -173,7 +173,7 @@ impl Backend for ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Bounds the question of an operator.
+    /// Bounds the request of an operator.
     pub(super) async fn within<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         let deadline = self.config.timeout;
         let answer = match timeout(deadline, call).await {
@@ -196,10 +196,10 @@ impl ZooKeeper {
         })
     }
 
-    /// Answers without waiting for the servers: a grant lives as long as the session, unless somebody deletes its node.
+    /// This answers without a request to the servers: a grant lives as long as the session, unless its node is deleted.
     fn renew_one(&self, claim: &Claim) -> Renewal {
         let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
-        // Its end is reported by itself.
+        // Its end is reported separately.
         let Some(session) = process.current() else {
             return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
         };

@@ -1,4 +1,4 @@
-//! What one session knows of its own nodes. No I/O.
+//! The nodes of one session, as far as it knows. No I/O.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,20 +9,20 @@ use crate::owner::{Owner, OwnerRecord};
 /// How many busy directories are remembered. It costs nothing but a write to forget one.
 const BUSY: usize = 1_024;
 
-/// The claims of a session that have a node, or may have one. An owner has one entry for each of its keys, by what the
-/// [paths](names::path_prefix) of its nodes begin with.
+/// The claims of a session that have a node, or may have one. An owner has one entry for each of its keys, under the
+/// [prefix](names::path_prefix) of the paths of its nodes.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     entries: BTreeMap<String, Entry>,
-    /// The directories whose key was held by another when it was last asked for.
+    /// The directories whose key another owner held at the last request.
     busy: HashSet<String>,
 }
 
-/// A claim. It is here before its first request is sent, and until its node is certainly gone.
+/// A claim. An entry exists before its first request is sent, and until its node is certainly deleted.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) owner: Owner,
-    /// What its node says about it.
+    /// The data of its node.
     record: OwnerRecord,
     /// The name of its node; `None` while no answer has named one.
     pub(super) node: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Entry {
     removal: Removal,
 }
 
-/// Whether it is noticed that somebody else deletes the node of a holder.
+/// Whether a deletion of a holder's node by others is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
     Unwatched,
@@ -42,7 +42,7 @@ enum Removal {
 }
 
 impl Grants {
-    /// Adds a claim that is about to be sent, unless it is here.
+    /// Adds a claim that is about to be sent, unless it exists.
     pub(super) fn begin(&mut self, prefix: &str, claim: &Claim) {
         self.entries.entry(prefix.to_owned()).or_insert_with(|| Entry {
             owner: claim.owner,
@@ -67,7 +67,7 @@ impl Grants {
         }
     }
 
-    /// Returns the node of a holder that is to be watched from now on; `None` if it is, or must not be.
+    /// Returns the node of a holder to watch; `None` if it is watched already, or must not be.
     pub(super) fn watch(&mut self, prefix: &str) -> Option<String> {
         let watchable = |entry: &&mut Entry| entry.granted && entry.removal == Removal::Unwatched;
         let entry = self.entries.get_mut(prefix).filter(watchable)?;
@@ -75,7 +75,7 @@ impl Grants {
         entry.node.clone()
     }
 
-    /// Notes that the node of a holder is not watched after all.
+    /// Notes that the node of a holder is not watched.
     pub(super) fn unwatched(&mut self, path: &str) {
         let entry = names::path_prefix(path).and_then(|prefix| self.entries.get_mut(prefix));
         if let Some(entry) = entry.filter(|entry| entry.removal == Removal::Watched) {
@@ -95,7 +95,8 @@ impl Grants {
         }
     }
 
-    /// Notes that somebody else deleted the node of a holder. Returns the holder, if it has lost its grant by that.
+    /// Notes that another process has deleted the node of a holder. Returns the holder, if it has thereby lost its
+    /// grant.
     pub(super) fn removed(&mut self, path: &str) -> Option<Owner> {
         let prefix = names::path_prefix(path)?;
         let entry = self.entries.get(prefix)?;
@@ -106,7 +107,7 @@ impl Grants {
         self.entries.remove(prefix).map(|entry| entry.owner)
     }
 
-    /// Notes a grant. Returns whether the claim is here.
+    /// Notes a grant. Returns whether the claim has an entry.
     pub(super) fn granted(&mut self, prefix: &str) -> bool {
         let entry = self.entries.get_mut(prefix);
         entry.map(|entry| entry.granted = true).is_some()
@@ -143,12 +144,12 @@ impl Grants {
         self.entries.remove(prefix);
     }
 
-    /// Returns the owner of the node at `path`, if it is of this session.
+    /// Returns the owner of the node at `path`, if the node belongs to this session.
     pub(super) fn owner_of(&self, path: &str) -> Option<Owner> {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.owner)
     }
 
-    /// Returns what the node at `path` says about its owner, if it is of this session.
+    /// Returns the owner record of the node at `path`, if it is of this session.
     pub(super) fn record_of(&self, path: &str) -> Option<OwnerRecord> {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.record.clone())
     }
@@ -179,12 +180,12 @@ impl Grants {
         }
     }
 
-    /// Returns whether a key was held by another when it was last asked for.
+    /// Returns whether another owner held a key at the last request.
     pub(super) fn is_busy(&self, directory: &str) -> bool {
         self.busy.contains(directory)
     }
 
-    /// Ends: returns the owners of all grants, each once.
+    /// Removes all entries, and returns the owners of all grants, each once.
     pub(super) fn into_granted(self) -> Vec<Owner> {
         let granted = self.entries.into_values().filter(|entry| entry.granted);
         granted.map(|entry| entry.owner).collect::<HashSet<_>>().into_iter().collect()

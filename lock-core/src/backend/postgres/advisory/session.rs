@@ -1,4 +1,4 @@
-//! One session of the server, and until when it is certain.
+//! One session of the server, and the time until which it is certain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::sync::{Mutex, change};
 /// The oldest server that ends a session without a sign of life.
 const OLDEST: i32 = 14;
 
-/// How often the client gives a sign of life within the session timeout.
+/// How often the client sends a sign of life within the session timeout.
 pub(super) const PROOFS: u32 = 8;
 
 /// The longest silence that endangers no lock yet. A sign of life is sent twice a second, or more often.
@@ -30,7 +30,7 @@ const SILENT: Duration = Duration::from_secs(3);
 const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
 const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
 const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
-/// Whether anybody in the database has a lock. Its number is in two columns.
+/// Whether any session of the database has a lock. Its number is in two columns.
 const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
                     AND l.classid::bigint = $1 AND l.objid::bigint = $2 \
                     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))";
@@ -107,7 +107,7 @@ impl Session {
         })
     }
 
-    /// Attempts a claim, without a deadline of its own.
+    /// Attempts a claim, without a deadline.
     pub(super) async fn attempt(self: &Arc<Self>, claim: &Claim, id: i64) -> Result<Attempt, Failure> {
         let mut answers = self.answers.subscribe();
         loop {
@@ -152,7 +152,7 @@ impl Session {
         Ok(Attempt::Granted(Grant::new(sent, certain)))
     }
 
-    /// Releases a claim, without a deadline of its own.
+    /// Releases a claim, without a deadline.
     pub(super) async fn release(self: &Arc<Self>, owner: Owner, id: i64) -> Result<Released, Failure> {
         let mut answers = self.answers.subscribe();
         loop {
@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Returns what became of a grant that is not in this session.
+    /// Returns the state of a grant that is not in this session.
     async fn look(&self, id: i64) -> Result<Released, Failure> {
         let (class, object) = halves(id);
         let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
@@ -210,7 +210,7 @@ impl Session {
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let answer = match id {
             Some(_) => row.try_get(0),
-            // In another process of the server, nothing of this session is held.
+            // Another process of the server holds no lock of this session.
             None => row.try_get::<_, i32>(0).map(|pid| pid == self.pid),
         };
         let answer = answer.map_err(|_| Failure::unexpected("another type"))?;
@@ -221,7 +221,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Gives a sign of life. Returns whether the session is still the same.
+    /// Sends a sign of life. Returns whether the session is still the same.
     pub(super) async fn prove(&self) -> Result<bool, Failure> {
         self.say(&self.prove, None, now()).await
     }
@@ -274,7 +274,7 @@ impl Session {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// Ends the session here. Returns the owners of its grants; from now on it grants nothing.
+    /// Ends the session here. Returns the owners of its grants; then it grants nothing more.
     pub(super) fn end(&self) -> Vec<Owner> {
         let grants = self.grants.lock().take();
         self.over.send_replace(true);
@@ -282,7 +282,7 @@ impl Session {
     }
 }
 
-/// The failure of a request in a session that is over. It is in doubt: the server may end its side later.
+/// The failure of a request in a session that is over. The error is ambiguous: the server may end its side later.
 fn ended() -> Failure {
     Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
 }

@@ -40,9 +40,9 @@ impl fmt::Debug for PostgresAdvisory {
 
 impl PostgresAdvisory {
     /// Connects to the server at `url`, as [`Postgres::connect`](super::super::Postgres::connect) does. It needs no
-    /// tables. The option `mode=advisory` may be there; of the others, `schema`, `migrate` and `listen` have no meaning
-    /// here and are refused, and `session_timeout=10s` (the default) is the time after which the server frees the locks
-    /// of a process that it does not hear.
+    /// tables. The option `mode=advisory` is allowed; `schema`, `migrate` and `listen` have no meaning here and are
+    /// refused; and `session_timeout=10s` (the default) is the time after which the server frees the locks of a silent
+    /// process.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl PostgresAdvisory {
         config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);
         shared.prove_session_pooling().await.map_err(|failure| failure.to_error(shared.address()))?;
-        // A session that is for this question only: those of the managers belong to other threads.
+        // This session is for the probe only: the sessions of the managers belong to other threads.
         let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
         let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
@@ -103,10 +103,10 @@ impl PostgresAdvisory {
         })
     }
 
-    /// Answers without waiting for the server: a grant lives as long as the session.
+    /// This answers without a request to the server: a grant lives as long as the session.
     fn renew_one(&self, claim: &Claim) -> Renewal {
         let Some(keeper) = self.keeper(claim.owner.process()) else { return Renewal::NotOwned };
-        // Its end is reported by itself.
+        // The end of the session is reported separately.
         let Some(session) = keeper.current() else {
             return Renewal::Unknown(self.error(&keeper.failure()).with_key(&claim.key));
         };
@@ -154,7 +154,7 @@ impl Backend for PostgresAdvisory {
         let deadline = self.shared.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
-            // Only a claim that was sent may have left something in the store.
+            // A claim that was never sent has nothing in the store.
             Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
             Err(_) => Err(keeper.failure()),
         };
@@ -171,7 +171,7 @@ impl Backend for PostgresAdvisory {
             loop {
                 let session = keeper.ready().await?;
                 let released = session.release(claim.owner, id::number_of(&claim.key)).await;
-                // The next session says what became of the grant.
+                // The next session knows the state of the grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }
@@ -204,7 +204,7 @@ impl Backend for PostgresAdvisory {
 
 impl Drop for PostgresAdvisory {
     fn drop(&mut self) {
-        // Collected first: no listener is called under the lock.
+        // The grants are collected first: no listener is called under the lock.
         self.drain().iter().for_each(|keeper| keeper.close());
     }
 }

@@ -11,7 +11,7 @@ impl Server {
     /// Makes one attempt.
     pub(crate) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
         if ask.enqueues() || claim.notify_holder {
-            // Before the request is sent, because the notification may arrive before the answer.
+            // This comes before the request is sent, because the notification may arrive before the answer.
             let heard = self.heard().await;
             if claim.notify_holder && !heard {
                 let text = "no notifications can be listened for, which a lock that lingers needs";
@@ -30,7 +30,8 @@ impl Server {
         }
     }
 
-    /// Sends one heartbeat of a queued claim. It may be served the lock, so it may take effect after its caller is gone.
+    /// Sends one heartbeat of a queued claim. The heartbeat may be granted the lock, so it may take effect after its
+    /// caller was dropped.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let answer = self.ask(claim, RequestKind::Heartbeat, Ask::Try).await?;
         match answer.verdict {

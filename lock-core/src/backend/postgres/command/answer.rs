@@ -78,7 +78,7 @@ impl Answer {
         Ok(FencingToken::new(number))
     }
 
-    /// Reads who holds the key, and the place in the queue.
+    /// Reads the holder of the key, and the place in the queue.
     pub(super) fn held(self, claim: &Claim) -> Held {
         let key = self.key_of(claim).cloned();
         let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());

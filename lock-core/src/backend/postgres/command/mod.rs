@@ -1,4 +1,4 @@
-//! The statements: their parameters, and what their answers mean.
+//! The statements: their parameters, and the meaning of their answers.
 
 mod acquire;
 mod answer;

@@ -62,7 +62,7 @@ impl Server {
     }
 }
 
-/// Reads the answer to a release. Tells the next holder, if that is of the same process: nothing else does.
+/// Reads the answer to a release. Notifies the next holder, if it is of the same process: nothing else does.
 fn delivered(rows: &[Row], listeners: &Listeners, process: u128) -> Result<Released, Failure> {
     let text = rows.first().and_then(|row| row.try_get(0).ok());
     let (released, message) =
@@ -73,11 +73,12 @@ fn delivered(rows: &[Row], listeners: &Listeners, process: u128) -> Result<Relea
     Ok(released)
 }
 
-/// Reads the answer to a release, with the grant of the next holder if that is of the same process; see short.sql.
+/// Reads the answer to a release, with the grant of the next holder if it is of the same process; see short.sql.
 fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)> {
     match text {
         "1" => Some((Released::Released, None)),
-        // Also the answer to a repeated release whose first answer was lost. The caller cannot tell the two apart.
+        // This is also the answer to a repeated release whose first answer was lost. The caller cannot distinguish the
+        // two.
         "0" => Some((Released::Expired, None)),
         "-1" => Some((Released::Taken, None)),
         _ => match Message::parse(process, text) {

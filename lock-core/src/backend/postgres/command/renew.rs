@@ -37,7 +37,8 @@ impl Server {
     /// Renews a batch.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return Vec::new() };
-        // The renewer's thread outlives what ends or blocks a holder's runtime, so a forced release is still reported.
+        // The renewer's thread keeps running if a holder's runtime ends or is blocked, so a forced release is still
+        // reported.
         self.listening.iter().for_each(Listening::start);
         let deadline = deadline::of_renewal(self.shared().config.timeout, shortest);
         let locks: Vec<Lock<'_>> = batch
@@ -81,7 +82,7 @@ impl Server {
             (Box::new(owns), Type::INT8_ARRAY),
         ];
         let live = self.connections.get().await?;
-        // Before the request leaves, because a lease counts from here.
+        // This is read before the request is sent, because a lease counts from it.
         let sent = Clock::Suspend.now();
         let rows = live.query(&self.shared().statements.renew, parameters).await?;
         // A lock without a row is not its owner's.

@@ -11,7 +11,7 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::{Ask, Claim, Queue};
 use crate::key::Key;
 
-/// How many requests one call takes: so few that it keeps neither the row of the key nor the connection for long.
+/// How many requests one call has: so few that it occupies neither the row of the key nor the connection for long.
 pub(super) const PER_CALL: usize = 100;
 
 /// The kind of a request.
@@ -88,8 +88,8 @@ impl RequestQueue {
     }
 }
 
-/// Returns the name of the entry of a claim. A claim of several keys has an entry of its own: which of them is stuck is not
-/// known.
+/// Returns the name of the entry of a claim. A claim of several keys has a separate entry: it is unknown which of them
+/// is stuck.
 pub(super) fn name_of(claim: &Claim) -> String {
     match claim.more.is_empty() {
         true => claim.key.as_str().to_owned(),

@@ -46,7 +46,7 @@ impl Server {
         failure.to_error(self.shared().address())
     }
 
-    /// Runs a call within its deadline. The call has no timer of its own.
+    /// Runs a call within its deadline. The call itself has no timer.
     pub(crate) async fn within<T>(
         &self,
         deadline: Duration,
@@ -72,8 +72,8 @@ impl Server {
     /// Returns the failure of a call that was not answered by its deadline. The server may have executed it.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // The connection may have been lost and dialled in vain since the request was sent. The reason helps the
-            // reader, and the doubt stays.
+            // The connection may have been lost, and a new dial may have failed, since the request was sent. The reason
+            // helps the reader, and the doubt stays.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }
@@ -93,7 +93,7 @@ impl Server {
         parameters: Vec<Parameter>,
     ) -> Result<(Vec<Row>, Moment), Failure> {
         let live = self.connections.get().await?;
-        // Before the request leaves, because a lease counts from here.
+        // This is read before the request is sent, because a lease counts from it.
         let sent = Clock::Suspend.now();
         Ok((live.query(statement, parameters).await?, sent))
     }

@@ -1,10 +1,10 @@
 //! Keys whose row another session keeps locked.
 //!
-//! A call for such a key waits on the server for half a second, and all calls of its runtime wait behind it, because
+//! A call for such a key waits on the server for half a second, and all later calls of its runtime wait too, because
 //! they share the connection. So few calls for one key are under way at once, and after one of them has timed out, the
-//! others fail here for a while. One at a time finds out whether the row is free again.
+//! others fail here for a while. One call at a time finds out whether the row is free again.
 //!
-//! That limits no crowd: the requests for a key that wait for their turn leave together, in one call; see
+//! This does not limit a crowd: the waiting requests for a key are sent together, in one call; see
 //! [`together`](super::together).
 
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ pub(super) struct Calls {
 struct Row {
     /// When a call for it last timed out.
     locked_at: Option<Moment>,
-    /// How long calls fail here after that.
+    /// How long calls then fail here.
     pause: Duration,
     /// Whether a call is finding out.
     asked: bool,
@@ -72,7 +72,7 @@ impl Row {
     }
 
     fn answered(&mut self, locked: bool, now: Moment) {
-        // Two that were under way at the same time have found out once.
+        // Two calls that were under way at the same time count as one.
         let pause = if self.asked { (self.pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         *self = match locked {
             true => Self { locked_at: Some(now), pause, asked: false },
@@ -94,7 +94,7 @@ pub(super) struct Entry {
 pub(super) struct Turn {
     entry: Entry,
     permit: Option<OwnedSemaphorePermit>,
-    /// Whether it is the one that finds out.
+    /// Whether this call finds out whether the row is free.
     finds_out: bool,
 }
 
@@ -122,7 +122,7 @@ impl Entry {
             None => None,
         };
         let entry = Self { of: Arc::clone(&self.of), name: self.name.clone(), turns: self.turns.clone() };
-        // After the wait, in which another call may have found out.
+        // This is checked after the wait, in which another call may have found out.
         let mut turn = Turn { entry, permit, finds_out: false };
         let (admitted, finds_out) = turn.entry.with(|calls| {
             let admitted = calls.row.admits(Clock::Suspend.now());
@@ -132,8 +132,7 @@ impl Entry {
         if admitted { Ok(turn) } else { Err(Failure::locked()) }
     }
 
-    /// Runs `change` under the lock of all keys. It must not call or drop what belongs to the application, such as a
-    /// waker.
+    /// Runs `change` under the lock of all keys. It must not call or drop values of the application, such as a waker.
     pub(super) fn with<T: Default>(&self, change: impl FnOnce(&mut Calls) -> T) -> T {
         self.of.keys.lock().get_mut(&self.name).map(change).unwrap_or_default()
     }
@@ -157,7 +156,7 @@ impl Drop for Entry {
 }
 
 impl Turn {
-    /// Returns whether it is the one that finds out whether the row is free again.
+    /// Returns whether this call finds out whether the row is free again.
     pub(super) fn finds_out(&self) -> bool {
         self.finds_out
     }
@@ -171,7 +170,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Before the entry, which looks whether anybody uses it.
+        // This is dropped before the entry, which checks whether it is still used.
         self.permit = None;
         if self.finds_out {
             self.entry.with(|calls| calls.row.asked = false);

@@ -1,7 +1,7 @@
 //! Sends the requests for one key together.
 //!
 //! Few calls for a key are under way at once (see [`stuck`](super::stuck)), and each takes along all requests that were
-//! made meanwhile. So a crowd of waiters keeps its places with a few calls, however long a round trip is.
+//! made meanwhile. So a crowd of waiters keeps its places with few calls, however long a round trip is.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::error::LockErrorKind;
 use crate::sync::survives;
 
 impl Server {
-    /// Sends a request for the key of a claim, in one call with those that others of its runtime make meanwhile.
+    /// Sends a request for the key of a claim, in one call with other requests of its runtime.
     pub(super) async fn ask(&self, claim: &Claim, kind: RequestKind, ask: Ask) -> Result<Answer, Failure> {
         let (told, mut answer) = oneshot::channel();
         let mut place =
@@ -39,7 +39,7 @@ impl Server {
                 // Another caller has sent it meanwhile.
                 Err(_) => return heard(answer.await),
             };
-            // From here on nothing is awaited until the requests are with the driver.
+            // There is no await from here until the driver has the requests.
             let alone = turn.finds_out().then_some(place.number);
             let batch = place.entry.with(|calls| calls.queue.take(alone));
             if batch.is_empty() {
@@ -75,7 +75,7 @@ impl Server {
             (RequestKind::AttemptAll, _) => (&statements.acquire_alls, parameters_of(kind, claim, &batch)),
             (RequestKind::Heartbeat, _) => (&statements.heartbeats, parameters_of(kind, claim, &batch)),
         };
-        // Before the requests leave, because a lease counts from here.
+        // This is read before the requests are sent, because a lease counts from it.
         let sent = Clock::Suspend.now();
         let connection = Arc::clone(live);
         let answered = move |answer: Result<&[Row], &Failure>| {
@@ -84,7 +84,7 @@ impl Server {
                 connection.note_commit();
             }
         };
-        // Whatever comes is told to the callers.
+        // The callers get every outcome.
         let _ = live.query_with(statement, parameters, answered).await;
     }
 }

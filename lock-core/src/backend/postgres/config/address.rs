@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where one server listens.
+/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     Tcp {
@@ -17,8 +17,8 @@ pub(crate) enum Host {
     },
 }
 
-/// The hosts of the servers. The primary is the one that takes writes. Empty if the application opens the connections and
-/// has named no host.
+/// The hosts of the servers. The primary is the one that accepts writes. Empty if the application opens the connections
+/// and has named no host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) Vec<Host>);
 

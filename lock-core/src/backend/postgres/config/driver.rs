@@ -12,8 +12,8 @@ use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Takes the settings of the driver. With an `opener` the application opens the connections, and looks to the
-    /// address and TLS itself.
+    /// Takes the settings of the driver. With an `opener` the application opens the connections, and is responsible for
+    /// the address and TLS.
     pub(crate) fn from_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
         let mut config = Self::new(address_of(&driver)?, None, None);
         if opener.is_none() {
@@ -31,7 +31,7 @@ impl Config {
             }
         }
         config.application_name = driver.get_application_name().unwrap_or(APPLICATION_NAME).to_owned();
-        // Zero is no limit for the driver. A dial of this store has one.
+        // Zero means no limit for the driver. A dial of this store always has a limit.
         let limit = driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
         limit.into_iter().for_each(|limit| config.set_connect_timeout(limit));
         config.driver = driver;
@@ -112,7 +112,7 @@ mod tests {
         }
         let tls = taken("host=h user=u sslmode=require");
         assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "tls"));
-        // An application that opens the connections needs no host, and TLS is its own.
+        // An application that opens the connections needs no host, and has its own TLS.
         let opener = opener(|_| async { Err("nothing".into()) });
         let config =
             Config::from_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");

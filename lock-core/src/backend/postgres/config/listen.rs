@@ -1,17 +1,17 @@
-//! Where notifications are listened for.
+//! The server for notifications.
 
 use super::{Address, Config};
 
 /// Where notifications are listened for.
 #[derive(Clone, Debug)]
 pub(crate) enum Listen {
-    /// At the address of the URL, unless a pooler answers there that shares its connections.
+    /// The address of the URL, unless a pooler that shares its connections answers there.
     Here,
-    /// At another address: past the pooler.
+    /// Another address, past the pooler.
     At(Address),
-    /// With settings of their own.
+    /// A server with its own settings.
     With(Box<Config>),
-    /// Nowhere: waiters rely on their heartbeats.
+    /// None: waiters rely on their heartbeats.
     Off,
 }
 
@@ -30,7 +30,7 @@ impl Config {
         }
     }
 
-    /// Returns whether the URL leaves it to the server whether notifications are listened for.
+    /// Returns whether the URL leaves the decision about notifications to the server.
     pub(crate) fn is_expected_to_listen(&self) -> bool {
         matches!(self.listen, Listen::Here)
     }

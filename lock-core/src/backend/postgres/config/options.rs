@@ -1,4 +1,4 @@
-//! The options of a URL, behind its `?`.
+//! The options of a URL, after its `?`.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// The modes of libpq. With those that ask for TLS there is one way here: the certificate is verified, with its name.
+/// The modes of libpq. For the modes with TLS there is one way here: the certificate is verified, with its name.
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /// Reads the limit: a duration, or seconds as in libpq. 0 stands for the default.

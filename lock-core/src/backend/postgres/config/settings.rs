@@ -11,7 +11,7 @@ use crate::backend::remote::{TlsFiles, deadline, socket};
 /// The default time limit of a dial after a connection was lost.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The default time limit of a call. A healthy server answers within a few milliseconds, most of which it waits for its
-/// disk; a checkpoint can take its disk for longer.
+/// disk; a checkpoint can occupy the disk for longer.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The default schema, which is also the name in the migration.
 pub(crate) const SCHEMA: &str = "lock_core";
@@ -26,7 +26,7 @@ pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 /// How long a call waits for the row of a key that another transaction has locked.
 pub(crate) const LOCK_TIMEOUT: &str = "500ms";
 
-/// Where the session looks names up. The functions without settings of their own rely on it; see attempt.sql.
+/// The schemas in which the session looks names up. The functions without settings rely on it; see attempt.sql.
 pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -41,7 +41,7 @@ pub(crate) struct Config {
     /// Whether connecting makes the tables.
     pub(crate) migrate: bool,
     pub(crate) listen: Listen,
-    /// Whether a pooler in front of the server keeps a connection for each client.
+    /// Whether a pooler before the server keeps a connection for each client.
     pub(crate) session_pooling: bool,
     /// Whether the store uses advisory locks instead of the tables.
     pub(crate) advisory: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(super) application_name: String,
     /// The other settings, if the application has settings of the driver and no URL.
     pub(super) driver: tokio_postgres::Config,
-    /// How the application opens connections. `None`: the store does.
+    /// How the application opens connections. With `None` the store opens them.
     pub(crate) opener: Option<Opener>,
     /// The time limit of the first connection, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
@@ -107,17 +107,17 @@ impl Config {
         (self.connect_timeout, self.dial_timeout) = (limit, limit);
     }
 
-    /// Returns the part of the settings that the driver's handshake needs. With `settings` the session gets settings of
-    /// its own, which a pooler may refuse.
+    /// Returns the part of the settings that the driver's handshake needs. With `settings` the session gets the
+    /// library's settings, which a pooler may refuse.
     pub(crate) fn handshake(&self, settings: bool) -> tokio_postgres::Config {
         use tokio_postgres::config::SslMode;
         let mut driver = self.driver.clone();
         driver.application_name(&self.application_name);
         if self.opener.is_none() {
-            // The store asks for TLS by itself.
+            // The store, not the driver, requests TLS.
             driver.ssl_mode(SslMode::Disable);
         } else {
-            // As the sockets of the store: a connection that is given up delivers nothing later.
+            // This is as for the sockets of the store: a connection that is given up delivers nothing later.
             driver.tcp_user_timeout(socket::UNSENT);
         }
         if settings {

@@ -1,9 +1,9 @@
 //! Processes of the server that this process gave up because they did not answer.
 //!
 //! A process of the server that hangs in a commit, because its synchronous standby or its disk is gone, does not notice
-//! that its client has left: no timeout ends it. A store that went on with a new connection would leave one more of them
-//! every few seconds, until no login succeeds. So a new connection first asks what became of those that were given up,
-//! and is not used while they hang. No request to cancel is sent: it would make the commit valid on the primary alone.
+//! that its client has left: no timeout ends it. A store that went on with a new connection would leave one more of
+//! them every few seconds, until no login succeeds. So a new connection first looks up the abandoned processes, and is
+//! not used while they hang. No request to cancel is sent: it would make the commit valid on the primary alone.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ const STANDBY: &str = "SyncRep";
 /// used.
 const AT_MOST: usize = 1;
 
-/// Those that were given up, and may hang.
+/// The processes that were given up, and may hang.
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned(Mutex<Vec<ServerProcess>>);
 
 impl Abandoned {
-    /// Notes the process behind a connection that is given up for its silence. A session that a pooler shares has none.
+    /// Notes the process of a connection that is given up for its silence. A session that a pooler shares has none.
     pub(super) fn note(&self, connection: &Connection) {
         let mut all = self.0.lock();
         if let Some(process) = connection.process()
@@ -41,7 +41,7 @@ impl Abandoned {
         }
     }
 
-    /// Asks over a new connection what became of them. Fails while they hang.
+    /// Looks up their state over a new connection. Fails while they hang.
     pub(super) async fn examine(&self, connection: &Arc<Connection>) -> Result<(), Failure> {
         let asked: Vec<ServerProcess> = self.0.lock().clone();
         if asked.is_empty() {
@@ -92,7 +92,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).lasting()
     }
 
-    /// Returns the failure of a connection over which nothing is answered.
+    /// Returns the failure of a silent connection.
     pub(super) fn silent() -> Self {
         let text = "the server stopped answering";
         Self::new(LockErrorKind::Unavailable, text).with_reaction(Reaction::Abandon)

@@ -59,7 +59,7 @@ pub(super) struct ServerProcess {
 struct Prepared {
     /// The statements, with their texts. A handful, so a scan is faster than a map.
     statements: Vec<(String, Statement)>,
-    /// Whether the sessions of the store are its own, as far as it knows.
+    /// Whether the store has its sessions alone, as far as it knows.
     own: Arc<AtomicBool>,
 }
 
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     pub(super) fn set_process(&self, process: ServerProcess) {
-        // Nobody else uses the connection yet.
+        // No other caller uses the connection yet.
         let _ = self.process.set(process);
     }
 
@@ -101,7 +101,7 @@ impl Connection {
         for (text, answer) in texts.iter().zip(answers) {
             statements.push(((*text).to_owned(), answer.map_err(|error| Failure::from_driver(&error))?));
         }
-        // Nobody else uses the connection yet.
+        // No other task uses the connection yet.
         let _ = self.prepared.set(Prepared { statements, own });
         Ok(())
     }
@@ -117,8 +117,8 @@ impl Connection {
 
     /// Returns a statement as a call on this connection runs it.
     ///
-    /// One that is not prepared has no name and is sent with the types of its parameters, in one round trip. A pooler that
-    /// shares its connections therefore needs to know nothing of it.
+    /// A statement that is not prepared has no name and is sent with the types of its parameters, in one round trip. So
+    /// a pooler that shares its connections need not know it.
     pub(crate) fn statement(&self, text: &str) -> Text {
         let known =
             self.prepared_here().and_then(|prepared| prepared.statements.iter().find(|(of, _)| of == text));
@@ -142,7 +142,7 @@ impl Connection {
             }
         };
         self.answered.fetch_add(1, Ordering::Relaxed);
-        // Here, and not by the caller, who may have given up.
+        // This is done here, because the caller may have given up.
         answer.map_err(|error| self.noted(Failure::from_driver(&error)))
     }
 
@@ -182,7 +182,7 @@ impl Connection {
         let mut call = Box::pin(unconstrained(call));
         match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
             Poll::Ready(answer) => answer,
-            // In a task of its own. The driver reads nothing more while a caller takes no rows, and a future that is no
+            // This is a separate task. The driver stops reading while a caller takes no rows, and a future that is no
             // longer polled must not stop all the others.
             Poll::Pending => {
                 let running = pin!(tokio::spawn(call));
@@ -202,7 +202,7 @@ impl Connection {
         &self.client
     }
 
-    /// Returns how many statements were answered so far, also those whose caller has given up.
+    /// Returns how many statements were answered so far, including those whose caller has given up.
     pub(super) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }

@@ -15,10 +15,10 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::remote::{race, socket};
 use crate::error::LockErrorKind;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// Statements that need no settings of the session, such as those of the migration. Nothing is set.
+    /// Statements that need no settings of the session, such as the migration's. Nothing is set.
     Bare,
     /// Notifications or advisory locks.
     Session,
@@ -84,8 +84,8 @@ async fn any_address(shared: &Shared, host: &Host, goal: Goal) -> Result<Session
     reached.unwrap_or_else(|| Err(unavailable("the name has no address")))
 }
 
-/// Returns the failure of one of several servers. A standby says nothing of the others: the primary may be about to come
-/// back, or to be another one.
+/// Returns the failure of one of several servers. The failure of a standby says nothing about the others: the primary
+/// may be about to return, or to be another one.
 fn one_of_several(failure: Failure) -> Failure {
     if failure.reaction == Reaction::Reconnect { failure.temporary() } else { failure }
 }
@@ -94,7 +94,7 @@ fn one_of_several(failure: Failure) -> Failure {
 async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Failure> {
     let sets_later = shared.config.session_pooling;
     let opened = match connect(shared, &way, !sets_later).await {
-        // The pooler refuses what it does not pass on.
+        // The pooler refuses settings that it does not pass on.
         Err(failure) if failure.reaction == Reaction::WithoutSettings => connect(shared, &way, false).await,
         opened => opened,
     };
@@ -102,13 +102,13 @@ async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Fai
     if sets_later && goal != Goal::Bare && session.is_driven_here() {
         session.live.batch(&shared.config.set_settings()).await?;
     }
-    // Both at once: a caller may wait for this dial, and its deadline is running.
+    // Both are sent at once: a caller may wait for this dial, and its deadline is running.
     let needs_tables = goal == Goal::Tables;
     let (facts, version) = tokio::join!(Facts::ask(&session.live, &shared.config.schema), async {
         if needs_tables { check_version(&session.live, &shared.statements.version).await } else { Ok(()) }
     });
     let facts = facts?;
-    // Before the other answer: it names the reason why a server cannot hold locks.
+    // This answer comes first: it names the reason why a server cannot hold locks.
     facts.examine()?;
     // A client that a pool lends receives no notifications here.
     shared.set_pooled(facts.is_pooled() || !session.is_driven_here());

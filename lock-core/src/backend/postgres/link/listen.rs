@@ -1,7 +1,7 @@
 //! The connection that listens for notifications, one for each process.
 //!
-//! It has a connection of its own, because a pooler that shares its connections delivers none, and because
-//! notifications must arrive while a statement runs.
+//! It is a separate connection, because a pooler that shares its connections delivers no notifications, and because
+//! these must arrive while a statement runs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -30,14 +30,15 @@ use crate::sync::{Mutex, Notify};
 /// How long a claim that will be queued waits until notifications can arrive. Without them it waits for a heartbeat.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The listening connection, on the runtime of one manager's background. When that ends, the next manager's takes over.
+/// The listening connection, on the runtime of one manager's background. When that runtime ends, the next manager's
+/// takes over.
 #[derive(Debug)]
 pub(crate) struct Listening {
     connections: Arc<PerRuntime<ListenConnector>>,
     managers: Arc<Managers>,
 }
 
-/// The managers on whose runtimes the connection may be.
+/// The managers whose runtimes may have the connection.
 #[derive(Debug, Default)]
 struct Managers(Mutex<Attached>);
 
@@ -63,7 +64,7 @@ struct ListenConnector {
 }
 
 impl Listening {
-    /// Listens for the listeners of `store`, whose connections may go elsewhere.
+    /// Makes the listening connection for `store`, whose other connections may lead to another server.
     pub(crate) fn new(config: Config, store: &Shared) -> Result<Self> {
         let shared = Shared::new(config, Arc::clone(store.listeners()))?;
         let covered = watch::Sender::new(0);
@@ -160,7 +161,7 @@ impl Drop for Turn {
         {
             let mut attached = self.managers.0.lock();
             attached.listens = false;
-            // The manager may live on for a while, and the runtime does not.
+            // The manager may live for a while longer than the runtime.
             attached.managers.retain(|(_, runtime)| runtime.id() != self.runtime);
         }
         if let Some(connections) = self.connections.upgrade() {
@@ -209,7 +210,7 @@ impl Connector for ListenConnector {
     }
 }
 
-/// Notes that nothing is listened to any more: also when the runtime of the connection ends.
+/// Notes that no channel is listened to any more, also when the runtime of the connection ends.
 struct Ends<'a>(&'a watch::Sender<u64>);
 
 impl Drop for Ends<'_> {
@@ -236,7 +237,7 @@ impl ListenConnector {
     async fn listen(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
         let (mut missed, mut channels) = (0, HashSet::new());
         loop {
-            // Made before the version is read, so that no listener is missed.
+            // This is made before the version is read, so that no listener is missed.
             let more = self.more.notified();
             let version = self.shared.listeners().version();
             let wanted: HashSet<u128> = self.shared.listeners().processes().into_iter().collect();

@@ -1,4 +1,4 @@
-//! The probe of a server: what it must say before it may hold locks.
+//! The probe of a server: the conditions under which it may hold locks.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Facts {
                 search_path: row.try_get(7)?,
                 process: ServerProcess {
                     pid: row.try_get(8)?,
-                    // Hidden from a user who may not see sessions, not even this one.
+                    // `None` for a user who may not see sessions, not even this one.
                     started: row.try_get::<_, Option<String>>(9)?.unwrap_or_default(),
                 },
             })

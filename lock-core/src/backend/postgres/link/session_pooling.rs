@@ -1,8 +1,8 @@
 //! The proof that a pooler keeps a connection of the server for each client (`pooling=session`).
 //!
-//! A pooler says nothing of its mode, and a session that it shares must not be changed. So two plain clients ask by turns
-//! which process of the server serves them. A pooler in session mode serves each with a process of its own, always the
-//! same. A pooler that shares its connections gives both the same process, or one of them several.
+//! A pooler says nothing of its mode, and a session that it shares must not be changed. So two plain clients ask by
+//! turns which process of the server serves them. A pooler in session mode serves each client with another process,
+//! always the same. A pooler that shares its connections gives both the same process, or one of them several.
 //!
 //! Without the option no such proof is made: it holds with a high probability only, and a wrong guess would leave
 //! settings and locks in the sessions of others.

@@ -33,7 +33,7 @@ impl std::fmt::Display for HandshakeError {
 
 impl std::error::Error for HandshakeError {}
 
-/// Returns the failure of the handshake behind an error of the driver.
+/// Returns the failure of the handshake that caused an error of the driver.
 pub(super) fn handshake_failure(error: &tokio_postgres::Error) -> Option<Failure> {
     let HandshakeError(failure) = std::error::Error::source(error)?.downcast_ref()?;
     Some(failure.clone())

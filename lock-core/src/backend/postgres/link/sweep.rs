@@ -1,4 +1,4 @@
-//! Sweeping the tables: deleting what is over, at the rate at which it is made.
+//! Sweeping the tables: deleting unused rows at the rate at which they are made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::backend::postgres::error::Failure;
 use crate::clock::Clock;
 
-/// How many keys a call looks at: so few that a call of the application hardly waits behind it.
+/// How many keys a call checks: so few that a call of the application hardly waits for it.
 const KEYS_PER_CALL: i32 = 250;
 /// How long one connection sweeps between two heartbeats if at least half of the keys are deleted. Then a sweep deletes
 /// about ten thousand keys a second.
@@ -20,8 +20,8 @@ const AMONG_MANY: Duration = Duration::from_millis(400);
 const AMONG_FEW: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Deletes what is over among some keys, if it is time. `to` is the key that this connection came to before. Returns
-    /// the key that it reached, or `None` at the end of the table and if another process sweeps.
+    /// Deletes the unused rows of some keys, if it is time. `to` is the last key of this connection's previous call.
+    /// Returns the key that it reached, or `None` at the end of the table and if another process sweeps.
     pub(super) async fn sweep(&self, connection: &Arc<Connection>, mut to: Option<String>) -> Option<String> {
         let began = Clock::Suspend.now();
         loop {
@@ -43,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Makes one call. Returns the key that it came to, and whether most of the keys were deleted.
+    /// Makes one call. Returns the last key, and whether most of the keys were deleted.
     async fn sweep_some(
         &self,
         connection: &Arc<Connection>,

@@ -18,7 +18,7 @@ const LONGEST: usize = 8 * 1024;
 
 /// Asks for TLS. Returns `Ok` once the server has agreed and expects the handshake.
 pub(super) async fn request_tls(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), Failure> {
-    // A peer that refuses connections may have closed this one already. Its error can be read all the same.
+    // A peer that refuses connections may have closed this one already. Its error can still be read.
     let _ = stream.write_all(&REQUEST).await;
     match stream.read_u8().await.map_err(|error| lost(&error))? {
         b'S' => Ok(()),

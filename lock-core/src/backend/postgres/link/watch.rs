@@ -21,20 +21,20 @@ use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// How often an empty request is sent. Two answers that are missed in a row end the connection. An answer may take as long
-/// as that to any call: a server that waits for its disk is not lost.
+/// How often an empty request is sent. Two answers that are missed in a row end the connection. Any call may take that
+/// long: a server that waits for its disk is not lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
-/// As many, while the server answers the calls in front of the question, such as some that wait for the row of one key
-/// in turn. Not without an end: behind so many calls all others are late, and a new connection is rid of them.
+/// The limit while the server answers earlier calls, such as some that wait for the row of one key in turn. There is a
+/// limit, because all later calls are delayed, and a new connection does not have these calls.
 const MISSED_AT_WORK: u32 = 6;
 
 /// The pauses before the dials after connections that fell silent. A server that answers a dial and hangs in the commits
 /// that follow keeps a process for each of them. So only a commit that was answered resets the pauses.
 const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
 
-/// The number of heartbeats between two looks whether it is time for a sweep. The server lets one connection sweep at a
-/// time; see inspect.sql.
+/// The number of heartbeats between two checks whether it is time for a sweep. The server lets one connection sweep at
+/// a time; see inspect.sql.
 const BEATS_PER_SWEEP: u32 = 10;
 
 impl Connector for Shared {
@@ -43,7 +43,7 @@ impl Connector for Shared {
     type Reaction = Reaction;
     type Legacy = Former;
 
-    /// A server may have no further connection for the thread that renews.
+    /// The server may have no further connection for the thread that renews.
     const SHARES: bool = true;
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
 
@@ -111,9 +111,9 @@ impl Default for Former {
 }
 
 impl Shared {
-    /// Asks the server twice a second whether it is there, until the connection must be dropped.
+    /// Pings the server twice a second, until the connection must be dropped.
     async fn keep(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
-        // Not all processes at once.
+        // The start is random, so that not all processes sweep at once.
         let mut beats = fastrand::u32(..BEATS_PER_SWEEP);
         let mut missed = 0;
         let mut swept_to = None;
@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// Asks the server after a pause, and calls `on_answer` with the time that the answer took. Returns why the connection
+/// Pings the server after a pause, and calls `on_answer` with the time that the answer took. Returns why the connection
 /// must be dropped.
 pub(super) async fn beat(
     session: &mut Session,

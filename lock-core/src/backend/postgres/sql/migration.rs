@@ -19,7 +19,7 @@ const STEPS: [&str; 11] = [
     include_str!("inspect.sql"),
 ];
 
-/// What sets the `search_path` of a session by hand before the steps, and restores it after them.
+/// The statements that set the `search_path` of a session by hand before the steps, and restore it after them.
 const AROUND: (&str, &str) = (include_str!("begin.sql"), include_str!("end.sql"));
 
 /// The number of the migration that this version needs.

@@ -3,8 +3,8 @@
 use super::migration::identifier;
 use crate::backend::postgres::config::Config;
 
-/// The statements, written once for a store. Each is one transaction. The server keeps the plans of the functions that a
-/// statement calls for the session, whoever uses the session next.
+/// The statements, written once for a store. Each is one transaction. The server keeps the plans of the functions that
+/// a statement calls for the session, even if another client uses the session next.
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// One attempt at one key, for a session that has the settings of the library; see attempt.sql.
@@ -16,7 +16,7 @@ pub(crate) struct Statements {
     /// The heartbeats of waiters.
     pub(crate) heartbeats: String,
     pub(crate) renew: String,
-    /// For a grant of one key that is not kept, in a session that has the settings of the library; see attempt.sql.
+    /// The release of one key that is not kept, in a session that has the settings of the library; see attempt.sql.
     pub(crate) let_go: String,
     /// The same for any other session, such as one that a pooler shares.
     pub(crate) let_go_with_settings: String,

@@ -34,9 +34,9 @@ impl Router {
         Ok(router)
     }
 
-    /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently, or if none of them can
-    /// be reached: the Cluster may announce addresses that are good inside of another network only. One that is down
-    /// alone may yet be replaced.
+    /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently, or if none of them
+    /// can be reached: the Cluster may announce addresses that are good inside of another network only. A node that is
+    /// down alone may yet be replaced.
     async fn meet(&self, give_up: Moment) -> Result<(), Failure> {
         let (began, patience) = (Clock::Suspend.now(), self.config().dial_timeout);
         let (nodes, mut dials) = (self.primaries(), JoinSet::new());
@@ -66,7 +66,7 @@ impl Router {
         if met { Ok(()) } else { Err(self.out_of_reach(&nodes)) }
     }
 
-    /// Returns the failure of a Cluster none of whose nodes can be reached where it says that they are.
+    /// Returns the failure of a Cluster that announces addresses at which none of its nodes can be reached.
     fn out_of_reach(&self, nodes: &[Arc<Server>]) -> Failure {
         let why = nodes.iter().find_map(|node| Some(node.connections.failure()?.at(node.shared().address())));
         let why = why.unwrap_or_else(|| Failure::no_answer(self.config().connect_timeout));
@@ -95,7 +95,7 @@ impl Router {
             // The last redirect shows that its node did nothing, but the call may have been sent again since.
             Err(_) => {
                 let (last, missing) = (last.take(), || self.missing(slot::of_key(key.as_str())));
-                // Where the node that was named cannot be reached, that says more than that it was named.
+                // Prefer the connection error over the redirect: it is more useful to the caller.
                 let failure = match last {
                     Some((Redirect::Moved { .. }, failure)) => Some(missing().unwrap_or(failure)),
                     Some((_, failure)) => Some(failure),
@@ -152,8 +152,8 @@ impl Router {
             // A second request is harmless: a claim that is not granted yet is granted at most once, however often it
             // is sent.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
-                // Before the second request: from now on an answered release does not prove that neither request is
-                // still on its way, and the release must be repeated.
+                // This comes before the second request: from now on an answered release does not prove that neither
+                // request is still under way, and the release must be repeated.
                 whole.mark_resent();
                 let left = give_up.remaining(Clock::Suspend.now());
                 node.acquire(claim, ask, left).await
@@ -183,7 +183,7 @@ impl Router {
         let call = |node: Arc<Server>| async move {
             match node.release(claim, keep_for).await {
                 // The first request may have released the lock, and the second then finds nothing. Only a success of
-                // the second removes the doubt.
+                // the second request removes the doubt.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
                         // A lock that is free answers this only once, and one that is kept each time. Either way this

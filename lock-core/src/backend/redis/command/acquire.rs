@@ -23,10 +23,10 @@ use crate::owner::OwnerToken;
 /// How long the server remembers the last fencing token after it was made or its holder was renewed: ten leases, but
 /// at most one lease and an hour, and a minute on top.
 ///
-/// This matters only where the server's clock is set back. If it is set back by no more than this, tokens always grow:
-/// the server forgets the last token only once its clock is this far ahead of it, so the clock cannot fall behind it.
-/// If it is set back by more, tokens grow where the next one is made before the last one is forgotten, because the next
-/// one is above the last one then.
+/// This matters only if the server's clock is set back. If it is set back by no more than this, tokens always grow: the
+/// server forgets the last token only once its clock is this far ahead of it, so the clock cannot fall behind it. If it
+/// is set back by more, tokens grow if the next one is made before the last one is forgotten, because the next one is
+/// then above the last one.
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);

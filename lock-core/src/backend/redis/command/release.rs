@@ -34,8 +34,8 @@ impl<R: Role> Server<R> {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        // The script needs no time limit: it compares the owner, and no owner gets a second grant. However late it
-        // arrives, it harms nobody.
+        // The script needs no time limit: it compares the owner, and no owner gets a second grant. It does no harm,
+        // however late it arrives.
         let connection = self.connections.get().await?;
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
             None => (Script::Release, free(&connection, claim)),
@@ -68,8 +68,7 @@ fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Cla
     connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64)
 }
 
-/// Returns the beginning of an exclusive grant's value as long as nobody waits: the token, and the space that becomes
-/// the mark.
+/// Returns the beginning of an exclusive grant's value without waiters: the token, and the space that becomes the mark.
 pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
@@ -100,7 +99,7 @@ fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
         Ok(Value::Int(0)) => Ok(Released::Expired),
         Ok(Value::Int(-1)) => Ok(Released::Taken),
         Ok(other) => Err(Failure::unexpected(&other)),
-        // Data of another type are not this owner's lock: somebody else uses the key.
+        // Data of another type are not this owner's lock: another program uses the key.
         Err(failure) if failure.kind() == LockErrorKind::InvalidRequest => Ok(Released::Taken),
         Err(failure) => Err(failure),
     }

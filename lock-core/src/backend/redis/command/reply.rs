@@ -15,7 +15,7 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
-/// What a kept key has in place of the token of its last holder.
+/// The value of a kept key in place of the token of its last holder.
 const NO_TOKEN: &str = "000000000000000000000000000000000000000000000000";
 
 /// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of
@@ -31,7 +31,7 @@ fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<G
         [number, ..] => Some(fence(claim, now, number)?),
     };
     let waiters = match waiters {
-        // Nobody looked.
+        // The waiters were not counted.
         Value::Nil => None,
         waiters => Some(count(waiters)?),
     };
@@ -42,7 +42,7 @@ fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<G
 pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingToken, Failure> {
     match number {
         Value::Int(number) => {
-            // From now on every renewal must keep the token remembered.
+            // From here on every renewal must keep the token remembered.
             claim.mark_fenced();
             // A token ahead of the clock comes from a clock that was set back: the process must not number on from it.
             if *number > now {

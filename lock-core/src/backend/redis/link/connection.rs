@@ -35,7 +35,8 @@ impl Poisoned {
     /// another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
-            // Set before the supervisor is woken, and before the driver goes on: no later reply may reach its caller.
+            // This is set before the supervisor is woken, and before the driver continues: no later reply may reach its
+            // caller.
             self.out_of_step.store(true, Ordering::Release);
             // `notify_one` keeps a permit, so the wake-up is not lost while the supervisor waits for a heartbeat.
             self.told.notify_one();
@@ -53,7 +54,7 @@ pub(crate) struct Connection<S> {
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
-    /// What the server has answered.
+    /// The answer of the server.
     pub(super) answers: Answers,
 }
 
@@ -83,8 +84,8 @@ impl<S> Connection<S> {
 
     /// Sends one command and returns its answer. An error reply is a failure.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        // A caller that is dropped here leaves its request to the driver, so the server may still execute it. Whoever
-        // asks for a grant has marked its claim as sent before.
+        // A caller that is dropped here leaves its request to the driver, so the server may still execute it. A caller
+        // that asks for a grant has marked its claim as sent before.
         let answer = self.connection.clone().send_packed_command(command).await;
         match self.checked(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
@@ -92,8 +93,8 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Sends a short command, whose answer nobody needs, in front of the next one. Keep what this returns until that one
-    /// is answered: the driver sends nothing for a caller that is gone.
+    /// Sends a short command, whose answer is not needed, in front of the next one. Keep what this returns until that
+    /// one is answered: the driver sends nothing for a caller that is gone.
     ///
     /// Redis and Valkey write first to the client that was the last to get something into its empty buffer
     /// (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages of the script, so

@@ -111,8 +111,8 @@ async fn connect<R: Role>(
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
         let session = reach(server, place.as_ref(), progress).await?;
         if let Some(place) = &place {
-            // After the server has answered. A server that was paused answers as what it was before, and only the
-            // others know better.
+            // The server has answered here. A server that was paused answers as what it was before, and only the others
+            // know better.
             server.role.vouch(place).await?;
         }
         return Ok(session);
@@ -149,7 +149,7 @@ async fn reach<R: Role>(
         Box::pin(async move {
             let (connection, driver) = open(server, way, progress).await?;
             let session = greet(server, connection, driver).await;
-            // What follows asks sentinels or other nodes, so a later timeout must not blame the greeting.
+            // The next steps ask sentinels or other nodes, so a later timeout must not blame the greeting.
             progress.reached(Progress::CONNECTING);
             match session {
                 // The primary has another address of the name, or is about to have one of them.
@@ -229,7 +229,7 @@ async fn handshake<R: Role, S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Every call has a deadline of its own, so the driver needs none.
+    // Every call has its own deadline, so the driver needs none.
     let options = AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_connection_timeout(None)
@@ -238,8 +238,8 @@ where
     let looking = Arc::clone(&poisoned);
     // The driver calls this before it delivers any reply that follows the message.
     let options = options.set_push_sender(move |push: PushInfo| {
-        // Before the listeners are told: a waiter that they wake must not ask over a connection whose replies are
-        // shifted.
+        // This comes before the listeners are told: a waiter that they wake must not ask over a connection whose
+        // replies are shifted.
         looking.look(&push);
         messages::deliver(&listeners, &push);
         Ok::<_, Infallible>(())
@@ -275,8 +275,8 @@ async fn greet<R: Role>(
     let lacking = rights::examine(answers.first(), loaded.first(), checked, keyspace);
     let info =
         text(answers.first().unwrap_or(&Value::Nil)).map_err(|failure| lacking.clone().unwrap_or(failure))?;
-    // Before the other answers are read: it names the reason why a server cannot hold locks, where those only show that
-    // a command was refused.
+    // This comes before the other answers are read: it names the reason why a server cannot hold locks, and the other
+    // answers only show that a command was refused.
     let facts = probe::examine(info, keyspace)?;
     if let Some(failure) = lacking {
         return Err(failure);
@@ -290,7 +290,7 @@ async fn greet<R: Role>(
     }
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
-    // From the time of the request: the estimate is then never behind, and a request with a time limit made from it is
+    // The time of the request counts: the estimate is then never late, and a request with a time limit made from it is
     // never refused too early.
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
     // Keys may have been evicted while there was no connection.

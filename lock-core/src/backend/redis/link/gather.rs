@@ -59,7 +59,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            // Other answers may be under way. Then what follows leaves in a few writes more than it could.
+            // Other answers may be under way. Then the rest leaves in a few more writes than necessary.
             self.unanswered = 0;
         }
         read

@@ -53,7 +53,7 @@ enum Answer {
     Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
-    /// TLS fails, and will until somebody changes a certificate or the URL.
+    /// TLS fails until an operator changes a certificate or the URL.
     Untrusted(String),
     /// No usable answer, with the reason.
     Silent(String),

@@ -95,8 +95,8 @@ impl Backend for Voter {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        // Passes no gate, because it extends only what this owner has on the server. In quarantine it must work: after
-        // a power cut no new lock is granted, but those that a majority kept live on.
+        // Passes no gate, because it extends only what this owner has on the server. It must work in quarantine: after
+        // a power cut no new lock is granted, but locks that a majority has kept continue.
         self.server.renew(batch).await
     }
 
@@ -107,7 +107,7 @@ impl Backend for Voter {
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        // Passes no gate: the script makes a token only while the key is certainly this owner's.
+        // This request passes no gate: the script makes a token only while this owner certainly holds the key.
         let deadline = self.server.deadline(claim.ttl);
         let made = self.within(deadline, &claim.key, self.server.fence(claim)).await?;
         made.map_err(|reason| LockError::lost(&claim.key, reason))

@@ -149,7 +149,7 @@ fn command(live: &Connection<VoterSession>, registration: &Registration, claim: 
     if single {
         command.arg(&*code(claim)).arg("").arg(1);
     }
-    // At the end, behind the arguments of the script after the gate: the gate counts from the last one.
+    // It comes last, after the arguments of the script that follows the gate: the gate counts from the last argument.
     command.arg(registration.till).arg(&registration.marker_digest[..]);
     command
 }
