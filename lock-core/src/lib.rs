@@ -56,7 +56,8 @@
 //! | `config` | profiles from a TOML file and from the environment | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
-//! | `full` | all of them | no |
+//! | `cli` | the program `lockctl`; not in `full` | no |
+//! | `full` | all of them but `cli` | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(unix))]

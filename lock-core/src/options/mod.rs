@@ -23,7 +23,9 @@ mod take;
 #[cfg(all(feature = "config", feature = "macros"))]
 pub use attributes::NamedProfile;
 pub use on_lost::OnLost;
-pub(crate) use options::{Options, Usual};
+#[cfg(feature = "config")]
+pub(crate) use options::Options;
+pub(crate) use options::Usual;
 pub use profile::Profile;
 pub(crate) use profiles::{Profiles, find};
 pub use release::Release;
