@@ -120,6 +120,7 @@ mod engine;
 mod background;
 
 pub mod observe;
+mod runtime;
 mod store;
 mod sync;
 

@@ -39,12 +39,13 @@ pub mod redlock;
     allow(dead_code, unused_imports, reason = "not every store uses all of it")
 )]
 mod remote;
+mod token;
 mod waiting;
 #[cfg(feature = "zookeeper")]
 #[cfg_attr(docsrs, doc(cfg(feature = "zookeeper")))]
 pub mod zookeeper;
 
-pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
+pub use answer::{Attempt, Grant, Heartbeat, Held, Released, Renew, Renewal};
 pub use capability::{Capability, Fencing, LeaseScope, Placement};
 pub use claim::{Ask, Claim, Mode, Queue};
 pub use contract::{Backend, Listener};
@@ -54,4 +55,5 @@ pub use latch::{LatchState, LatchStep};
 pub use lease_check::LeaseCheck;
 pub use more_keys::MoreKeys;
 pub use node_answer::NodeAnswer;
+pub use token::FencingToken;
 pub use waiting::{Order, WAITER_LEASE, Waiting};

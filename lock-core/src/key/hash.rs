@@ -1,14 +1,8 @@
 //! The hash of a key, which is made once.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use once_cell::sync::Lazy;
-
-use super::name::Key;
-
-/// A map by key that does not hash the key again.
-pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
 
 /// Random in each process, because keys often contain text that strangers send.
 static STATE: Lazy<RandomState> = Lazy::new(RandomState::new);
@@ -41,8 +35,7 @@ impl Hasher for HashOfKey {
 mod tests {
     use std::collections::HashSet;
 
-    use super::*;
-    use crate::key::KeyBuilder;
+    use crate::key::{Key, KeyBuilder, KeyMap};
 
     /// A store returns only the text of a key.
     #[test]

@@ -63,7 +63,7 @@ mod tests;
 pub(crate) use bad_key::BadKey;
 pub use builder::KeyBuilder;
 pub use clash::Values;
-pub(crate) use hash::KeyMap;
+pub(crate) use name::KeyMap;
 pub use name::{IntoKey, Key};
 pub use namespace::validate_namespace;
 pub use template::KeyTemplate;

@@ -1,11 +1,16 @@
 //! The rendered name of what is locked.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
+use super::hash::HashOfKey;
 use super::{digest, hash};
 use crate::error::{LockError, LockErrorKind, Result};
+
+/// A map by key that does not hash the key again.
+pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
 
 /// The rendered name of what is locked, such as `order:42`.
 ///

@@ -9,10 +9,11 @@ use tokio::runtime::{Handle, Id};
 use super::lease::Lease;
 use super::renewer::Renewer;
 use super::schedule::Schedule;
-use crate::background::{Background, current_runtime};
+use crate::background::Background;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::local_queue::LocalQueue;
+use crate::runtime::current_runtime;
 use crate::store::Store;
 use crate::sync::{Mutex, survives};
 

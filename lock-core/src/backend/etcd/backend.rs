@@ -22,9 +22,9 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
     Order, Released, Renew, Renewal, Waiting,
 };
-use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
+use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
 /// The longest time for which the end of the store waits for the end of its sessions without keys.

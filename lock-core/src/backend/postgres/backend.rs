@@ -17,9 +17,9 @@ use crate::backend::{
     LatchState, LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE,
     Waiting,
 };
-use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
+use crate::runtime::current_runtime;
 
 /// Postgres as a lock store.
 ///

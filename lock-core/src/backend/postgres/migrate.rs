@@ -10,8 +10,8 @@ use super::error::{Failure, Reaction};
 use super::link::{Goal, Session, Shared, check_version, dial};
 use super::sql;
 use crate::backend::remote::tries;
-use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::runtime::current_runtime;
 
 /// How long the migration may take, once the server is connected.
 const LONGEST: Duration = Duration::from_secs(30);

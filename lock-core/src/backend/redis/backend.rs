@@ -20,11 +20,11 @@ use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
-use crate::background::current_runtime;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
 use crate::key::Key;
+use crate::runtime::current_runtime;
 
 /// Redis as a lock store: one server, the primary that sentinels name, or a Cluster.
 ///

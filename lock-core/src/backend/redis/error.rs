@@ -2,6 +2,8 @@
 
 mod redirect;
 
+use std::borrow::Cow;
+
 use ::redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::config::Address;
@@ -319,6 +321,21 @@ fn without_arguments(details: &str) -> &str {
     match details.char_indices().nth(ENOUGH) {
         Some((cut, _)) => &details[..cut],
         None => details,
+    }
+}
+
+impl Redirect {
+    /// Returns the failure of a call that was redirected until its deadline.
+    pub(crate) fn to_failure(&self) -> Failure {
+        let text: Cow<'static, str> = match self {
+            Self::Moved { place: (host, port), .. } => format!(
+                "the nodes do not agree on who has the slot of the key; the last one named {host}:{port}"
+            )
+            .into(),
+            Self::Ask(_) | Self::Later => Cow::Borrowed("the slot of the key is being moved to another node"),
+            Self::Down => Cow::Borrowed("the cluster is down, or misses the node of this slot"),
+        };
+        Failure::new(LockErrorKind::Unavailable, text)
     }
 }
 

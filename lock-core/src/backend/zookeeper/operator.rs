@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use super::config::Config;
 use super::error::failure;
 use super::store::Processes;
-use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::runtime::current_runtime;
 
 /// A handle that ends sessions at the servers. It does not keep the store alive.
 #[derive(Clone, Debug)]

@@ -16,10 +16,10 @@ use super::process::Process;
 use super::session::check;
 use crate::backend::Listener;
 use crate::backend::remote::tries;
-use crate::background::current_runtime;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
+use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
 /// The attached managers.

@@ -19,8 +19,8 @@ use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, LeaseScope, Listener, Order, Released, Renew,
     Renewal, Waiting,
 };
-use crate::background::current_runtime;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
 /// Postgres's advisory locks as a lock store.

@@ -1,19 +1,6 @@
 //! The server for notifications.
 
-use super::{Address, Config};
-
-/// Where notifications are listened for.
-#[derive(Clone, Debug)]
-pub(crate) enum Listen {
-    /// The address of the URL, unless a pooler that shares its connections answers there.
-    Here,
-    /// Another address, past the pooler.
-    At(Address),
-    /// A server with its own settings.
-    With(Box<Config>),
-    /// None: waiters rely on their heartbeats.
-    Off,
-}
+use super::settings::{Config, Listen};
 
 impl Config {
     /// Returns the settings of the listening connection. Returns `None` if there is none: `pooled` says whether a

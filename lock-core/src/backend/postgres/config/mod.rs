@@ -16,7 +16,7 @@ mod timers;
 
 pub(crate) use address::{Address, Host};
 pub(crate) use form::FORM;
-pub(crate) use listen::Listen;
+
 pub(crate) use options::is_schema;
-pub(crate) use settings::{Config, LOCK_TIMEOUT, SEARCH_PATH, STATEMENT_TIMEOUT};
+pub(crate) use settings::{Config, LOCK_TIMEOUT, Listen, SEARCH_PATH, STATEMENT_TIMEOUT};
 pub(crate) use timers::Timers;

@@ -3,10 +3,23 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Address, Listen, Timers};
+use super::{Address, Timers};
 use crate::backend::postgres::opener::Opener;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::backend::remote::{TlsFiles, deadline, socket};
+
+/// Where notifications are listened for.
+#[derive(Clone, Debug)]
+pub(crate) enum Listen {
+    /// The address of the URL, unless a pooler that shares its connections answers there.
+    Here,
+    /// Another address, past the pooler.
+    At(Address),
+    /// A server with its own settings.
+    With(Box<Config>),
+    /// None: waiters rely on their heartbeats.
+    Off,
+}
 
 /// The default time limit of a dial after a connection was lost.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,10 +1,6 @@
 //! The answers with which a node of a Cluster redirects a request instead of executing it.
 
-use std::borrow::Cow;
-
-use super::Failure;
 use crate::backend::redis::config::Endpoint;
-use crate::error::LockErrorKind;
 
 /// The node to which a request belongs. A node that answers with a redirect has executed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,19 +32,6 @@ impl Redirect {
             "CLUSTERDOWN" => Some(Self::Down),
             _ => None,
         }
-    }
-
-    /// Returns the failure of a call that was redirected until its deadline.
-    pub(crate) fn to_failure(&self) -> Failure {
-        let text: Cow<'static, str> = match self {
-            Self::Moved { place: (host, port), .. } => format!(
-                "the nodes do not agree on who has the slot of the key; the last one named {host}:{port}"
-            )
-            .into(),
-            Self::Ask(_) | Self::Later => Cow::Borrowed("the slot of the key is being moved to another node"),
-            Self::Down => Cow::Borrowed("the cluster is down, or misses the node of this slot"),
-        };
-        Failure::new(LockErrorKind::Unavailable, text)
     }
 }
 

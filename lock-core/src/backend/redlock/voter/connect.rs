@@ -20,10 +20,10 @@ use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Session, Shared, dial};
 use crate::backend::remote::tries;
-use crate::background::current_runtime;
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::runtime::current_runtime;
 
 /// The pauses between two dials of one server.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));

@@ -15,8 +15,8 @@ use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::{Session, dial, text};
 use crate::backend::redis::primary::Primary;
 use crate::backend::remote::tries;
-use crate::background::current_runtime;
 use crate::error::{LockErrorKind, Result};
+use crate::runtime::current_runtime;
 
 impl Voter {
     /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without it, a new

@@ -1,0 +1,43 @@
+//! The fencing token.
+
+use std::fmt;
+
+/// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
+///
+/// If the clock of a store is set back, the order comes from the last number that the store remembers. One double fault
+/// breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is set
+/// back. The next owner may then get a number that was in use.
+///
+/// See Martin Kleppmann, *How to do distributed locking* (2016).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// Makes the token with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number, to be stored with the data that the lock protects: refuse a write with a *smaller* one; a
+    /// write with the same number comes from the same owner. It fits a signed 64-bit column.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the number for a signed 64-bit column: `UPDATE .. SET .., fence = $token WHERE .. AND fence <= $token`.
+    ///
+    /// Every store of this crate gives numbers that fit. A number of your own store that does not fit becomes
+    /// `i64::MAX`.
+    #[must_use]
+    pub const fn get_i64(self) -> i64 {
+        if self.0 > i64::MAX.cast_unsigned() { i64::MAX } else { self.0.cast_signed() }
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
