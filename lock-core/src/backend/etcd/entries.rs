@@ -171,18 +171,38 @@ impl Entries {
         owners.into_iter().collect()
     }
 
-    /// Takes out the entries under a lease that wait and for which no waiter has asked for a whole `ttl`.
-    pub(super) fn take_unasked(&self, lease: i64, ttl: Duration, at: Moment) -> Vec<Mine> {
+    /// Returns the entries under a lease that wait and for which no waiter has asked for so long, at most `limit`. They are
+    /// marked as uncertain: a waiter that asks now writes its entry before it relies on it.
+    pub(super) fn doubt_unasked(
+        &self,
+        lease: i64,
+        long: Duration,
+        at: Moment,
+        limit: usize,
+    ) -> Vec<(Id, Mine)> {
         let mut table = self.0.lock();
         let is_unasked = |mine: &Mine| {
             mine.lease.id() == lease
                 && mine.created.is_some()
                 && !mine.holds
-                && mine.asked.plus(ttl).is_past(at)
+                && mine.asked.plus(long).is_past(at)
         };
-        let unasked = table.entries.iter().filter(|(_, mine)| is_unasked(mine));
-        let unasked: Vec<Id> = unasked.map(|(id, _)| id.clone()).collect();
-        unasked.iter().filter_map(|id| table.remove(id)).collect()
+        let unasked = table.entries.iter_mut().filter(|(_, mine)| is_unasked(mine)).take(limit);
+        let doubt = |(id, mine): (&Id, &mut Mine)| {
+            if mine.is_certain() {
+                mine.maybe.push(lease);
+            }
+            (id.clone(), mine.clone())
+        };
+        unasked.map(doubt).collect()
+    }
+
+    /// Forgets an entry that was deleted, unless it was written since `modified`.
+    pub(super) fn remove_unwritten(&self, id: &Id, modified: i64) {
+        let mut table = self.0.lock();
+        if table.entries.get(id).is_some_and(|mine| mine.modified == modified && !mine.holds) {
+            table.remove(id);
+        }
     }
 
     /// Returns the entries with these stored keys.
@@ -242,5 +262,33 @@ mod tests {
         assert!(entries.uses(1) && entries.uses(2));
         assert_eq!(entries.lost(1), [holds]);
         assert!(!entries.uses(1) && entries.uses(2));
+    }
+
+    #[test]
+    fn a_waiter_that_does_not_ask_is_doubted_until_its_entry_is_deleted() {
+        let (entries, source) = (Entries::default(), OwnerSource::new().expect("random bytes"));
+        let (begun, long) = (now(), Duration::from_secs(4));
+        let lease = Lease::Shared(Arc::new(Session::new(1, Duration::from_secs(2), begun)));
+        let [asks, sleeps, holds] = [b"a/", b"b/", b"c/"].map(|line: &[u8; 2]| {
+            let id = Id { line: line.to_vec(), owner: source.mint() };
+            entries.begin(&id, lease.clone(), begun);
+            entries.change(&id, |mine| (mine.created, mine.modified) = (Some(7), 7));
+            id
+        });
+        let later = begun.plus(Duration::from_secs(5));
+        entries.change(&asks, |mine| mine.asked = later);
+        entries.change(&holds, |mine| mine.holds = true);
+        let doubted = entries.doubt_unasked(1, long, later, 16);
+        assert_eq!(doubted.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>(), [sleeps.clone()]);
+        assert!(
+            entries.get(&sleeps).is_some_and(|mine| !mine.is_certain()),
+            "it is written before it is relied on"
+        );
+        entries.change(&sleeps, |mine| mine.modified = 8);
+        entries.remove_unwritten(&sleeps, 7);
+        assert!(entries.get(&sleeps).is_some(), "it was written since");
+        entries.remove_unwritten(&sleeps, 8);
+        assert!(entries.get(&sleeps).is_none());
+        assert!(entries.get(&asks).is_some_and(|mine| mine.is_certain()));
     }
 }

@@ -60,6 +60,8 @@ pub(crate) fn of_status(status: &Status) -> Failure {
         )
         .permanent()
         .with_reaction(Reaction::Forbidden),
+        // It is refused before the members agree on it.
+        () if says("too many requests") => unavailable("it is overloaded and refuses requests"),
         () if says("too many operations in txn") => refused(
             "this claim has more keys than one transaction may have: raise `--max-txn-ops` of the server, or lock \
              fewer keys at once",

@@ -116,6 +116,11 @@ impl Line {
             let entries = self.queue.entries_mut();
             let at = entries.iter().position(|entry| entry.stored == kv.key);
             match (is_put, at) {
+                // A name that is used again is another entry, at the end.
+                (true, Some(at)) if entries[at].created != kv.create_revision => {
+                    entries.remove(at);
+                    entries.push(Entry::new(kv));
+                }
                 (true, Some(at)) => entries[at] = Entry::new(kv),
                 (true, None) => {
                     let is_before =

@@ -7,10 +7,10 @@
 //!
 //! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it:
 //! each requests a recent sign of life, and concurrent requests share one. An unused lease expires. The entry of a
-//! waiter that has not asked for a whole ttl is deleted, as its own lease would have ended.
+//! waiter that has not asked for a whole ttl and two seconds is deleted, as its own lease would have ended.
 //!
-//! **What a lease must not have.** A request that binds an entry to a lease and is not answered may be executed later,
-//! when its owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
+//! **What a lease must not have.** A request that creates an entry and is not answered may be executed later, when its
+//! owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
 //! the locks under it move to another one with their next renewal, and then it is revoked, or expires. The same holds
 //! for a release that is not answered.
 //!
@@ -30,7 +30,7 @@ use crate::backend::remote::SingleFlight;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// How long a caller waits for the request of another caller.
+/// How long a caller waits for the session that another caller begins.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A lease that is shared by all entries of its ttl.
@@ -68,6 +68,12 @@ struct Slot {
     grants: SingleFlight<Result<Arc<Session>, Failure>>,
 }
 
+/// For how long beyond its ttl a waiter may not have asked: one that is polled asks every two seconds.
+const UNASKED: Duration = Duration::from_secs(2);
+
+/// How many entries of waiters that do not ask are deleted in one round, at most.
+const GIVEN_UP: usize = 16;
+
 /// How much of a lease may be over when an entry is bound to it, or when a waiter's lease is checked.
 pub(super) fn oldest(ttl: Duration) -> Duration {
     ttl / 4
@@ -85,7 +91,8 @@ impl Session {
             id,
             ttl,
             proof: Mutex::new(Proof { sent, keys: None }),
-            rounds: SingleFlight::new(Duration::ZERO, PATIENCE),
+            // A round that a blocked runtime has begun must not cost the others their lease. A second one does no harm.
+            rounds: SingleFlight::new(Duration::ZERO, ttl / 8),
             retired: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -229,7 +236,8 @@ impl Store {
         match kept? {
             Some(given) if given >= session.ttl => {
                 *session.proof.lock() = Proof { sent, keys: keys.ok().flatten().map(Arc::new) };
-                self.give_up_unasked(session, sent).await
+                self.give_up_unasked(session, sent).await;
+                Ok(())
             }
             Some(_) => Err(unexpected("the time of a lease")),
             None => {
@@ -241,13 +249,19 @@ impl Store {
 
     /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not delay
     /// the waiters after it, although other waiters keep its lease alive.
-    async fn give_up_unasked(&self, session: &Session, at: Moment) -> Result<(), Failure> {
-        for mine in self.entries.take_unasked(session.id, session.ttl, at) {
-            let compare = vec![Compare::created_at(mine.stored.clone(), mine.created.unwrap_or_default())];
+    ///
+    /// An entry whose waiter asks meanwhile is written before it is relied on, and then not deleted. One that is not
+    /// deleted is tried again in the next round.
+    async fn give_up_unasked(&self, session: &Session, at: Moment) {
+        for (id, mine) in self.entries.doubt_unasked(session.id, session.ttl + UNASKED, at, GIVEN_UP) {
+            let compare = vec![Compare::modified_at(mine.stored.clone(), mine.modified)];
             let success = vec![DeleteRangeRequest { key: mine.stored }.into()];
-            self.txn(TxnRequest { compare, success, failure: Vec::new() }).await?;
+            match self.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
+                Ok(answer) if answer.succeeded => self.entries.remove_unwritten(&id, mine.modified),
+                Ok(_) => {}
+                Err(_) => return,
+            }
         }
-        Ok(())
     }
 
     /// Notes that a session has ended at the server, and notifies its holders.
@@ -269,6 +283,8 @@ impl Store {
     /// expires.
     pub(super) async fn end_retired(&self) {
         for session in self.sessions.take_retired(|id| self.entries.uses(id)) {
+            // A request that chose the session before it was retired may bind an entry to it at this moment.
+            session.over.store(true, Ordering::Release);
             let _ = self.revoke(session.id).await;
         }
     }
@@ -301,7 +317,7 @@ pub(super) fn lease_id() -> i64 {
     getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
 }
 
-/// A request that binds an entry to a session, or deletes one, and may not be answered. Unless it is, the session is retired.
+/// A request that creates an entry in a session, or deletes one, and may not be answered. Unless it is, the session is retired.
 pub(super) struct UnderWay<'a>(Option<&'a Session>);
 
 impl<'a> UnderWay<'a> {

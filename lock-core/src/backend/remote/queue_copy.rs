@@ -97,9 +97,11 @@ impl<E: Entry> CopyUse<E> {
         self.0.state.lock().seen.as_ref().map(look)
     }
 
-    /// Waits until the queue is known. Returns whether it is: otherwise it is no longer watched.
-    pub(crate) async fn is_known(&self) -> bool {
-        self.until(|state| state.seen.is_some()).await
+    /// Waits until the queue is known, for at most `limit`. Returns whether it is: otherwise it is no longer watched, or
+    /// the store reports no changes of it.
+    pub(crate) async fn is_known(&self, limit: Duration) -> bool {
+        let known = self.until(|state| state.seen.is_some());
+        tokio::time::timeout(limit, known).await.unwrap_or(false)
     }
 
     /// Completes when an entry of `mode` may be added with success, or refused for good.
@@ -149,11 +151,12 @@ impl<E: Entry> Drop for CopyUse<E> {
 impl<E: Entry> State<E> {
     fn waits(&self, name: &[u8], created: i64) -> bool {
         let Some(seen) = &self.seen else { return !self.ended };
-        match seen.queue.place(|entry| entry.name() == name) {
-            Some(place) => !self.ended && !seen.queue.holds(place),
-            // Its creation has not arrived yet.
-            None => !self.ended && seen.revision < created,
+        // Until its creation has arrived, the name may be that of an earlier entry.
+        if seen.revision < created {
+            return !self.ended;
         }
+        let place = seen.queue.place(|entry| entry.name() == name);
+        !self.ended && place.is_some_and(|place| !seen.queue.holds(place))
     }
 
     /// Returns the waiters of the holders.
@@ -165,9 +168,13 @@ impl<E: Entry> State<E> {
 }
 
 impl<E: Entry> QueueCopy<E> {
-    /// Replaces the copy by a read of the queue.
+    /// Replaces the copy by a read of the queue, unless changes that are newer have arrived before its answer: a copy
+    /// that goes back in time lacks an entry that came first, and would grant the key beside it.
     pub(crate) fn read(&self, seen: Seen<E>) {
         self.change(|state| {
+            if state.seen.as_ref().is_some_and(|present| present.revision > seen.revision) {
+                return Vec::new();
+            }
             let there: std::collections::HashSet<&[u8]> =
                 seen.queue.entries().iter().map(Entry::name).collect();
             let gone = state.waiting.iter().filter(|(name, _)| !there.contains(&name[..]));
@@ -268,5 +275,69 @@ impl<E: Entry> Drop for Waiter<'_, E> {
                 state.waiting.remove(self.name);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    struct Named(&'static [u8]);
+
+    impl Entry for Named {
+        fn name(&self) -> &[u8] {
+            self.0
+        }
+
+        fn mode(&self) -> Mode {
+            Mode::Exclusive
+        }
+    }
+
+    fn seen(revision: i64, names: &[&'static [u8]]) -> Seen<Named> {
+        Seen { queue: WaitQueue::new(names.iter().map(|name| Named(name)).collect()), revision }
+    }
+
+    fn names(copy: &CopyUse<Named>) -> Option<Vec<&'static [u8]>> {
+        copy.look(|seen| seen.queue.entries().iter().map(|entry| entry.0).collect())
+    }
+
+    fn copy() -> CopyUse<Named> {
+        QueueCopies(Mutex::default()).copy_of(b"k", drop)
+    }
+
+    #[test]
+    fn a_read_that_is_answered_late_takes_nothing_back() {
+        let copy = copy();
+        copy.0.read(seen(100, &[b"holder"]));
+        copy.0.update(|line| {
+            *line = seen(101, &[b"holder", b"other"]);
+            Vec::new()
+        });
+        copy.0.read(seen(100, &[b"holder"]));
+        assert_eq!(names(&copy), Some(vec![&b"holder"[..], b"other"]), "the entry of 101 is lost");
+        copy.0.read(seen(102, &[b"other"]));
+        assert_eq!(names(&copy), Some(vec![&b"other"[..]]));
+        copy.0.lost();
+        copy.0.read(seen(90, &[b"restored"]));
+        assert_eq!(names(&copy), Some(vec![&b"restored"[..]]), "after a gap any read counts");
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_waits_for_its_own_creation() {
+        let copy = copy();
+        copy.0.read(seen(50, &[b"ab"]));
+        let waits = |created| copy.0.state.lock().waits(b"ab", created);
+        assert!(waits(61), "the copy shows the entry that had the name before");
+        assert!(!waits(50), "it holds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_without_reports_is_not_waited_for() {
+        let copy = copy();
+        assert!(!copy.is_known(Duration::from_millis(500)).await);
+        copy.0.read(seen(1, &[]));
+        assert!(copy.is_known(Duration::from_millis(500)).await);
     }
 }

@@ -119,7 +119,7 @@ impl Acquire<'_> {
     async fn first_plan(&self) -> Result<Plan, Failure> {
         let copy = self.store.copies.existing(&self.id.line).filter(|_| self.ask.enqueues());
         if let Some(copy) = copy
-            && copy.is_known().await
+            && copy.is_known(self.store.timeout() / 4).await
             && let Some(plan) = copy.look(|line| self.plan(line, false))
         {
             return plan;
@@ -184,7 +184,8 @@ impl Acquire<'_> {
                 store.entries.change(&self.id, |mine| {
                     (mine.created, mine.modified, mine.bound) = (Some(created), created, now());
                 });
-                if !kept.unwrap_or(true) {
+                // A session that was ended meanwhile has taken the entry along.
+                if !kept.unwrap_or(true) || lease.session().is_some_and(|session| session.is_over()) {
                     return Ok(Written::Over);
                 }
                 let line = put.reads.then(|| store::line(&mut answer.ranges(), created));
@@ -281,7 +282,7 @@ impl Acquire<'_> {
         let is_sure = mine.created.is_some() && mine.is_certain();
         let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
             // All waiters of the key wait for one read.
-            Some(copy) if copy.is_known().await => copy.look(|line| self.view(line, mine)),
+            Some(copy) if copy.is_known(store.timeout() / 4).await => copy.look(|line| self.view(line, mine)),
             _ => None,
         };
         let view = match seen {
@@ -316,15 +317,13 @@ impl Acquire<'_> {
     fn view(&self, line: &Line, mine: &Mine) -> View {
         let claim = self.claim;
         let entries = line.queue.entries();
+        // Until its creation has reached the copy, the name may be that of an earlier entry.
+        if mine.created.is_some_and(|created| line.revision < created) {
+            let held = line.held(claim, None, Some(self.began));
+            return View::Waits(Held { position: held.waiters, ..held });
+        }
         let Some(place) = entries.iter().position(|entry| entry.stored == mine.stored) else {
-            // Its creation may not have reached the copy yet.
-            return match mine.created {
-                Some(created) if line.revision < created => {
-                    let held = line.held(claim, None, Some(self.began));
-                    View::Waits(Held { position: held.waiters, ..held })
-                }
-                _ => View::Gone,
-            };
+            return View::Gone;
         };
         let entry = &entries[place];
         if entry.owner != Some(claim.owner) || entry.lease == NO_LEASE {

@@ -42,12 +42,15 @@ impl Store {
         let Some(key) = key else { return };
         let (copy, id) = (self.copy_of(key, claim), Id::new(key, claim.owner));
         self.entries.change(&id, |mine| mine.asked = now());
+        // Without a watch the library sends requests, but not in a tight loop.
+        if !copy.is_known(self.timeout()).await {
+            return sleep(AGAIN).await;
+        }
         match self.entries.get(&id).map(|mine| (mine.stored, mine.created)) {
             Some((stored, Some(created))) => copy.served(&stored, created).await,
             _ => copy.admits(claim.mode).await,
         }
         if copy.look(|_| ()).is_none() {
-            // Without a watch the library sends requests, but not in a tight loop.
             sleep(AGAIN).await;
         }
     }
