@@ -201,6 +201,8 @@ impl Engine {
 
     /// Releases a grant and waits for the answer.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        // The next acquisition of this process must not be refused because of it.
+        let _under_way = self.cleanup.under_way.add(claim, self.clock.now());
         let answer = self.store.release(claim, keep_for).await;
         // This is done after an error too: the store may have freed the key, and only this notifies the head of the
         // local queue.

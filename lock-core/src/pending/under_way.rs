@@ -79,14 +79,24 @@ impl ReleasesUnderWay {
         ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
-    /// Returns the first release of `key` that may still keep an acquisition waiting at the time that `now` reads.
-    pub(crate) fn first(&self, key: &Key, now: impl FnOnce() -> Moment) -> Option<Arc<Unanswered>> {
+    /// Returns the first release of `key` that began by `began`, and that may still keep an acquisition waiting at the time
+    /// that `now` reads.
+    pub(crate) fn first(
+        &self,
+        key: &Key,
+        began: Moment,
+        now: impl FnOnce() -> Moment,
+    ) -> Option<Arc<Unanswered>> {
         if self.keys.load(Ordering::Acquire) == 0 {
             return None;
         }
         let shard = self.shard(key);
         let (releases, now) = (shard.get(key)?, now());
-        releases.iter().find(|release| !release.until.is_past(now)).cloned()
+        let last = began.plus(PATIENCE);
+        releases
+            .iter()
+            .find(|release| !release.until.is_past(now) && release.until.remaining(last).is_zero())
+            .cloned()
     }
 
     fn remove(&self, key: &Key, release: &Arc<Unanswered>) {
@@ -137,7 +147,7 @@ mod tests {
     #[tokio::test]
     async fn a_release_is_there_for_each_of_its_keys_until_it_is_over() {
         let (all, now) = (Arc::<ReleasesUnderWay>::default(), Clock::Suspend.now());
-        let first = |key: &str| all.first(&Key::new(key).expect("a key"), || now);
+        let first = |key: &str| all.first(&Key::new(key).expect("a key"), now, || now);
         let one = all.add(&claim(["a", "b"]), now);
         let two = all.add(&claim(["b", "c"]), now);
         let waited_for = first("b").expect("the first of the two");
@@ -155,7 +165,10 @@ mod tests {
         let (all, now) = (Arc::<ReleasesUnderWay>::default(), Clock::Suspend.now());
         let key = Key::new("a").expect("a key");
         let _release = all.add(&claim(["a", "b"]), now);
-        assert!(all.first(&key, || now.plus(PATIENCE / 2)).is_some());
-        assert!(all.first(&key, || now.plus(PATIENCE * 2)).is_none());
+        assert!(all.first(&key, now, || now.plus(PATIENCE / 2)).is_some());
+        assert!(all.first(&key, now, || now.plus(PATIENCE * 2)).is_none());
+        let _later = all.add(&claim(["c", "d"]), now.plus(PATIENCE / 4));
+        let key = Key::new("c").expect("a key");
+        assert!(all.first(&key, now, || now.plus(PATIENCE / 2)).is_none(), "it began after the acquisition");
     }
 }
