@@ -26,7 +26,10 @@ pub(crate) async fn acquire(
 
 /// Returns the error of a wait that a signal has ended.
 pub(crate) fn ended(key: &str, signal: i32) -> Fault {
-    Fault::new(Exit::of_signal(signal), format!("signal {signal} ended the wait for `{key}`"))
+    Fault::new(
+        Exit::of_signal(signal),
+        format!("signal {signal} ended the wait for `{}`", key.escape_debug()),
+    )
 }
 
 fn request(locks: &LockManager, lock: &Lock, label: Option<String>) -> LockRequest {

@@ -104,6 +104,8 @@ pub(crate) enum Command {
         process: i32,
         #[arg(long)]
         group: bool,
+        #[arg(long)]
+        mark: u64,
         #[arg(long, value_parser = duration)]
         grace: Duration,
     },
@@ -166,7 +168,8 @@ pub(crate) struct End {
     /// What happens to the command when the lock is lost: `kill` ends it before the lease is over, `warn` lets it work on.
     #[arg(long, value_enum, default_value = "kill")]
     pub(crate) on_lost: OnLost,
-    /// The time between TERM and KILL, at most. It is shorter when the lease leaves less.
+    /// The time between TERM and KILL, at most a third of the lease. TERM comes that much, and a tenth of the lease, before
+    /// the lease is over.
     #[arg(long, value_parser = duration, default_value = "5s")]
     pub(crate) grace: Duration,
 }
@@ -208,7 +211,7 @@ pub(crate) struct List {
     /// Only keys that begin with this.
     #[arg(default_value = "")]
     pub(crate) prefix: String,
-    /// Only locks that were requested longer ago than this.
+    /// Only locks whose holders asked for them longer ago than this.
     #[arg(long, value_parser = duration)]
     pub(crate) older: Option<Duration>,
 }

@@ -1,65 +1,46 @@
-//! The process of a command.
+//! A command that runs, and its warden.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child as Process, Command};
 
 use crate::exit::{Exit, Fault};
+use crate::target::{MARK, Target};
+use crate::warden::DONE;
 
-/// A command that runs, and its warden, which ends it if this process is killed.
+/// How long a warden may take to end.
+const DISMISSAL: Duration = Duration::from_secs(1);
+
+/// A command, and its warden, which ends it if this process is killed or stopped.
 #[derive(Debug)]
 pub(crate) struct Child {
+    program: PathBuf,
     process: Process,
     target: Target,
     warden: Process,
-}
-
-/// What a signal is sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) process: Pid,
-    /// Whether the command has a process group of its own, so that its children get the signal too. On a terminal it
-    /// has none: it stays in the foreground, reads the terminal, and gets Ctrl-C from it.
-    pub(crate) group: bool,
-}
-
-impl Target {
-    /// Sends a signal. Returns whether there was a process to get it.
-    pub(crate) fn send(self, signal: Signal) -> bool {
-        let sent = if self.group {
-            kill_process_group(self.process, signal)
-        } else {
-            kill_process(self.process, signal)
-        };
-        sent.is_ok()
-    }
-
-    /// Returns whether a process is left.
-    pub(crate) fn is_alive(self) -> bool {
-        use rustix::process::{test_kill_process, test_kill_process_group};
-        let found =
-            if self.group { test_kill_process_group(self.process) } else { test_kill_process(self.process) };
-        found.is_ok()
-    }
+    grace: Duration,
 }
 
 impl Child {
-    /// Starts a command with these variables. `grace` is what its warden gives it.
+    /// Starts a command with these variables. `grace` is what it gets from TERM to KILL.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, String)],
         grace: Duration,
     ) -> Result<Self, Fault> {
-        let own = std::env::current_exe().map_err(|error| failed("this program", &error))?;
+        let program = std::env::current_exe().map_err(|error| failed("this program", &error))?;
         let group = !std::io::stdin().is_terminal();
-        let mut start = Command::new(&own);
+        let mark = fastrand::u64(..);
+        let mut start = Command::new(&program);
         start.arg("__exec").arg(std::process::id().to_string()).arg("--").args(command);
-        start.envs(variables.iter().map(|(name, value)| (name, value)));
+        start.envs(variables.iter().map(|(name, value)| (name, value))).env(MARK, format!("{mark:x}"));
         if group {
             start.process_group(0);
         }
@@ -68,15 +49,25 @@ impl Child {
         let Some(pid) = pid else {
             return Err(Fault::new(Exit::NOT_EXECUTABLE, "the command has no process id"));
         };
-        let target = Target { process: pid, group };
-        let warden = warden(&own, target, grace).inspect_err(|_| {
-            target.send(Signal::KILL);
-        })?;
-        Ok(Self { process, target, warden })
+        let target = Target { process: pid, group, mark };
+        let warden = warden(&program, target, grace).inspect_err(|_| target.send(Signal::KILL))?;
+        Ok(Self { program, process, target, warden, grace })
     }
 
     pub(crate) fn send(&self, signal: Signal) {
         self.target.send(signal);
+    }
+
+    /// Forwards a signal to the command.
+    pub(crate) fn forward(&self, signal: Signal) {
+        // A terminal sends these to all of its foreground itself.
+        if self.target.group || !matches!(signal, Signal::INT | Signal::QUIT) {
+            self.send(signal);
+        }
+        if self.target.group {
+            // One that waits for a terminal is stopped, and could not end.
+            self.send(Signal::CONT);
+        }
     }
 
     /// Waits until the command has ended.
@@ -84,26 +75,38 @@ impl Child {
         self.process.wait().await
     }
 
+    /// Tells the warden for how long the command may work on without further news. Starts another warden if it has ended.
+    pub(crate) async fn may_work(&mut self, long: Duration) -> Result<(), Fault> {
+        let line = format!("{}\n", long.as_millis());
+        let told = match &mut self.warden.stdin {
+            Some(input) => input.write_all(line.as_bytes()).await.is_ok(),
+            None => false,
+        };
+        if !told {
+            self.warden = warden(&self.program, self.target, self.grace)?;
+        }
+        Ok(())
+    }
+
     /// Tells the warden that there is nothing left to end.
     pub(crate) async fn dismiss(mut self) {
         if let Some(mut input) = self.warden.stdin.take() {
-            use tokio::io::AsyncWriteExt;
-            let _ = input.write_all(b"done").await;
+            let _ = input.write_all(DONE.as_bytes()).await;
         }
-        let _ = self.warden.wait().await;
+        let _ = tokio::time::timeout(DISMISSAL, self.warden.wait()).await;
     }
 }
 
 /// Starts the warden of a command. It has a process group of its own, so that what is meant for the command or for the
 /// terminal does not end it.
-fn warden(own: &std::path::Path, target: Target, grace: Duration) -> Result<Process, Fault> {
-    let mut start = Command::new(own);
+fn warden(program: &Path, target: Target, grace: Duration) -> Result<Process, Fault> {
+    let mut start = Command::new(program);
     start.arg("__warden").arg(target.process.as_raw_nonzero().to_string());
-    start.arg("--grace").arg(format!("{}ms", grace.as_millis()));
+    start.arg("--grace").arg(format!("{}ms", grace.as_millis())).arg("--mark").arg(target.mark.to_string());
     if target.group {
         start.arg("--group");
     }
-    start.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+    start.env_remove(MARK).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
     start.spawn().map_err(|error| failed("the warden of the command", &error))
 }
 
@@ -113,18 +116,17 @@ fn failed(what: &str, error: &std::io::Error) -> Fault {
 
 /// Becomes the command, in the process that was started for it. Returns only if it cannot.
 pub(crate) fn exec(parent: i32, command: &[OsString]) -> Fault {
-    // The kernel ends the command when `lockctl` is killed. The setting survives `exec`.
+    // The kernel kills the command when `lockctl` is killed. The setting survives `exec`.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // It was killed before that.
+    // `lockctl` was killed before that.
     if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
         return Fault::new(Exit::LOST, "lockctl ended before the command began");
     }
     let [program, arguments @ ..] = command else { return Fault::usage("no command") };
     let error = std::process::Command::new(program).args(arguments).exec();
     let exit = if error.kind() == ErrorKind::NotFound { Exit::NOT_FOUND } else { Exit::NOT_EXECUTABLE };
-    let _ = std::io::stderr().flush();
-    Fault::new(exit, format!("{}: {error}", program.to_string_lossy()))
+    Fault::new(exit, format!("{}: {error}", program.to_string_lossy().escape_debug()))
 }
 
 /// Returns the exit code of a command: its own one, or 128 and the signal that has ended it.

@@ -14,7 +14,10 @@ pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: b
     let locks = store.connect().await?;
     let key = options.key.as_str();
     let Some(lock) = locks.inspect(key).await? else {
-        return Err(Fault::new(Exit::NO, format!("`{key}` is free: there is nothing to release")));
+        return Err(Fault::new(
+            Exit::NO,
+            format!("`{}` is free: there is nothing to release", key.escape_debug()),
+        ));
     };
     let id = chosen(&lock, options.id.as_deref())?;
     if !options.yes && !confirmed(&lock, &id)? {

@@ -9,7 +9,7 @@ use crate::signals::Signals;
 /// Holds the lock until a signal, or until it is lost.
 pub(crate) async fn hold(store: &Store, lock: &Lock, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
-    let locks = store.connect().await?;
+    let locks = signals.unless_ended(store.connect()).await?;
     let guard = acquire(&locks, lock, None, &mut signals, json).await?;
     let token = guard.fencing_token().await.ok().map(|token| token.get());
     if json {

@@ -10,7 +10,8 @@ use crate::table;
 
 /// Shows the leader, or runs a command while leading.
 pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result<Exit, Fault> {
-    let locks = store.connect().await?;
+    let mut signals = Signals::forwarded()?;
+    let locks = signals.unless_ended(store.connect()).await?;
     let mut election = locks.leader(options.name.as_str()).ttl(options.ttl);
     if let Some(label) = &options.label {
         election = election.label(label.clone());
@@ -19,7 +20,6 @@ pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result
         let found = election.current().await?;
         return Ok(show(&options.name, found.as_ref(), json));
     }
-    let mut signals = Signals::forwarded()?;
     let leadership = tokio::select! {
         biased;
         won = election.campaign() => won?,
@@ -37,7 +37,7 @@ pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result
             Ok(exit)
         }
         run::Ended::Stopped => {
-            let why = lost.map_or_else(|| "its lease was not renewed".to_owned(), |error| error.to_string());
+            let why = lost.map_or_else(|| "its lease was nearly over".to_owned(), |error| error.to_string());
             Err(Fault::new(
                 Exit::LOST,
                 format!("the lead of `{}` was lost and the command was stopped: {why}", options.name),

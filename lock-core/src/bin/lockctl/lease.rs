@@ -32,6 +32,12 @@ impl Limits {
         Self { stop: kill + grace, kill, grace }
     }
 
+    /// Returns for how long the command may work on with this rest of the lease, if no more is known later. A little longer
+    /// than until it is [stopped](Verdict::Stop), which is not the task of its warden.
+    pub(crate) fn may_work(self, remaining: Duration) -> Duration {
+        remaining.saturating_sub(self.stop - self.kill / 2)
+    }
+
     /// Decides from the rest of the lease.
     pub(crate) fn verdict(self, remaining: Duration) -> Verdict {
         if remaining <= self.kill {

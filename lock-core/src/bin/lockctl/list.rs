@@ -69,7 +69,7 @@ pub(crate) async fn available(store: &Store, key: &str, permits: u32, json: bool
 /// Shows the locks again and again, on a terminal in one picture that changes.
 pub(crate) async fn top(store: &Store, every: Duration) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
-    let locks = store.connect().await?;
+    let locks = signals.unless_ended(store.connect()).await?;
     let terminal = std::io::stdout().is_terminal();
     if terminal {
         // Another screen, without a cursor.

@@ -5,7 +5,7 @@
 //! | `args` | the command line |
 //! | `store` | the manager of the store that the command line names |
 //! | `acquire`, `progress` | the wait for a lock, and what is shown meanwhile |
-//! | `run`, `lease`, `child`, `warden` | a command under a lock: its process, and its end before the lease is over |
+//! | `run`, `lease`, `child`, `target`, `warden` | a command under a lock: its process, and its end before the lease is over |
 //! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
 //! | `list`, `table`, `force` | who holds what, and its release by force |
 //! | `bench`, `postgres` | the rate of a store; the tables of Postgres |
@@ -31,6 +31,7 @@ mod run;
 mod signals;
 mod store;
 mod table;
+mod target;
 mod wait;
 mod warden;
 
@@ -83,6 +84,6 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
             Ok(Exit::OK)
         }
         Command::Exec { parent, command } => Err(child::exec(parent, &command)),
-        Command::Warden { process, group, grace } => warden::watch(process, group, grace),
+        Command::Warden { process, group, mark, grace } => warden::watch(process, group, mark, grace),
     }
 }

@@ -71,7 +71,11 @@ impl<'a> Progress<'a> {
     fn turn(&mut self, found: Option<&LockInfo>) {
         let waited = self.started.elapsed();
         let spinner = SPINNER[(waited.as_millis() / TURN.as_millis()) as usize % SPINNER.len()];
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{spinner} {}", text(self.key, waited, found));
+        let width =
+            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+        let line = format!("{spinner} {}", text(self.key, waited, found));
+        let line: String = line.chars().take(width.saturating_sub(1)).collect();
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
         self.shown = true;
     }
 }
@@ -84,15 +88,12 @@ impl Drop for Progress<'_> {
     }
 }
 
-/// Returns a line such as ``waiting for `k` 12s, held by host pid 7 (shop) for 41s, 7s of its lease left, 2 wait``.
+/// Returns a line such as ``waiting for `k` 12s, held by host pid 7 (shop), 7s of its lease left, 2 wait``.
 fn text(key: &str, waited: Duration, found: Option<&LockInfo>) -> String {
     let mut text = format!("waiting for `{}` {}", key.escape_debug(), table::short(waited));
     let Some(lock) = found else { return text };
     if let Some(holder) = lock.holders.first() {
         text += &format!(", held by {}", table::holder(holder));
-        if let Some(since) = table::age(holder) {
-            text += &format!(" for {}", table::short(since));
-        }
         if let Some(left) = holder.remaining {
             text += &format!(", {} of its lease left", table::short(left));
         }

@@ -1,29 +1,32 @@
 //! A command under a lock.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use lock_core::LockGuard;
+use lock_core::{LockGuard, LockManager};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::acquire::acquire;
-use crate::args::{End, OnLost, Run, Store};
+use crate::args::{End, Lock, OnLost, Run, Store};
 use crate::child::{Child, code};
 use crate::exit::{Exit, Fault};
 use crate::lease::{Limits, Verdict};
 use crate::signals::Signals;
 
-/// The locks that an outer `lockctl run` holds, one a line.
+/// The locks of the `lockctl run` around this one, one a line: their process, and a hash of the store and the key.
 const HELD: &str = "LOCKCTL_HELD";
 /// How often the lease is looked at, at most.
 const LOOK: Duration = Duration::from_millis(50);
+/// For how long a command may work on that is not stopped when its lock is lost.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
 /// Runs the command while holding the lock.
 pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit, Fault> {
     let Run { lock, end, contended_exit_code, command } = options;
-    let held = nested(store, &lock.key)?;
     let mut signals = Signals::forwarded()?;
-    let locks = store.connect().await?;
+    let locks = signals.unless_ended(store.connect()).await?;
+    let held = nested(store, &locks, &lock).await?;
     let label = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let label = label.chars().take(100).collect::<String>();
     let acquired = acquire(&locks, &lock, Some(label), &mut signals, json).await;
@@ -32,15 +35,26 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     under(&guard, ttl, &end, &command, &[(HELD, held)], &mut signals).await.finish(guard).await
 }
 
-/// Returns the locks that the command runs under. Waiting for one of them would never end.
-fn nested(store: &Store, key: &str) -> Result<String, Fault> {
-    let own = format!("{}:{key}", store.namespace).replace('\n', "\\n");
+/// Returns the locks that the command runs under. Refuses to wait for ever for one of them.
+async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<String, Fault> {
+    let mut hash = DefaultHasher::new();
+    (store.url()?, &store.namespace, &lock.key).hash(&mut hash);
+    let own = format!("{:x}", hash.finish());
     let outer = std::env::var(HELD).unwrap_or_default();
-    if outer.lines().any(|held| held == own) {
-        let text = format!("an outer lockctl holds `{key}` already: this one would wait for it for ever");
-        return Err(Fault::usage(text));
+    let around = outer.lines().filter_map(|line| line.split_once(' ')).filter(|(_, hash)| *hash == own);
+    let around: Vec<u32> = around.filter_map(|(process, _)| process.parse().ok()).collect();
+    let waits = !lock.no_wait && lock.wait.is_none() && !lock.shared && lock.permits.is_none();
+    if waits && !around.is_empty() {
+        // The variable stays with a process that outlives the lock.
+        let found = locks.inspect(lock.key.as_str()).await?;
+        let holders = found.iter().flat_map(|lock| &lock.holders).filter_map(|holder| holder.record.as_ref());
+        if holders.into_iter().any(|record| around.contains(&record.identity().pid())) {
+            let key = lock.key.escape_debug();
+            let text = format!("an outer lockctl holds `{key}` already: this one would wait for it for ever");
+            return Err(Fault::usage(text));
+        }
     }
-    Ok(format!("{outer}{own}\n"))
+    Ok(format!("{outer}{} {own}\n", std::process::id()))
 }
 
 /// How a command under a lock has ended.
@@ -63,9 +77,10 @@ impl Ended {
         let released = guard.release().await;
         match self {
             Self::Stopped => {
+                let key = key.escape_debug();
                 let why = loss
                     .or(released.err())
-                    .map_or_else(|| "its lease was not renewed".to_owned(), |error| error.to_string());
+                    .map_or_else(|| "its lease was nearly over".to_owned(), |error| error.to_string());
                 Err(Fault::new(
                     Exit::LOST,
                     format!("the lock `{key}` was lost and the command was stopped: {why}"),
@@ -132,12 +147,17 @@ async fn supervise(
     let mut warned = false;
     loop {
         let remaining = guard.remaining();
-        let verdict = limits.verdict(remaining);
-        match (on_lost, verdict, stopping) {
+        let long = if on_lost == OnLost::Warn { FOR_EVER } else { limits.may_work(remaining) };
+        if let Err(fault) = child.may_work(long).await {
+            child.send(Signal::KILL);
+            return Ended::Failed(fault);
+        }
+        match (on_lost, limits.verdict(remaining), stopping) {
             (_, Verdict::Work, _) => {}
             (OnLost::Warn, ..) => {
                 if !std::mem::replace(&mut warned, true) {
-                    eprintln!("lockctl: the lock `{}` is not renewed, and the command works on", guard.key());
+                    let key = guard.key().escape_debug();
+                    eprintln!("lockctl: the lock `{key}` is not renewed, and the command works on");
                 }
             }
             (OnLost::Kill, Verdict::Stop, None) => {
@@ -153,26 +173,31 @@ async fn supervise(
                 stopping.get_or_insert_with(Instant::now);
             }
         }
+        let pause = if warned { LOOK } else { LOOK.min(remaining / 8).max(Duration::from_millis(5)) };
         tokio::select! {
             biased;
-            status = child.ended() => return match (status, stopping) {
-                (Ok(_), Some(_)) => {
-                    // Its children, which were given the same time.
-                    child.send(Signal::KILL);
-                    Ended::Stopped
+            status = child.ended() => {
+                let is_over = on_lost == OnLost::Kill && limits.verdict(guard.remaining()) != Verdict::Work;
+                return match status {
+                    // Its warden may have come first.
+                    Ok(status) if stopping.is_some() || (is_over && status.code().is_none()) => {
+                        // Its children, which were given the same time.
+                        child.send(Signal::KILL);
+                        Ended::Stopped
+                    }
+                    Ok(status) => Ended::Done(code(status)),
+                    Err(error) => {
+                        let text = format!("the command was lost: {error}");
+                        Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text))
+                    }
+                };
+            }
+            number = signals.next() => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    child.forward(signal);
                 }
-                (Ok(status), None) => Ended::Done(code(status)),
-                (Err(error), _) => Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, format!("the command was lost: {error}"))),
-            },
-            number = signals.next() => forward(child, number),
-            () = sleep(LOOK.min(remaining / 8).max(Duration::from_millis(5))) => {}
+            }
+            () = sleep(pause) => {}
         }
-    }
-}
-
-/// Forwards a signal to the command.
-fn forward(child: &Child, number: i32) {
-    if let Some(signal) = Signal::from_named_raw(number) {
-        child.send(signal);
     }
 }

@@ -26,9 +26,23 @@ impl Signals {
     }
 
     fn receive(kinds: &[SignalKind]) -> Result<Self, Fault> {
+        let ignored = ignored();
+        let kinds = kinds.iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
         let receive = |kind: &SignalKind| Ok((kind.as_raw_value(), signal(*kind)?));
-        let signals = kinds.iter().map(receive).collect::<std::io::Result<_>>();
+        let signals = kinds.map(receive).collect::<std::io::Result<_>>();
         signals.map(Self).map_err(|error| Fault::new(Exit::STORE, format!("cannot receive signals: {error}")))
+    }
+
+    /// Completes with `call`, or with an error when a signal comes before.
+    pub(crate) async fn unless_ended<T>(
+        &mut self,
+        call: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        tokio::select! {
+            biased;
+            done = call => done,
+            number = self.next() => Err(Fault::new(Exit::of_signal(number), format!("ended by signal {number}"))),
+        }
     }
 
     /// Returns the number of the next signal.
@@ -43,4 +57,11 @@ impl Signals {
         })
         .await
     }
+}
+
+/// Returns the signals that this process was started to ignore, as `nohup` does: one bit each. They stay ignored.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -33,7 +33,7 @@ pub(crate) fn holder(holder: &HolderInfo) -> String {
     }
 }
 
-/// Returns how long ago the holder has requested the lock, by the wall clocks of both machines.
+/// Returns how long ago the holder requested the lock, which may be before it was granted, by the wall clocks of both machines.
 pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     Some(now.saturating_sub(holder.record.as_ref()?.since_epoch()))
@@ -90,7 +90,7 @@ pub(crate) fn json(lock: &LockInfo) -> Value {
 
 /// Returns the locks as a table, one line for each holder.
 pub(crate) fn table(locks: &[LockInfo]) -> String {
-    let mut rows = vec![["KEY", "MODE", "HELD BY", "SINCE", "LEASE", "WAITING", "ID"].map(str::to_owned)];
+    let mut rows = vec![["KEY", "MODE", "HELD BY", "ASKED", "LEASE", "WAITING", "ID"].map(str::to_owned)];
     for lock in locks {
         for (at, held) in lock.holders.iter().enumerate() {
             rows.push([

@@ -16,13 +16,13 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Waits until the key has no holder. It is not taken: the next one may hold it a moment later.
 pub(crate) async fn wait(store: &Store, options: &Wait, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
-    let locks = store.connect().await?;
+    let locks = signals.unless_ended(store.connect()).await?;
     let end = options.wait.map(|limit| Instant::now() + limit);
     let free = async {
         while locks.is_locked(options.key.as_str()).await? {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                let text = format!("`{}` was not free in time", options.key);
+                let text = format!("`{}` was not free in time", options.key.escape_debug());
                 return Err(Fault::new(Exit::CONTENDED, text));
             }
             sleep(left.unwrap_or(LOOK).min(LOOK)).await;
