@@ -1,8 +1,10 @@
 //! Sessions that belong to others: a pooler's server connections, and the clients that a pool lends.
 
+use std::time::Duration;
+
 use lock_core::backend::postgres::migrate;
-use lock_core::backend::postgres::tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
-use lock_tests::{PgBouncer, PostgresServer};
+use lock_core::backend::postgres::tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
+use lock_tests::{PATIENCE, PgBouncer, PostgresServer};
 use tokio::net::TcpStream;
 
 use crate::opened::{of_pool, pool};
@@ -13,14 +15,26 @@ const SET: &str = "SELECT coalesce(string_agg(name || '=' || setting, ', ' ORDER
                    AND name NOT IN ('application_name', 'client_encoding', 'DateStyle', 'IntervalStyle', 'TimeZone', \
                    'standard_conforming_strings')";
 
-/// Connects to a pooler as another program does.
+/// Connects to a pooler as another program does, as soon as there is a place: a pooler notices late that a client has gone.
 pub(crate) async fn other_client(url: &str) -> Client {
+    let connected = async {
+        loop {
+            match try_other_client(url).await {
+                Ok(client) => return client,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, connected).await.expect("a connection")
+}
+
+async fn try_other_client(url: &str) -> Result<Client, Error> {
     let config: Config = url.parse().expect("a URL");
     let at = url.split(['@', '/']).nth(3).expect("host and port");
     let stream = TcpStream::connect(at).await.expect("it listens");
-    let (client, connection) = config.connect_raw(stream, NoTls).await.expect("a connection");
+    let (client, connection) = config.connect_raw(stream, NoTls).await?;
     tokio::spawn(connection);
-    client
+    Ok(client)
 }
 
 /// Returns the first column of the first row. In the protocol that a shared session takes as well.

@@ -7,10 +7,10 @@
 //!
 //! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it:
 //! each requests a recent sign of life, and concurrent requests share one. An unused lease expires. The entry of a
-//! waiter that has not asked for a whole ttl and two seconds is deleted, as its own lease would have ended.
+//! waiter that has not asked for a whole ttl, or four seconds if that is longer, is deleted, as its own lease would have ended.
 //!
-//! **What a lease must not have.** A request that creates an entry and is not answered may be executed later, when its
-//! owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
+//! **What a lease must not have.** A request that binds an entry to a lease and is not answered may be executed later,
+//! when its owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
 //! the locks under it move to another one with their next renewal, and then it is revoked, or expires. The same holds
 //! for a release that is not answered.
 //!
@@ -68,8 +68,8 @@ struct Slot {
     grants: SingleFlight<Result<Arc<Session>, Failure>>,
 }
 
-/// For how long beyond its ttl a waiter may not have asked: one that is polled asks every two seconds.
-const UNASKED: Duration = Duration::from_secs(2);
+/// For how long a waiter may not have asked, at least: one that is polled asks every two seconds.
+const UNASKED: Duration = Duration::from_secs(4);
 
 /// How many entries of waiters that do not ask are deleted in one round, at most.
 const GIVEN_UP: usize = 16;
@@ -253,7 +253,7 @@ impl Store {
     /// An entry whose waiter asks meanwhile is written before it is relied on, and then not deleted. One that is not
     /// deleted is tried again in the next round.
     async fn give_up_unasked(&self, session: &Session, at: Moment) {
-        for (id, mine) in self.entries.doubt_unasked(session.id, session.ttl + UNASKED, at, GIVEN_UP) {
+        for (id, mine) in self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP) {
             let compare = vec![Compare::modified_at(mine.stored.clone(), mine.modified)];
             let success = vec![DeleteRangeRequest { key: mine.stored }.into()];
             match self.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
@@ -317,7 +317,7 @@ pub(super) fn lease_id() -> i64 {
     getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
 }
 
-/// A request that creates an entry in a session, or deletes one, and may not be answered. Unless it is, the session is retired.
+/// A request that binds an entry to a session, or deletes one, and may not be answered. Unless it is, the session is retired.
 pub(super) struct UnderWay<'a>(Option<&'a Session>);
 
 impl<'a> UnderWay<'a> {

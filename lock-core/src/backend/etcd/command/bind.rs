@@ -5,6 +5,7 @@ use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::line::{Entry, Line};
 use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
+use crate::backend::etcd::session::UnderWay;
 use crate::backend::etcd::store::{Store, now};
 use crate::key::Key;
 use std::time::Duration;
@@ -38,8 +39,7 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        // An answer that is lost retires no session: the request changes nothing once the entry was written or deleted, and
-        // until then the entry counts as bound to both leases.
+        let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
         let put = |mine: &Mine| PutRequest {
             lease: lease.id(),
             ignore_value: true,
@@ -49,6 +49,7 @@ impl Store {
             Err(failure) if failure.is_in_doubt() => return Err(failure),
             answer => answer,
         };
+        under_way.answered();
         if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
             for (id, before) in ids.iter().zip(mine) {
                 self.entries.change(id, |mine| mine.maybe.clone_from(&before.maybe));
