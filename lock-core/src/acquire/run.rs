@@ -206,9 +206,9 @@ impl<'a> Acquire<'a> {
         }
         let (engine, releases) = (self.engine(), &self.engine().cleanup.under_way);
         // A release that begins meanwhile is not waited for: on a busy key there is always one.
-        let began = engine.clock.now();
+        let begun = releases.begun();
         for key in self.plan.keys() {
-            while let Some(release) = releases.first(key, began, || engine.clock.now()) {
+            while let Some(release) = releases.first(key, begun, || engine.clock.now()) {
                 let left = release.until.remaining(engine.clock.now());
                 tokio::select! {
                     // `biased` keeps the simulation deterministic.

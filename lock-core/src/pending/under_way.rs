@@ -8,7 +8,7 @@
 //! body waits for its release by default.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::backend::{Claim, MoreKeys};
@@ -28,6 +28,8 @@ pub(crate) struct Unanswered {
     more: MoreKeys,
     over: AtomicBool,
     changed: Notify,
+    /// How many releases began before it.
+    number: u64,
     /// From this time on it keeps no acquisition waiting.
     pub(crate) until: Moment,
 }
@@ -50,11 +52,16 @@ pub(crate) struct ReleasesUnderWay {
     shards: [Mutex<KeyMap<Vec<Arc<Unanswered>>>>; SHARDS],
     /// The number of keys in all shards: while it is zero, an acquisition needs no look-up.
     keys: AtomicUsize,
+    begun: AtomicU64,
 }
 
 impl Default for ReleasesUnderWay {
     fn default() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), keys: AtomicUsize::new(0) }
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            keys: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+        }
     }
 }
 
@@ -66,6 +73,7 @@ impl ReleasesUnderWay {
             more: claim.more.clone(),
             over: AtomicBool::new(false),
             changed: Notify::new(),
+            number: self.begun.fetch_add(1, Ordering::AcqRel),
             until: now.plus(PATIENCE),
         });
         for key in claim.keys() {
@@ -79,12 +87,17 @@ impl ReleasesUnderWay {
         ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
-    /// Returns the first release of `key` that began by `began`, and that may still keep an acquisition waiting at the time
-    /// that `now` reads.
+    /// Returns how many releases have begun. One that begins later has this number or a larger one.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Returns the first release of `key` with a number below `before` that may still keep an acquisition waiting at the
+    /// time that `now` reads.
     pub(crate) fn first(
         &self,
         key: &Key,
-        began: Moment,
+        before: u64,
         now: impl FnOnce() -> Moment,
     ) -> Option<Arc<Unanswered>> {
         if self.keys.load(Ordering::Acquire) == 0 {
@@ -92,11 +105,7 @@ impl ReleasesUnderWay {
         }
         let shard = self.shard(key);
         let (releases, now) = (shard.get(key)?, now());
-        let last = began.plus(PATIENCE);
-        releases
-            .iter()
-            .find(|release| !release.until.is_past(now) && release.until.remaining(last).is_zero())
-            .cloned()
+        releases.iter().find(|release| !release.until.is_past(now) && release.number < before).cloned()
     }
 
     fn remove(&self, key: &Key, release: &Arc<Unanswered>) {
@@ -147,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn a_release_is_there_for_each_of_its_keys_until_it_is_over() {
         let (all, now) = (Arc::<ReleasesUnderWay>::default(), Clock::Suspend.now());
-        let first = |key: &str| all.first(&Key::new(key).expect("a key"), now, || now);
+        let first = |key: &str| all.first(&Key::new(key).expect("a key"), all.begun(), || now);
         let one = all.add(&claim(["a", "b"]), now);
         let two = all.add(&claim(["b", "c"]), now);
         let waited_for = first("b").expect("the first of the two");
@@ -165,10 +174,10 @@ mod tests {
         let (all, now) = (Arc::<ReleasesUnderWay>::default(), Clock::Suspend.now());
         let key = Key::new("a").expect("a key");
         let _release = all.add(&claim(["a", "b"]), now);
-        assert!(all.first(&key, now, || now.plus(PATIENCE / 2)).is_some());
-        assert!(all.first(&key, now, || now.plus(PATIENCE * 2)).is_none());
-        let _later = all.add(&claim(["c", "d"]), now.plus(PATIENCE / 4));
-        let key = Key::new("c").expect("a key");
-        assert!(all.first(&key, now, || now.plus(PATIENCE / 2)).is_none(), "it began after the acquisition");
+        assert!(all.first(&key, all.begun(), || now.plus(PATIENCE / 2)).is_some());
+        assert!(all.first(&key, all.begun(), || now.plus(PATIENCE * 2)).is_none());
+        let (begun, key) = (all.begun(), Key::new("c").expect("a key"));
+        let _later = all.add(&claim(["c", "d"]), now);
+        assert!(all.first(&key, begun, || now).is_none(), "it began after the acquisition");
     }
 }
