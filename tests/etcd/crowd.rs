@@ -1,12 +1,10 @@
 //! A crowd of waiters of one process for one key, over a line with a long round trip: each keeps its place, and is served.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::strategy::retry;
 use lock_core::{LockManager, LockRequest};
-use lock_tests::{Etcd, PATIENCE, Proxy, wait_until};
-use tokio::task::JoinSet;
+use lock_tests::{Crowd, Etcd, PATIENCE, Proxy, wait_until};
 
 use crate::support::{LONG, connect, empty, ms};
 
@@ -35,16 +33,11 @@ impl Far {
 
     /// Lets a crowd wait, and waits until all are in the queue.
     async fn crowd(&self, already: usize, request: impl Fn(&LockManager) -> LockRequest) -> Crowd {
-        let mut crowd = Crowd { tasks: JoinSet::new(), served: Arc::default() };
+        let mut crowd = Crowd::default();
         for number in 0..WAITERS {
             let request =
                 request(&self.locks).ttl(LONG).strategy(retry().within(MINUTES)).label(format!("n{number}"));
-            let served = Arc::clone(&crowd.served);
-            crowd.tasks.spawn(async move {
-                let guard = request.acquire().await.expect("its turn comes");
-                served.lock().expect("no panic").push(number);
-                guard.release().await.expect("an answer");
-            });
+            crowd.add(number, request);
         }
         let all = already + WAITERS;
         wait_until("all wait", MINUTES, async || self.etcd.keys().len() == all).await;
@@ -59,32 +52,13 @@ impl Far {
     }
 }
 
-/// The tasks that wait, and the numbers of the tasks that were served, in their order.
-struct Crowd {
-    tasks: JoinSet<()>,
-    served: Arc<Mutex<Vec<usize>>>,
-}
-
-/// Waits until all were served, and returns their order.
-async fn all(mut crowd: Crowd) -> Vec<usize> {
-    let ends = async {
-        while let Some(task) = crowd.tasks.join_next().await {
-            task.expect("each is served");
-        }
-    };
-    let in_time = tokio::time::timeout(MINUTES, ends).await.is_ok();
-    let served = std::mem::take(&mut *crowd.served.lock().expect("no panic"));
-    assert!(in_time && served.len() == WAITERS, "{} of {WAITERS} were served", served.len());
-    served
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_at_a_semaphore_is_served() {
     let far = Far::start().await;
     let held = far.locks.semaphore("k", 1).ttl(LONG).acquire().await.expect("it is free");
     let crowd = far.crowd(1, |locks| locks.semaphore("k", 1)).await;
     held.release().await.expect("an answer");
-    all(crowd).await;
+    crowd.all_served(MINUTES).await;
     empty(&far.etcd, PATIENCE).await;
 }
 
@@ -98,7 +72,7 @@ async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
     tokio::time::sleep(ms(5_000)).await;
     assert_eq!(far.order(), order, "each has kept its place");
     writer.release().await.expect("an answer");
-    all(crowd).await;
+    crowd.all_served(MINUTES).await;
     empty(&far.etcd, PATIENCE).await;
 }
 
@@ -112,6 +86,6 @@ async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     let order = far.order();
     assert_eq!(order.len(), WAITERS);
     holder.release().await.expect("an answer");
-    assert_eq!(all(crowd).await, order, "the order of arrival");
+    assert_eq!(crowd.all_served(MINUTES).await, order, "the order of arrival");
     empty(&far.etcd, PATIENCE).await;
 }

@@ -1,12 +1,10 @@
 //! A crowd of waiters of one process for one key, over a line with a long round trip: each keeps its place, and is served.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::strategy::retry;
 use lock_core::{LockManager, LockRequest};
-use lock_tests::{Bound, PostgresServer, Proxy, wait_until};
-use tokio::task::JoinSet;
+use lock_tests::{Bound, Crowd, PostgresServer, Proxy, wait_until};
 
 use crate::common::calls;
 use crate::support::{LONG, connect, empty, ms};
@@ -40,16 +38,10 @@ impl Far {
 
     /// Lets a crowd wait.
     fn crowd(&self, request: impl Fn(&LockManager, usize) -> LockRequest) -> Crowd {
-        let mut crowd = Crowd { tasks: JoinSet::new(), served: Arc::default() };
+        let mut crowd = Crowd::default();
         for number in 0..WAITERS {
             let request = request(&self.locks, number).ttl(LONG).strategy(retry().within(MINUTES));
-            let served = Arc::clone(&crowd.served);
-            crowd.tasks.spawn(async move {
-                let guard = request.acquire().await.expect("its turn comes");
-                // Before the release, which the next one waits for.
-                served.lock().expect("no panic").push(number);
-                guard.release().await.expect("an answer");
-            });
+            crowd.add(number, request);
         }
         crowd
     }
@@ -69,29 +61,10 @@ impl Far {
     }
 }
 
-/// The tasks that wait, and the numbers of the tasks that were served, in their order.
-struct Crowd {
-    tasks: JoinSet<()>,
-    served: Arc<Mutex<Vec<usize>>>,
-}
-
-/// Waits until all were served, and returns their order.
-async fn all(mut crowd: Crowd) -> Vec<usize> {
-    let ends = async {
-        while let Some(task) = crowd.tasks.join_next().await {
-            task.expect("each is served");
-        }
-    };
-    let in_time = tokio::time::timeout(MINUTES, ends).await.is_ok();
-    let served = std::mem::take(&mut *crowd.served.lock().expect("no panic"));
-    assert!(in_time && served.len() == WAITERS, "{} of {WAITERS} were served", served.len());
-    served
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_at_a_semaphore_is_served() {
     let far = Far::start(&[]).await;
-    all(far.crowd(|locks, _| locks.semaphore("k", 2))).await;
+    far.crowd(|locks, _| locks.semaphore("k", 2)).all_served(MINUTES).await;
     empty(&far.server, LONG).await;
 }
 
@@ -102,7 +75,7 @@ async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
     let crowd = far.crowd(|locks, _| locks.read("k"));
     far.all_stay().await;
     writer.release().await.expect("an answer");
-    all(crowd).await;
+    crowd.all_served(MINUTES).await;
     empty(&far.server, LONG).await;
 }
 
@@ -122,7 +95,7 @@ async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     // Nothing that the order of the answers depends on is late any more.
     far.proxy.delay(Duration::ZERO);
     holder.release().await.expect("an answer");
-    assert_eq!(all(crowd).await, order, "the order of arrival");
+    assert_eq!(crowd.all_served(MINUTES).await, order, "the order of arrival");
     // The requests of the crowd are sent together.
     let calls = calls(&far.server).await("heartbeats");
     let calls = usize::try_from(calls).expect("a number");
@@ -133,7 +106,7 @@ async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
 async fn a_crowd_at_several_keys_is_served() {
     let far = Far::start(&[]).await;
     far.proxy.delay(ms(5));
-    all(far.crowd(|locks, _| locks.all(["a", "b"]))).await;
+    far.crowd(|locks, _| locks.all(["a", "b"])).all_served(MINUTES).await;
     empty(&far.server, LONG).await;
 }
 

@@ -10,7 +10,7 @@ use crate::in_line::fair;
 use crate::support::{LONG, connect, cycle, manager, ms, patient, try_once};
 use crate::verify::application;
 
-/// A request with a lease that is longer than a busy machine needs for a test, so that nobody renews it.
+/// A request with a lease that is longer than a busy machine needs for a test, so that it is not renewed.
 fn patient_fair(locks: &LockManager) -> LockRequest {
     fair(locks).ttl(10 * LONG)
 }

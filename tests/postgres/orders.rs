@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::clock::Clock;
-use lock_core::{LockError, LockErrorKind, LockManager, strategy};
-use lock_tests::PostgresServer;
+use lock_core::{LockError, LockErrorKind, LockManager};
+use lock_tests::{PostgresServer, dropped_refuses_no_request};
 use tokio::task::JoinSet;
 
 use crate::support::{LONG, manager, ms};
@@ -138,23 +138,8 @@ async fn a_renewal_that_waits_is_found_out() {
     assert!(are_found(&change).await);
 }
 
-/// A guard is dropped, and then a body that holds the lock. The next request of this process has no patience.
 #[tokio::test]
 async fn what_is_dropped_does_not_refuse_its_own_process() {
     let server = PostgresServer::start();
-    let locks = manager(&server).await;
-    let request = || locks.lock("k").ttl(LONG).strategy(strategy::fail_fast());
-    for number in 0..100 {
-        let guard = request().acquire().await;
-        drop(guard.unwrap_or_else(|error| panic!("after body {number}: {error}")));
-        let entered = tokio::sync::Notify::new();
-        let body = async {
-            entered.notify_one();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            ended = request().run(body) => panic!("after guard {number}: {ended:?}"),
-            () = entered.notified() => {}
-        }
-    }
+    dropped_refuses_no_request(&manager(&server).await, LONG).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::{LockManager, LockRequest, Release, ShutdownReport, strategy};
-use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
+use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, dropped_refuses_no_request, wait_until};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -195,23 +195,8 @@ async fn a_shutdown_waits_for_the_answers() {
     assert!(server.keys().is_empty());
 }
 
-/// A guard is dropped, and then a body that holds the lock. The next request of this process has no patience.
 #[tokio::test]
 async fn what_is_dropped_does_not_refuse_its_own_process() {
     let server = RedisServer::start();
-    let locks = manager(&server).await;
-    let request = || locks.lock("k").ttl(LONG).strategy(strategy::fail_fast());
-    for number in 0..100 {
-        let guard = request().acquire().await;
-        drop(guard.unwrap_or_else(|error| panic!("after body {number}: {error}")));
-        let entered = tokio::sync::Notify::new();
-        let body = async {
-            entered.notify_one();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            ended = request().run(body) => panic!("after guard {number}: {ended:?}"),
-            () = entered.notified() => {}
-        }
-    }
+    dropped_refuses_no_request(&manager(&server).await, LONG).await;
 }

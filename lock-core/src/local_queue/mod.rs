@@ -9,7 +9,7 @@
 //!  release ---> hand_off ---> next in the queue      while the quantum lasts
 //!     |                            |
 //!     |  quantum over,             |  not polled for a while: reclaim
-//!     |  nobody waits              v
+//!     |  or no waiter              v
 //!     +--------> store <------ next in the queue
 //!                  |
 //!               freed ---> head asks

@@ -1,0 +1,27 @@
+//! A lock that is dropped, and the next request of the same process.
+
+use std::time::Duration;
+
+use lock_core::{LockManager, strategy};
+use tokio::sync::Notify;
+
+/// Drops a guard, and then a body that holds the lock, a hundred times. The next request of this process has no patience.
+///
+/// # Panics
+/// When a request is refused because of a lock that its own process is releasing.
+pub async fn dropped_refuses_no_request(locks: &LockManager, ttl: Duration) {
+    let request = || locks.lock("k").ttl(ttl).strategy(strategy::fail_fast());
+    for number in 0..100 {
+        let guard = request().acquire().await;
+        drop(guard.unwrap_or_else(|error| panic!("after body {number}: {error}")));
+        let entered = Notify::new();
+        let body = async {
+            entered.notify_one();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            ended = request().run(body) => panic!("after guard {number}: {ended:?}"),
+            () = entered.notified() => {}
+        }
+    }
+}
