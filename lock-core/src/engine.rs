@@ -16,7 +16,7 @@ use crate::notifications::{Latches, LostOwners, Notifications};
 use crate::observe::Observer;
 use crate::options::{Profiles, Resolved};
 use crate::owner::{Identity, Owner, OwnerSource};
-use crate::pending::{Certainty, Cleanup, FreedKeys};
+use crate::pending::{Cleanup, FreedKeys};
 use crate::rates::Rates;
 use crate::store::Store;
 use crate::sync::Notify;
@@ -199,10 +199,9 @@ impl Engine {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Releases a grant and waits for the answer.
+    /// Releases a grant and waits for the answer. The caller notes the release as under way, also for its repetition by
+    /// the background.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        // The next acquisition of this process must not be refused because of it.
-        let _under_way = self.cleanup.under_way.add(claim, self.clock.now());
         let answer = self.store.release(claim, keep_for).await;
         // This is done after an error too: the store may have freed the key, and only this notifies the head of the
         // local queue.
@@ -218,7 +217,7 @@ impl Engine {
     fn release_again(&self, claim: &Claim) {
         if claim.is_resent() {
             let until = self.clock.now().plus(claim.ttl);
-            self.cleanup.release(claim, Certainty::MaybeAgain, until);
+            self.cleanup.release_again(claim, until);
         }
     }
 

@@ -81,7 +81,7 @@ impl Hub {
             let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
-                cleanup.release(lease.claim(), Certainty::Granted, lease.store_until());
+                cleanup.release(lease.claim(), Certainty::Granted, lease.store_until(), None);
             }
         }
     }

@@ -215,6 +215,28 @@ async fn a_release_that_stood_in_line_sees_who_came_meanwhile() {
     assert_eq!(server.sql("SELECT string_agg(owner, ',') FROM lock_core.holders"), "w");
 }
 
+/// The same of a claim that is queued: a release comes before it.
+#[tokio::test]
+async fn a_claim_that_stood_in_line_sees_that_the_key_is_free() {
+    let server = PostgresServer::start();
+    let locks = manager(&server).await;
+    let (mut first, other) = (application(&server).await, application(&server).await);
+    cycle(&locks, "k").await;
+    server.sql(HOLDER);
+    let transaction = first.transaction().await.expect("it begins");
+    transaction.batch_execute("SELECT FROM lock_core.keys FOR UPDATE").await.expect("it locks the row");
+    let queued = tokio::spawn(async move {
+        let queue = "SELECT lock_core.enqueue('k', 'w', '', 60000000, 100, false) IS NOT NULL";
+        other.query_typed(queue, &[]).await.expect("an answer")[0].get::<_, bool>(0)
+    });
+    let in_line = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    wait_until("it stands in line", PATIENCE, async || server.sql(in_line) == "1").await;
+    transaction.batch_execute("DELETE FROM lock_core.holders").await.expect("it is released");
+    transaction.commit().await.expect("an answer");
+    assert!(!queued.await.expect("no panic"), "there is no holder to wait for");
+    assert_eq!(server.sql("SELECT count(*) FROM lock_core.waiters"), "0");
+}
+
 /// A lease that a transaction has checked is not handed off before that transaction has ended.
 #[tokio::test]
 async fn a_lease_that_was_verified_is_not_handed_off() {

@@ -21,7 +21,14 @@ pub(crate) async fn other_client(url: &str) -> Client {
         loop {
             match try_other_client(url).await {
                 Ok(client) => return client,
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(error)
+                    if error
+                        .as_db_error()
+                        .is_some_and(|told| told.message().contains("no more connections allowed")) =>
+                {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{error:?}"),
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::postgres::tokio_postgres::{Client, IsolationLevel};
+use lock_core::backend::postgres::tokio_postgres::{Client, IsolationLevel, types::Type};
 use lock_core::{LockErrorKind, LockManager, strategy};
 use lock_tests::{PATIENCE, PostgresServer};
 
@@ -63,6 +63,9 @@ async fn a_verified_lease_does_not_linger() {
         check.owner(),
         "an old check is none of the new lease"
     );
+    let (keys, owner) = (check.keys(), check.owner());
+    let old = client.query_typed(check.sql(), &[(&keys, Type::TEXT_ARRAY), (&owner, Type::TEXT)]).await;
+    assert!(old.is_err(), "the old check passes although the next lease holds the key");
     next.release().await.expect("an answer");
 }
 

@@ -36,7 +36,8 @@ impl Acquire<'_> {
     }
 
     /// Releases a grant, and waits for the answer. Without one, the release continues in the background.
-    async fn give_back(&self, handoff: Handoff) {
+    async fn give_back(&self, mut handoff: Handoff) {
+        handoff.begin_release();
         // The grant is settled only by the answer: a future that is dropped at this await releases it in the
         // background.
         if self.engine().release(handoff.claim(), None).await.is_ok() {

@@ -196,7 +196,7 @@ impl<'a> Acquire<'a> {
         Ok(answer)
     }
 
-    /// Waits for the answers to the releases of these keys by this process, for at most a second each. Otherwise the
+    /// Waits for the answers to the releases of these keys by this process, for at most a second. Otherwise the
     /// first request could be refused because of a lock that this process is releasing.
     ///
     /// A request that takes a place in order of arrival does not wait: requests of other processes would overtake it.

@@ -26,7 +26,8 @@ impl LockGuard {
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
     /// share; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) when the store did not answer
-    /// for as long as the lease lasted. After an error the lock is released.
+    /// for as long as the lease lasted; [`ShuttingDown`](LockErrorKind::ShuttingDown). After an error the lock is
+    /// released, unless nested calls share it.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
@@ -131,7 +132,7 @@ impl Drop for Shared<'_> {
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
-            self.lease.engine.cleanup.release(&self.claim, Certainty::Granted, until);
+            self.lease.engine.cleanup.release(&self.claim, Certainty::Granted, until, None);
         }
     }
 }

@@ -56,7 +56,7 @@ impl Handoff {
 
     /// Makes the next acquisition of the key by this process wait for the release. For a grant that is taken out of the
     /// queue to be dropped: in the same step, or a request could be sent in between.
-    pub(super) fn begin_release(&mut self) {
+    pub(crate) fn begin_release(&mut self) {
         let Cleanup { under_way, clock, .. } = &*self.grant().cleanup;
         let under_way = under_way.add(self.claim(), clock.now());
         self.under_way = Some(under_way);

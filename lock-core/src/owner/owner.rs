@@ -122,4 +122,22 @@ mod tests {
             assert_eq!(Owner::from_token(text), None, "{text}");
         }
     }
+
+    #[test]
+    fn no_text_shows_the_token() {
+        let owners = crate::owner::OwnerSource::new().expect("random bytes");
+        let (owner, key) = (owners.mint(), crate::key::Key::new("k").expect("a key"));
+        let record = crate::owner::OwnerRecord::new(
+            std::sync::Arc::new(crate::owner::Identity::of_this_process("")),
+            None,
+        );
+        let claim = crate::backend::Claim::new(key, owner, std::time::Duration::from_secs(1), record);
+        let check = crate::backend::LeaseCheck::new("SELECT 1", &claim);
+        for text in
+            [format!("{owner:?}"), format!("{:?}", owner.token()), format!("{claim:?}"), format!("{check:?}")]
+        {
+            assert!(!text.contains(owner.token().as_str()), "{text}");
+            assert!(!text.contains(&owner.process.to_string()), "{text}");
+        }
+    }
 }

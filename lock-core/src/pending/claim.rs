@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cleanup::{Certainty, Cleanup};
 use super::granted::Granted;
+use super::under_way::ReleaseUnderWay;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::expiry;
@@ -40,6 +41,8 @@ pub(crate) struct PendingClaim {
     entry: Option<QueueEntry>,
     /// Whether the owner has grants already, by separate requests.
     has_grants: bool,
+    /// The release of the entry, once it has begun.
+    leaving: Option<ReleaseUnderWay>,
 }
 
 /// An entry in the store's queue.
@@ -61,7 +64,14 @@ pub(crate) struct QueueEntry {
 
 impl PendingClaim {
     pub(crate) fn new(cleanup: &Arc<Cleanup>, claim: Claim) -> Self {
-        Self { cleanup: Arc::clone(cleanup), claim, state: Sent::Nothing, entry: None, has_grants: false }
+        Self {
+            cleanup: Arc::clone(cleanup),
+            claim,
+            state: Sent::Nothing,
+            entry: None,
+            has_grants: false,
+            leaving: None,
+        }
     }
 
     /// Notes that the owner holds each of the keys by a single grant.
@@ -131,7 +141,7 @@ impl PendingClaim {
 
     /// Notes that the claim is unknown to the store.
     pub(crate) fn settle(&mut self) {
-        (self.state, self.entry) = (Sent::Nothing, None);
+        (self.state, self.entry, self.leaving) = (Sent::Nothing, None, None);
     }
 
     /// Notes that the last request was not granted.
@@ -151,9 +161,11 @@ impl PendingClaim {
     }
 
     /// Notes that the entry is about to be released: no other waiter can take it over, and no notification of it
-    /// counts.
+    /// counts. The next acquisition of this process waits for the release, also if the background completes it: until the
+    /// entry is released, it may be granted.
     pub(crate) fn leaving(&mut self) {
         self.entry = None;
+        self.leaving = Some(self.cleanup.under_way.add(&self.claim, self.cleanup.clock.now()));
     }
 
     /// Takes the claim with its entry out, for the next waiter of the local queue.
@@ -169,6 +181,7 @@ impl PendingClaim {
             state: self.state,
             entry: Some(entry),
             has_grants: self.has_grants,
+            leaving: None,
         };
         // Exactly one of the two values rolls the owner back.
         self.state = Sent::Nothing;
@@ -241,7 +254,7 @@ impl PendingClaim {
         // A request that is under way to a stopped server takes effect when the server continues.
         let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
         let until = self.cleanup.clock.now().plus(self.claim.ttl.max(patience));
-        self.cleanup.release(&self.claim, certainty, until);
+        self.cleanup.release(&self.claim, certainty, until, self.leaving.take());
     }
 }
 

@@ -108,8 +108,14 @@ impl Cleanup {
     }
 
     /// Releases a claim that no caller has held. See [`release_as`](Self::release_as).
-    pub(crate) fn release(self: &Arc<Self>, claim: &Claim, certainty: Certainty, until: Moment) {
-        self.release_as(claim, None, certainty, until, None, ReleaseContext::default());
+    pub(crate) fn release(
+        self: &Arc<Self>,
+        claim: &Claim,
+        certainty: Certainty,
+        until: Moment,
+        begun: Option<ReleaseUnderWay>,
+    ) {
+        self.release_as(claim, None, certainty, until, begun, ReleaseContext::default());
     }
 
     /// Releases a claim in the background. Never blocks and never panics; callable from anywhere, also outside a runtime
@@ -139,6 +145,20 @@ impl Cleanup {
             until,
             under_way: Some(under_way),
             context,
+        });
+    }
+
+    /// Releases a claim in the background whose release was answered, because an earlier request may still be granted. No
+    /// acquisition waits for it: the key is free.
+    pub(crate) fn release_again(self: &Arc<Self>, claim: &Claim, until: Moment) {
+        self.start(PendingRelease {
+            claim: claim.clone(),
+            keep_until: None,
+            certainty: Certainty::MaybeAgain,
+            not_before: None,
+            until: Some(until).filter(|_| !self.has_session()),
+            under_way: None,
+            context: ReleaseContext::default(),
         });
     }
 

@@ -59,7 +59,8 @@ impl LockRequest {
         acquire::acquire(self.plan())
     }
 
-    /// Tries exactly once. Returns `None` when the key is held. The strategy is not used, and the call does not wait.
+    /// Tries exactly once. Returns `None` when the key is held. The strategy is not used, and the call does not wait for a
+    /// holder. It waits, for at most a second, for the answer to a release of the key that this process has begun before.
     ///
     /// # Errors
     /// The errors of [`acquire`](Self::acquire), except for a held key.

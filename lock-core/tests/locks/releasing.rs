@@ -201,6 +201,30 @@ async fn a_release_that_fails_is_told_and_retried_and_waited_for() {
     assert_eq!(failed, 1);
 }
 
+/// A request that may not have a lingering grant gives it back first. If that fails, the background repeats the release,
+/// and a request that waited for the first one waits for the second.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_given_back_is_waited_for_until_the_answer() {
+    let (locks, wire) = Wire::manager(ROOMY);
+    let acquiring = tokio::spawn(quick(&locks).linger(millis(900)).acquire());
+    wire.until(&[Acquire]).await;
+    assert!(wire.deliver().await);
+    acquiring.await.expect("no panic").expect("it is free").release().await.expect("it lingers");
+    let reader = locks.read("k").ttl(millis(60_000)).strategy(strategy::fail_fast());
+    let reading = tokio::spawn(reader.acquire());
+    wire.until(&[Back]).await;
+    let next = tokio::spawn(quick(&locks).acquire());
+    settle().await;
+    reading.abort();
+    wire.cut(0).await;
+    wire.until(&[Back]).await;
+    settle().await;
+    assert_eq!(wire.on_wire(), [Back], "the grant is still held");
+    assert!(wire.deliver().await);
+    wire.until(&[Acquire]).await;
+    assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_dropped_is_followed_as_well() {
     let (locks, wire) = Wire::manager(ROOMY);

@@ -329,14 +329,15 @@ impl Strategy for Decisions {
 #[tokio::test(start_paused = true)]
 async fn waiters_that_are_notified_wake_once_a_second() {
     const WAITERS: usize = 100;
-    for kind in [Kind::Reentrant, Kind::Fair, Kind::Write] {
+    // The first decisions come before the first request, and after its answer; the local queue has one of its own.
+    for (kind, times) in [(Kind::Reentrant, 34), (Kind::Fair, 31), (Kind::Write, 31)] {
         let (locks, decisions) = (LockManager::in_memory(), Decisions::default());
         let holder = locks.request("k", kind).acquire().await.unwrap();
         let request = || locks.request("k", kind).strategy(decisions.clone());
         let waiting: Vec<_> = (0..WAITERS).map(|_| tokio::spawn(request().run(async {}))).collect();
         tokio::time::sleep(Duration::from_secs(30)).await;
         let each = decisions.0.load(Ordering::Relaxed) / WAITERS;
-        assert!((28..=34).contains(&each), "{kind}: {each} times in 30 s");
+        assert_eq!(each, times, "{kind}, in 30 s");
         let freed = Instant::now();
         holder.release().await.unwrap();
         for waiter in waiting {
