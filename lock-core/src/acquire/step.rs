@@ -198,6 +198,8 @@ fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     match rules.queue {
         _ if !waits => Action::Ask(Ask::Try),
         Queue::Fifo => Action::Ask(request(rules)),
+        // No claim of this process may wait, so only a request shows whether the key is still held.
+        Queue::Barging if rules.room == Some(0) => Action::Ask(Ask::Probe),
         // The claim waits without a request, because a request could overtake other waiters.
         Queue::Barging if held => Action::Decide,
         Queue::Barging => Action::Ask(Ask::Probe),
