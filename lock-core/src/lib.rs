@@ -146,6 +146,7 @@ pub mod testing;
 #[cfg_attr(docsrs, doc(cfg(feature = "testkit")))]
 pub mod testkit;
 
+pub use backend::ping::Ping;
 pub use backend::{FencingToken, GrantId, HolderInfo, Listed, LockInfo, Released, WaiterInfo};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
 pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};

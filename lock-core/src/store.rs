@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::{
     Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal,
+    LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -123,6 +123,10 @@ impl Store {
         id: &'a GrantId,
     ) -> impl Future<Output = Result<bool>> + 'a {
         self.backend.force_release_dyn(key, id)
+    }
+
+    pub(crate) fn ping(&self) -> impl Future<Output = Result<Ping>> + '_ {
+        self.backend.ping_dyn()
     }
 
     pub(crate) fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {

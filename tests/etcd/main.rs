@@ -29,6 +29,9 @@ mod no_stall;
 #[path = "../outside/mod.rs"]
 mod outside;
 mod partition;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod processes;
 mod proxied;
 mod rounded;

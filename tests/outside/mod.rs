@@ -86,6 +86,7 @@ fn takes_nothing(locks: &LockManager) {
 }
 
 fn looks(runtime: &Runtime, locks: &LockManager) {
+    assert_eq!(block_on(locks.ping()).expect("it is there").serving, 1);
     let guard = held(runtime, locks, "outside:seen");
     assert!(block_on(locks.is_locked("outside:seen")).expect("an answer"));
     let info = block_on(locks.inspect("outside:seen")).expect("an answer").expect("it is held");

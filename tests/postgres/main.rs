@@ -39,6 +39,9 @@ mod opened;
 mod orders;
 #[path = "../outside/mod.rs"]
 mod outside;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod plenty;
 mod pooler;
 mod process;

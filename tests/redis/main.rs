@@ -35,6 +35,9 @@ mod outage;
 #[path = "../outside/mod.rs"]
 mod outside;
 mod owners;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod queue;
 mod redis_py;
 mod refusals;

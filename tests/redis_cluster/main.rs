@@ -8,6 +8,9 @@ mod listing;
 mod looking;
 mod moving;
 mod permissions;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod renewal;
 mod routing;
 mod several;

@@ -1,6 +1,9 @@
 //! Locks on a primary that sentinels name, and the effect of a failover on them.
 
 mod following;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod secure;
 
 use std::time::Duration;

@@ -6,6 +6,9 @@ mod cost;
 mod forgetting;
 mod gate;
 mod party;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod quarantine;
 mod refusals;
 mod restarts;

@@ -5,13 +5,13 @@ use lock_tests::{Bound, PATIENCE, RedisServer};
 
 use crate::support::{MAX_TTL, new_cluster};
 
-fn url(servers: &[RedisServer], credentials: &str, options: &str) -> String {
+pub(crate) fn url(servers: &[RedisServer], credentials: &str, options: &str) -> String {
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
     format!("redlock://{credentials}{}/{options}", hosts.join(","))
 }
 
 /// Connects a manager with a default lease that `max_ttl` allows.
-async fn connect(url: &str) -> LockManager {
+pub(crate) async fn connect(url: &str) -> LockManager {
     let builder = ManagerBuilder::connect(url).await.expect("two of three are up");
     builder.ttl(MAX_TTL).build().expect("a ttl that it can hold")
 }

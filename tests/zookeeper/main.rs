@@ -22,6 +22,9 @@ mod no_stall;
 #[path = "../outside/mod.rs"]
 mod outside;
 mod pauses;
+mod ping;
+#[path = "../pings/mod.rs"]
+mod pings;
 mod refusals;
 mod removal;
 mod replaced;

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Ask, Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, LeaseCheck,
-    Listed, LockInfo, NodeAnswer, Released, Renew, Renewal,
+    Listed, LockInfo, NodeAnswer, Ping, Released, Renew, Renewal,
 };
 #[cfg(doc)]
 use super::{Grant, Held, LeaseScope, Mode, Placement, Queue};
@@ -218,6 +218,19 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn force_release(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
         let detail = "this store cannot take a lock from its holder";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+    }
+
+    /// Returns whether the store serves locks now, for [`LockManager::ping`](crate::LockManager::ping).
+    ///
+    /// # Behavior
+    /// - Locks nothing, and ends within the time of any other call.
+    /// - Fails if an [`acquire`](Self::acquire) of a free key would, and the error names the server.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire); `Unsupported` if the backend has no such call.
+    fn ping(&self) -> impl Future<Output = Result<Ping>> + Send {
+        let detail = "this store has no ping: write `Backend::ping`, or inspect a key instead";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
     }
 
     /// Returns the statement by which a transaction of the application checks the lease of a claim. `None` if the store

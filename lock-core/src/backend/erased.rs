@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal,
+    LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -37,6 +37,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn inspect_dyn<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<LockInfo>>>;
     /// See [`Backend::force_release`].
     fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
+    /// See [`Backend::ping`].
+    fn ping_dyn(&self) -> BoxFuture<'_, Result<Ping>>;
     /// See [`Backend::lease_check`].
     fn lease_check_dyn(&self, claim: &Claim) -> Option<LeaseCheck>;
     /// See [`Backend::attach`].
@@ -89,6 +91,10 @@ impl<B: Backend> DynBackend for B {
 
     fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>> {
         Box::pin(self.force_release(key, id))
+    }
+
+    fn ping_dyn(&self) -> BoxFuture<'_, Result<Ping>> {
+        Box::pin(self.ping())
     }
 
     fn lease_check_dyn(&self, claim: &Claim) -> Option<LeaseCheck> {

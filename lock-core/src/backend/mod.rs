@@ -22,6 +22,7 @@ mod lease_check;
 pub mod memory;
 mod more_keys;
 mod node_answer;
+pub(crate) mod ping;
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub mod postgres;
@@ -55,5 +56,6 @@ pub use latch::{LatchState, LatchStep};
 pub use lease_check::LeaseCheck;
 pub use more_keys::MoreKeys;
 pub use node_answer::NodeAnswer;
+pub(crate) use ping::Ping;
 pub use token::FencingToken;
 pub use waiting::{Order, WAITER_LEASE, Waiting};

@@ -9,6 +9,7 @@
 //! | `default` | the manager of the process |
 //! | `scope` | the manager of a task, and the locks that the task holds |
 //! | `inspect` | which locks are held, and by whom, for operators |
+//! | `ping` | whether the store is there |
 //! | `shutdown` | the orderly end |
 //! | `assert` | the check of code that must only run under a lock |
 
@@ -21,6 +22,7 @@ mod default;
 mod inspect;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod manager;
+mod ping;
 mod scope;
 mod shutdown;
 

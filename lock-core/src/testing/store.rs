@@ -7,7 +7,7 @@ use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal,
+    Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -127,6 +127,10 @@ impl Backend for TestStore {
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         self.make(Call::Other, self.memory.force_release(key, id)).await?
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        self.make(Call::Other, self.memory.ping()).await?
     }
 
     fn attach(

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal,
+    Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -277,6 +277,10 @@ impl<B: Backend> Backend for Flaky<B> {
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         self.inner.force_release(key, id).await
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        self.inner.ping().await
     }
 
     fn attach(

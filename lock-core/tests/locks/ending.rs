@@ -188,6 +188,8 @@ async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
         assert_eq!(request.acquire().await.unwrap_err().kind(), LockErrorKind::Unsupported);
     }
     assert_eq!(store.tries().len(), 0);
+    // This store has no ping of its own.
+    assert_eq!(locks.ping().await.unwrap_err().kind(), LockErrorKind::Unsupported);
     drop(locks.lock("k").acquire().await.unwrap());
     let (locks, store) = Scripted::manager(|store| store.keeps_after_release = None);
     let error = locks.lock("k").min_hold(millis(100)).acquire().await.unwrap_err();

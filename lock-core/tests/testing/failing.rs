@@ -152,3 +152,13 @@ async fn what_an_operator_asks_fails_too() {
     locks.store_down();
     assert!(locks.locks().await.unwrap_err().is_unavailable());
 }
+
+#[tokio::test]
+async fn a_ping_fails_while_the_store_is_down() {
+    let locks = TestLocks::new();
+    assert_eq!(locks.manager().ping().await.unwrap().serving, 1);
+    locks.store_down();
+    assert!(locks.manager().ping().await.unwrap_err().is_unavailable());
+    locks.store_up();
+    locks.manager().ping().await.unwrap();
+}

@@ -20,7 +20,7 @@ use crate::backend::remote::queue_copy::QueueCopies;
 use crate::backend::remote::{PerRuntime, deadline, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
-    Order, Released, Renew, Renewal, Waiting,
+    Order, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -245,6 +245,13 @@ impl Backend for Etcd {
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         self.within(key, self.config().timeout, self.store.force_release(key, id)).await
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        let began = now();
+        let answer = self.store.within(self.config().timeout, self.store.linearizable_read()).await;
+        answer.map_err(|failure| self.error(&failure))?;
+        Ok(Ping::new(now().since(began)))
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

@@ -10,7 +10,7 @@ use super::watch::Watch;
 use crate::backend::conflict::{self, Use};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, LatchState, LatchStep,
-    LeaseScope, Listed, Listener, LockInfo, Order, Placement, Released, Renew, Renewal, WAITER_LEASE,
+    LeaseScope, Listed, Listener, LockInfo, Order, Ping, Placement, Released, Renew, Renewal, WAITER_LEASE,
     Waiting,
 };
 use crate::clock::{Clock, Moment};
@@ -110,6 +110,10 @@ impl Backend for Memory {
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         Ok(self.take_grant(key, id))
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        Ok(Ping::new(Duration::ZERO))
     }
 
     fn attach(

@@ -14,9 +14,10 @@ use super::migrate;
 use crate::backend::remote::{Listeners, deadline, tries};
 use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat,
-    LatchState, LatchStep, LeaseCheck, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE,
-    Waiting,
+    LatchState, LatchStep, LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    WAITER_LEASE, Waiting,
 };
+use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::runtime::current_runtime;
@@ -205,6 +206,19 @@ impl Backend for Postgres {
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         takes(std::iter::once(key))?;
         self.server.for_key(key, self.timeout(), self.server.force_release(key, id)).await
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        let call = self.server.rows(&self.server.shared().statements.ping, Vec::new());
+        let (_, sent) = self.server.within(self.timeout(), call).await?;
+        let ping = Ping::new(Clock::Suspend.now().since(sent));
+        Ok(match &self.server.listening {
+            Some(listening) if listening.has_failed() => ping.with_degraded(
+                "no notifications arrive, because there is no connection that listens: waiters ask three times in two \
+                 seconds",
+            ),
+            _ => ping,
+        })
     }
 
     fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {

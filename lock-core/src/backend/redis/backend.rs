@@ -12,13 +12,13 @@ use super::command::{Server, has_shared_mode};
 use super::config::{Address, Config};
 use super::error::Failure;
 use super::keyspace::supported;
-use super::link::{Shared, dial};
+use super::link::{PING_KEY, Shared, dial};
 use super::primary::Primary;
 use super::slot;
 use crate::backend::remote::{deadline::LONGEST_KEPT, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
-    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
+    LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
 #[cfg(doc)]
 use crate::error::LockErrorKind;
@@ -278,6 +278,13 @@ impl Backend for Redis {
         self.check_keys(std::iter::once(key))?;
         self.run_on(key, self.config().timeout, |server| async move { server.force_release(key, id).await })
             .await
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        match &self.topology {
+            Topology::One(server) => server.ping(PING_KEY).await,
+            Topology::Cluster(router) => router.ping().await,
+        }
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {

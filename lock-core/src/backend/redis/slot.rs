@@ -110,7 +110,12 @@ pub(crate) fn prepare() {
 /// slot of their channel, so each slot has its own channels. The names depend on nothing but the slot, so that all
 /// processes use the same.
 pub(crate) fn channel(slot: u16) -> String {
-    format!("{}{{{}}}", crate::backend::redis::keyspace::CHANNEL, TAGS[usize::from(slot)])
+    tagged(crate::backend::redis::keyspace::CHANNEL, slot)
+}
+
+/// Returns a name in a slot that begins with `name`.
+pub(crate) fn tagged(name: &str, slot: u16) -> String {
+    format!("{name}{{{}}}", TAGS[usize::from(slot)])
 }
 
 #[cfg(test)]

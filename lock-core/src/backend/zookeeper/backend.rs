@@ -15,7 +15,7 @@ use super::several::Several;
 use super::store::ZooKeeper;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LeaseScope, Listed, Listener,
-    LockInfo, Mode, Order, Released, Renew, Renewal, Waiting,
+    LockInfo, Mode, Order, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
@@ -142,6 +142,12 @@ impl Backend for ZooKeeper {
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         self.within(self.take_away(key, id)).await.map_err(|error| error.with_key(key))
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        let began = now();
+        self.within(self.any_session()).await?;
+        Ok(Ping::new(now().since(began)))
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

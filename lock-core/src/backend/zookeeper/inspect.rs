@@ -114,7 +114,7 @@ impl ZooKeeper {
     }
 
     /// Returns a session of any manager: the servers give the same answers in each.
-    async fn any_session(&self) -> Result<Arc<Session>, Failure> {
+    pub(super) async fn any_session(&self) -> Result<Arc<Session>, Failure> {
         let all = self.all();
         let live = || all.iter().filter(|process| !process.is_gone());
         let process = live().find(|process| process.current().is_some()).or_else(|| live().next());

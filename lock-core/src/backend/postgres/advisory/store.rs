@@ -16,7 +16,7 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Shared;
 use crate::backend::remote::{deadline, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, BoxFuture, Capability, Claim, LeaseScope, Listener, Order, Released, Renew,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, LeaseScope, Listener, Order, Ping, Released, Renew,
     Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, Result};
@@ -183,6 +183,31 @@ impl Backend for PostgresAdvisory {
             Err(_) => Err(Failure::no_answer(deadline)),
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        let keeper = self.keepers.lock().values().find(|keeper| !keeper.is_gone()).cloned();
+        let keeper = keeper.ok_or_else(|| {
+            let detail = "the store is closed, or no manager is attached to it";
+            LockError::new(LockErrorKind::ShuttingDown, detail)
+        })?;
+        let call = async {
+            let session = keeper.ready().await?;
+            let sent = now();
+            match session.prove().await? {
+                true => Ok(now().since(sent)),
+                false => {
+                    Err(Failure::new(LockErrorKind::Unavailable, "another session of the server answers"))
+                }
+            }
+        };
+        let limit = self.shared.config.timeout;
+        let answer = match (timeout(limit, call).await, keeper.current()) {
+            (Ok(answer), _) => answer,
+            (Err(_), Some(_)) => Err(Failure::no_answer(limit)),
+            (Err(_), None) => Err(keeper.failure()),
+        };
+        answer.map(Ping::new).map_err(|failure| self.error(&failure))
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

@@ -101,6 +101,11 @@ impl Listening {
         timeout(PATIENCE, all).await.is_ok_and(|all| all.is_ok())
     }
 
+    /// Returns whether the last try to connect failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.connector().failed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn close(&self) {
         self.connections.close();
     }

@@ -29,6 +29,8 @@ pub(crate) struct Statements {
     pub(crate) sweep: String,
     pub(crate) verify: String,
     pub(crate) version: String,
+    /// A write that changes nothing, which a standby refuses.
+    pub(crate) ping: String,
 }
 
 impl Statements {
@@ -55,6 +57,7 @@ impl Statements {
             sweep: format!("SELECT came_to, looked, deleted FROM {schema}.sweep($1, $2)"),
             verify: call("verify($1, $2)"),
             version: format!("SELECT number FROM {schema}.version"),
+            ping: format!("DELETE FROM {schema}.latch_counts WHERE false"),
         }
     }
 

@@ -4,6 +4,7 @@ mod commands;
 mod discover;
 mod follow;
 mod multi;
+mod ping;
 mod renew;
 mod router;
 mod slot_map;

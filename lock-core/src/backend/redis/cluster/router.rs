@@ -126,16 +126,21 @@ impl Router {
 
     /// Returns every node that has slots.
     pub(super) fn primaries(&self) -> Vec<Arc<Server>> {
+        self.nodes_and_gaps().0.into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// Returns each node that has slots, with one of them, and the number of slots without a node.
+    pub(super) fn nodes_and_gaps(&self) -> (Vec<(u16, Arc<Server>)>, usize) {
         self.read(|state| {
-            let mut nodes: Vec<Arc<Server>> = Vec::new();
-            for node in state.slots.iter().flatten() {
+            let mut nodes: Vec<(u16, Arc<Server>)> = Vec::new();
+            for (slot, node) in (0..SLOTS).zip(&state.slots) {
+                let Some(node) = node else { continue };
                 // Most slots follow another slot of the same node, so the newest entries are compared first.
-                let known = nodes.iter().rev().any(|known| Arc::ptr_eq(known, node));
-                if !known {
-                    nodes.push(Arc::clone(node));
+                if !nodes.iter().rev().any(|(_, known)| Arc::ptr_eq(known, node)) {
+                    nodes.push((slot, Arc::clone(node)));
                 }
             }
-            nodes
+            (nodes, state.slots.iter().filter(|node| node.is_none()).count())
         })
     }
 

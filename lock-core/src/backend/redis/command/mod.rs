@@ -6,6 +6,7 @@ mod fence;
 mod grant;
 mod inspect;
 mod latch;
+mod ping;
 pub(crate) mod release;
 mod renew;
 pub(crate) mod reply;

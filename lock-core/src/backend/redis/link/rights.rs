@@ -12,9 +12,9 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::error::LockErrorKind;
 
-/// The key of the checks, which never exists. A user who may not use it may still use the commands: the server checks
+/// The key of the checks and of pings, which never exists. A user who may not use it may still use the commands: the server checks
 /// those first.
-const KEY: &str = "lock:rights";
+pub(crate) const KEY: &str = "lock:rights";
 
 /// The commands that a lock may need, whatever its kind. The arguments of each make it change nothing if the key does
 /// not exist: `HSET` lacks a value, and there is no script of this name.

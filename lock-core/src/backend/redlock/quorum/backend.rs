@@ -14,7 +14,7 @@ use super::timing;
 use super::votes::majority;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LatchState, LatchStep,
-    LeaseScope, Listed, Listener, Mode, Placement, Queue, Released, Renew, Renewal,
+    LeaseScope, Listed, Listener, Mode, Ping, Placement, Queue, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -243,6 +243,10 @@ impl<B: Backend> Backend for Quorum<B> {
     async fn force_release(&self, key: &Key, _id: &GrantId) -> Result<bool> {
         let detail = "a quorum does not take a lock from its holder: do so on a majority of its nodes";
         Err(unsupported(detail).with_key(key))
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        self.0.ping().await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

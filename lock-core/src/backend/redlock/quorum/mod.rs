@@ -10,6 +10,7 @@ mod fence;
 mod heal;
 mod ledger;
 mod node;
+mod ping;
 mod release;
 mod renew;
 mod reports;

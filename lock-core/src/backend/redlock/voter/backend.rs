@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::refusal::Refusal;
 use super::role::VoterRole;
 use super::state::VoterState;
 use crate::backend::redis::command::{Server, has_shared_mode};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
+use crate::backend::redis::link::PING_KEY;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
-    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal,
+    LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -140,6 +142,14 @@ impl Backend for Voter {
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         supported(std::iter::once(key))?;
         self.within(self.server.timeout(), key, self.server.force_release(key, id)).await
+    }
+
+    async fn ping(&self) -> Result<Ping> {
+        let ping = self.server.ping(PING_KEY).await?;
+        match Refusal::now(self.state()) {
+            None => Ok(ping),
+            Some(refusal) => Err(refusal.to_error(self.state())),
+        }
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {

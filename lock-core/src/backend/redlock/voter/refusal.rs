@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::state::VoterState;
 use crate::backend::redis::error::Failure;
+use crate::clock::{self, Clock};
 use crate::error::{LockError, LockErrorKind};
 
 /// The reason why an attempt on a voter has no vote.
@@ -34,6 +35,16 @@ impl From<Failure> for Refusal {
 }
 
 impl Refusal {
+    /// Returns why the server does not vote at this moment, as far as this client knows.
+    pub(super) fn now(voter: &VoterState) -> Option<Self> {
+        let now = Clock::Suspend.now();
+        let clock = voter.distrusted(now).map(|left| Self::ClockJumped { left, granted: false });
+        clock.or_else(|| {
+            let left = voter.quarantine_left(now)?;
+            Some(Self::Quarantined { left, until: clock::wall() + left })
+        })
+    }
+
     /// Returns the error that a caller sees.
     pub(super) fn to_error(&self, voter: &VoterState) -> LockError {
         let address = voter.address();

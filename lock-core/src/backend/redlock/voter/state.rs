@@ -149,7 +149,12 @@ impl VoterState {
     }
 
     fn stays_out(&self, now: Moment) -> bool {
-        self.quarantined.load(Ordering::Relaxed) > micros(now) || self.distrusted(now).is_some()
+        self.quarantine_left(now).is_some() || self.distrusted(now).is_some()
+    }
+
+    /// Returns how much longer the server is in quarantine; `None` if it is not.
+    pub(super) fn quarantine_left(&self, now: Moment) -> Option<Duration> {
+        left(&self.quarantined, now)
     }
 
     /// Same as [`distrusted`](Self::distrusted), now. Does not read the clock while the server's never was distrusted.
@@ -162,9 +167,14 @@ impl VoterState {
 
     /// Returns how much longer the clock is not trusted; `None` if it is.
     pub(super) fn distrusted(&self, now: Moment) -> Option<Duration> {
-        let left = self.distrusted.load(Ordering::Relaxed).saturating_sub(micros(now));
-        u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
+        left(&self.distrusted, now)
     }
+}
+
+/// Returns the time from `now` to `until`, in us of our clock; `None` if that has passed.
+fn left(until: &AtomicI64, now: Moment) -> Option<Duration> {
+    let left = until.load(Ordering::Relaxed).saturating_sub(micros(now));
+    u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
 }
 
 /// Microseconds of quarantine for each millisecond of the longest lease: 2 % more, because clocks run at different

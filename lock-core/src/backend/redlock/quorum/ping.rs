@@ -1,0 +1,24 @@
+//! The ping of a quorum: of each node.
+
+use super::answers::no_quorum;
+use super::backend::Inner;
+use super::node::Node;
+use crate::backend::remote::join_all;
+use crate::backend::{Backend, BoxFuture, Ping};
+use crate::error::Result;
+
+impl<B: Backend> Inner<B> {
+    /// Pings each node, also a suspect one. A node that does not vote fails its own ping.
+    pub(super) async fn ping(&self) -> Result<Ping> {
+        let pings = self.nodes.iter().map(|node| -> BoxFuture<'_, _> {
+            Box::pin(async { (node.name().to_owned(), node.backend.ping().await) })
+        });
+        let answers = join_all(pings.collect()).await;
+        if let Some(merged) = Ping::of_most(&answers) {
+            return Ok(merged);
+        }
+        let names = self.nodes.iter().map(Node::name);
+        let failures = names.zip(answers).filter_map(|(name, (_, answer))| Some((name, Some(answer.err()?))));
+        Err(no_quorum(self.nodes.len(), "answer the ping", failures.collect()))
+    }
+}

@@ -1,0 +1,65 @@
+//! Pings of Postgres: of the tables, and of the session of advisory locks.
+
+use lock_core::LockManager;
+use lock_tests::PostgresServer;
+
+use crate::pings::{refuses, serves, serves_as};
+use crate::support::{LONG, connect, ms, try_once};
+
+#[tokio::test]
+async fn a_server_that_stands_still_or_dies_refuses_and_one_that_is_back_serves() {
+    let mut server = PostgresServer::start();
+    let address = server.address().to_string();
+    let tables = connect(&server.url()).await;
+    let advisory = format!("{}?mode=advisory&session_timeout=2s", server.url_of("postgres"));
+    let advisory = LockManager::connect(&advisory).await.expect("the server has advisory locks");
+    let both = [tables, advisory];
+    for locks in &both {
+        let ping = serves(locks).await;
+        assert_eq!((ping.servers, ping.serving, ping.is_degraded()), (1, 1, false), "{ping}");
+    }
+    server.stop();
+    for locks in &both {
+        refuses(locks, &address).await;
+    }
+    server.cont();
+    for locks in &both {
+        serves(locks).await;
+    }
+    server.crash();
+    for locks in &both {
+        refuses(locks, &address).await;
+    }
+    server.restart();
+    for locks in &both {
+        serves(locks).await;
+    }
+}
+
+/// A standby answers queries, and would refuse a lock. No lock is asked for: a probe alone follows the failover.
+#[tokio::test]
+async fn a_server_that_takes_no_writes_refuses() {
+    let server = PostgresServer::start();
+    let locks = connect(&server.url()).await;
+    serves(&locks).await;
+    server.sql("ALTER SYSTEM SET default_transaction_read_only = on");
+    server.sql("SELECT pg_reload_conf()");
+    refuses(&locks, &server.address().to_string()).await;
+    server.sql("ALTER SYSTEM RESET default_transaction_read_only");
+    server.sql("SELECT pg_reload_conf()");
+    serves(&locks).await;
+}
+
+#[tokio::test]
+async fn missing_notifications_are_a_degradation() {
+    let server = PostgresServer::start();
+    connect(&server.url()).await.shutdown(ms(100)).await;
+    let locks = connect(&format!("{}?listen=127.0.0.1:1", server.url_of("postgres"))).await;
+    let held = try_once(&locks, "k").await.expect("free");
+    let other = connect(&format!("{}?listen=127.0.0.1:1", server.url_of("postgres"))).await;
+    // The first waiter makes the connection that listens.
+    other.lock("k").ttl(LONG).wait(ms(500)).acquire().await.expect_err("it is held");
+    let ping = serves_as(&other, |ping| ping.is_degraded()).await;
+    assert!(ping.to_string().contains("no notifications arrive"), "{ping}");
+    held.release().await.expect("an answer");
+}
