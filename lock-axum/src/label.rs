@@ -42,7 +42,7 @@ impl Label {
     }
 
     /// Returns the label of this request. A missing or malformed value does not keep a request from its lock.
-    pub(crate) async fn of(&self, parts: &mut Parts) -> Cow<'static, str> {
+    pub(crate) async fn render(&self, parts: &mut Parts) -> Cow<'static, str> {
         let (template, values) = match self {
             Self::Fixed(text) => return text.clone(),
             Self::Template { template, values } => (template, values),
@@ -93,7 +93,7 @@ mod tests {
                 .header("x-empty", "")
                 .header("x-binary", &b"\xff"[..]);
             let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-            assert_eq!(label(text).expect(text).of(&mut parts).await, shown, "{text}");
+            assert_eq!(label(text).expect(text).render(&mut parts).await, shown, "{text}");
         }
     }
 
@@ -101,7 +101,7 @@ mod tests {
     async fn a_long_header_is_cut_and_not_missing() {
         let long = "x".repeat(4_000);
         let (mut parts, ()) = Request::post("/").header("x", &long).body(()).expect("a request").into_parts();
-        let shown = label("id <header.x>").expect("a label").of(&mut parts).await;
+        let shown = label("id <header.x>").expect("a label").render(&mut parts).await;
         assert!(shown.starts_with("id xxx") && (250..300).contains(&shown.len()), "{shown}");
     }
 

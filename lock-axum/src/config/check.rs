@@ -10,7 +10,7 @@ use crate::key::Keys;
 
 /// Refuses options that only a layer has, if they contradict each other. The options of a request are checked by a
 /// sample request. `strategy` is `None` if it comes from the profile.
-pub(super) fn all(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
+pub(super) fn options(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     waiting(options, strategy)?;
     kind(keys, options)?;
     requests(keys, options)?;

@@ -37,7 +37,7 @@ impl Config {
             None => Some(&usual),
             own => own.as_ref(),
         };
-        check::all(&keys, &options, strategy.map(AsRef::as_ref))?;
+        check::options(&keys, &options, strategy.map(AsRef::as_ref))?;
         let label = options.label.clone().map(|text| Label::parse(text, &options.extensions)).transpose()?;
         let config = Self { keys, options, label, usual };
         config.check_sample()?;
@@ -78,7 +78,7 @@ impl Config {
     /// Returns the label of the request with this head.
     pub(crate) async fn label(&self, parts: &mut Parts) -> Option<Cow<'static, str>> {
         match &self.label {
-            Some(label) => Some(label.of(parts).await),
+            Some(label) => Some(label.render(parts).await),
             None => None,
         }
     }

@@ -44,11 +44,11 @@ impl Rendered {
 }
 
 impl Keys {
-    pub(crate) fn one(template: &str, extensions: &Registered) -> Result<Self> {
+    pub(crate) fn from_template(template: &str, extensions: &Registered) -> Result<Self> {
         KeySource::parse(template, extensions).map(Self::One)
     }
 
-    pub(crate) fn all<T: AsRef<str>>(
+    pub(crate) fn from_templates<T: AsRef<str>>(
         templates: impl IntoIterator<Item = T>,
         extensions: &Registered,
     ) -> Result<Self> {
@@ -144,7 +144,7 @@ mod tests {
         for templates in
             [&["a:<x>"][..], &["b:<y>", "a:<x>"], &["a:<x>", "a:<y>", "a:<header.z>"], &["a:<x:u64>", "a:b"]]
         {
-            let keys = Keys::all(templates, &Registered::default()).expect("they are templates");
+            let keys = Keys::from_templates(templates, &Registered::default()).expect("they are templates");
             assert_eq!(keys.template(), templates.join(", "));
         }
         for (templates, says) in [
@@ -157,7 +157,7 @@ mod tests {
             (&["a:<x>", "b:{x}"], "write the placeholder as `<x>`"),
             (&["a:<x>", "<cookie.a>"], "expected a path parameter"),
         ] {
-            let error = Keys::all(templates, &Registered::default()).unwrap_err();
+            let error = Keys::from_templates(templates, &Registered::default()).unwrap_err();
             assert_eq!(error.kind(), LockErrorKind::InvalidKey, "{templates:?}");
             assert!(error.to_string().contains(says), "{templates:?}: {error}");
         }

@@ -57,7 +57,7 @@ impl KeySource {
         let mut failure = None;
         let key = self.template.render(|_name| {
             let value = values.next().expect("BUG: one value was parsed for each placeholder");
-            value.of(parts, params).map_err(|why| {
+            value.canonical_in(parts, params).map_err(|why| {
                 failure = Some(why);
                 LockError::new(LockErrorKind::InvalidKey, "")
             })

@@ -93,7 +93,11 @@ impl Value {
     }
 
     /// Returns the value in this request, in its canonical spelling, not encoded.
-    pub(super) fn of<'a>(&self, parts: &'a Parts, params: Option<&'a Params>) -> Result<Cow<'a, str>, NoKey> {
+    pub(super) fn canonical_in<'a>(
+        &self,
+        parts: &'a Parts,
+        params: Option<&'a Params>,
+    ) -> Result<Cow<'a, str>, NoKey> {
         let value = self.raw(parts, params)?;
         let canonical = match (&self.origin, self.form) {
             (Origin::Uri, Form::Plain) => canonical::of_path(value),
@@ -116,7 +120,7 @@ impl Value {
                 let text = parts.headers.get(name)?.to_str().ok()?;
                 (!text.is_empty()).then_some(Cow::Borrowed(text))
             }
-            _ => self.of(parts, params).ok(),
+            _ => self.canonical_in(parts, params).ok(),
         }
     }
 

@@ -72,7 +72,7 @@ impl<K> LockLayer<K> {
     where
         K: HasNoKey,
     {
-        let keys = Keys::one(template, &self.options.extensions)?;
+        let keys = Keys::from_template(template, &self.options.extensions)?;
         Ok(self.keyed(keys))
     }
 
@@ -148,7 +148,7 @@ impl<K> LockLayer<K> {
     where
         K: HasNoKey,
     {
-        let keys = Keys::all(templates, &self.options.extensions)?;
+        let keys = Keys::from_templates(templates, &self.options.extensions)?;
         Ok(self.keyed(keys))
     }
 

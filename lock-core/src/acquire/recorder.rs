@@ -24,7 +24,7 @@ impl<'a> AcquireRecorder<'a> {
     /// Begins the record of a request that began at `started`, with its own span.
     pub(super) fn begin(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
-        let meter = plan.engine().observer.meters.of(group, started);
+        let meter = plan.engine().observer.meters.meter(group, started);
         meter.request_began();
         Self { plan, span, started, meter, finished: false }
     }

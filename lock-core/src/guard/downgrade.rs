@@ -62,7 +62,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
         return refused("only a write lock can be turned into a read lock");
     }
     // This comes before the request, because nothing may fail between the answer and the new lease.
-    let schedule = hub.renewers.of(&lease)?;
+    let schedule = hub.renewers.schedule_of(&lease)?;
     // No nested call may enter from here on: it would write beside readers.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");

@@ -14,6 +14,6 @@ pub(super) async fn extend(lease: &Arc<Lease>, hub: &Hub, ttl: Duration) -> Resu
     let renewed = lease.renew_now(ttl).await;
     let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim().key))?;
     // If the runtime of the lease has ended, the lease is renewed on the runtime of the caller.
-    hub.renewers.of(lease)?.watch_extended(lease, sent, length);
+    hub.renewers.schedule_of(lease)?.watch_extended(lease, sent, length);
     Ok(())
 }

@@ -116,7 +116,7 @@ impl LockScope {
         current: Option<Arc<Hub>>,
         key: &Key,
     ) -> impl Iterator<Item = Arc<Lease>> {
-        self.all().filter(move |lease| {
+        self.leases().filter(move |lease| {
             let full = key.in_namespace(&current.as_ref().map_or(&lease.engine, |hub| &hub.engine).namespace);
             manager.is_none_or(|engine| Arc::ptr_eq(engine, &lease.engine))
                 && lease.claim().keys().any(|held| *held == full)
@@ -139,10 +139,10 @@ impl LockScope {
     }
 
     fn live(&self) -> impl Iterator<Item = Arc<Lease>> {
-        self.all().filter(|lease| lease.is_held())
+        self.leases().filter(|lease| lease.is_held())
     }
 
-    fn all(&self) -> impl Iterator<Item = Arc<Lease>> {
+    fn leases(&self) -> impl Iterator<Item = Arc<Lease>> {
         let all = std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref());
         all.filter_map(|entered| entered.lease.upgrade())
     }

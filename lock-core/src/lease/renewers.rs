@@ -121,7 +121,7 @@ impl Renewers {
 
     /// Returns the schedule on which `lease` is watched. If the runtime of the lease has ended, the lease moves to the
     /// runtime of the caller.
-    pub(crate) fn of(&self, lease: &Lease) -> Result<Renewing<'_>> {
+    pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Renewing<'_>> {
         let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
         if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
             return Ok(Renewing::Known(schedule));
@@ -157,7 +157,7 @@ impl Renewers {
 
     /// Returns every lease that was not released, also of a runtime that has ended.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
-        let mut leases: Vec<_> = self.all().iter().flat_map(|schedule| schedule.items()).collect();
+        let mut leases: Vec<_> = self.schedules().iter().flat_map(|schedule| schedule.items()).collect();
         // A lease may be filed twice for one time, such as the end of its `max_hold`.
         let mut seen = HashSet::new();
         leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
@@ -165,7 +165,7 @@ impl Renewers {
     }
 
     /// Returns all schedules.
-    fn all(&self) -> Vec<Arc<Schedule<Lease>>> {
+    fn schedules(&self) -> Vec<Arc<Schedule<Lease>>> {
         let others = self.others.with(|others| others.clone());
         self.own.iter().chain(self.first.get()).cloned().chain(others).collect()
     }
@@ -195,7 +195,7 @@ impl Drop for Ends {
 impl Drop for Renewers {
     fn drop(&mut self) {
         // Each loop keeps itself and the store alive, and ends only when it is stopped or with its runtime.
-        self.all().iter().for_each(|schedule| schedule.close());
+        self.schedules().iter().for_each(|schedule| schedule.close());
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         let (first, second) = (here(&one), here(&two));
         assert!(first == here(&one) && second == here(&two));
         assert_ne!(first, second);
-        let alive = || renewers.all().iter().filter(|schedule| !schedule.is_closing()).count();
+        let alive = || renewers.schedules().iter().filter(|schedule| !schedule.is_closing()).count();
         assert_eq!(alive(), 2);
         drop(two);
         assert_eq!(alive(), 1);

@@ -97,7 +97,7 @@ impl LockManager {
     /// # }
     /// ```
     pub fn all<K: IntoKey>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
-        LockRequest::all(Arc::clone(&self.hub), keys)
+        LockRequest::for_all(Arc::clone(&self.hub), keys)
     }
 
     /// Requests `key` in strict order of arrival, over all processes.

@@ -113,7 +113,7 @@ impl Observer {
     }
 
     fn meter(&self, template: &str) -> Meter {
-        self.meters.of(template, self.clock.now())
+        self.meters.meter(template, self.clock.now())
     }
 }
 

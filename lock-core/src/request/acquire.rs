@@ -68,7 +68,7 @@ impl LockRequest {
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     pub fn try_acquire(mut self) -> impl Future<Output = Result<Option<LockGuard>>> + Send {
-        let options = &mut self.own().options;
+        let options = &mut self.own_options().options;
         (options.wait, options.backoff) = (None, None);
         options.strategy = Some(Arc::new(strategy::fail_fast()));
         let acquire = self.acquire();

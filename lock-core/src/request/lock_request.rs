@@ -101,7 +101,7 @@ impl LockRequest {
     }
 
     /// Returns the request's own options, to set one.
-    pub(super) fn own(&mut self) -> &mut Profile {
+    pub(super) fn own_options(&mut self) -> &mut Profile {
         self.options.get_or_insert_default()
     }
 
@@ -117,7 +117,7 @@ impl LockRequest {
 
     /// Makes a request for all of `keys`, sorted and without duplicates, so that two requests never wait for each
     /// other.
-    pub(crate) fn all<K: IntoKey>(hub: Arc<Hub>, keys: impl IntoIterator<Item = K>) -> Self {
+    pub(crate) fn for_all<K: IntoKey>(hub: Arc<Hub>, keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Result<Vec<Key>> = keys
             .into_iter()
             .map(|key| key.into_key().map(|key| key.in_namespace(&hub.engine.namespace)))

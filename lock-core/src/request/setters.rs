@@ -12,7 +12,7 @@ use crate::options::Profile;
 use crate::strategy::Strategy;
 
 impl LockRequest {
-    crate::option_setters!(all self => self.own());
+    crate::option_setters!(all self => self.own_options());
 
     /// Sets each option that `options` sets and this request does not set yet, with the kind of a request that names
     /// none.

@@ -22,7 +22,7 @@ impl Meters {
     }
 
     #[inline(always)]
-    pub(crate) fn of(&self, _template: &str, _now: Moment) -> Meter {
+    pub(crate) fn meter(&self, _template: &str, _now: Moment) -> Meter {
         Meter(())
     }
 

@@ -101,7 +101,7 @@ impl Meters {
     }
 
     /// Returns the meter of `template`. Without a recorder, only a [registered](Self::register) template is remembered.
-    pub(crate) fn of(&self, template: &str, now: Moment) -> Meter {
+    pub(crate) fn meter(&self, template: &str, now: Moment) -> Meter {
         let Some(recorder) = RecorderId::current() else { return Meter::default() };
         {
             let cache = self.cache.read();
@@ -151,7 +151,7 @@ impl Meters {
     /// Registers `template` at zero, as soon as there is a recorder.
     pub(crate) fn register(&self, template: &str) {
         self.cache.with(|cache| cache.name(template));
-        self.of(template, self.clock.now());
+        self.meter(template, self.clock.now());
     }
 
     fn store(&self, recorder: RecorderId, now: Moment) -> Arc<StoreSeries> {

@@ -28,7 +28,7 @@ impl<'a> File<'a> {
         Self { name: name.into(), text, breaks }
     }
 
-    fn at(&self, span: Range<usize>) -> Origin {
+    fn origin_of(&self, span: Range<usize>) -> Origin {
         let before = self.breaks.partition_point(|at| *at < span.start);
         Origin::Line(Arc::clone(&self.name), before + 1)
     }
@@ -46,13 +46,13 @@ pub(super) fn read(name: &str, text: &str, mistakes: &mut Mistakes) -> BTreeMap<
     let file = File::new(name, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        let origin = file.at(error.span().unwrap_or_default());
+        let origin = file.origin_of(error.span().unwrap_or_default());
         let detail = format!("`{}`: {}", file.line(&origin), error.message());
         mistakes.add(Some(&origin), detail);
     }
     let mut profiles = BTreeMap::new();
     for (word, value) in table.get_ref() {
-        let origin = file.at(word.span());
+        let origin = file.origin_of(word.span());
         match value.get_ref() {
             DeValue::Table(named) if word.get_ref() == PROFILE => {
                 for (name, value) in named {
@@ -82,7 +82,7 @@ fn profile(
     value: &Spanned<DeValue<'_>>,
     mistakes: &mut Mistakes,
 ) -> Option<Written> {
-    let begin = file.at(name.span());
+    let begin = file.origin_of(name.span());
     let DeValue::Table(options) = value.get_ref() else {
         // Options are here if the name of the profile was forgotten.
         let name = name.get_ref();
@@ -109,7 +109,7 @@ fn option(
     written: &mut Written,
     mistakes: &mut Mistakes,
 ) {
-    let origin = file.at(word.span());
+    let origin = file.origin_of(word.span());
     let name: &str = word.get_ref();
     let Some(known) = words().find(|known| *known == name) else {
         mistakes.add(Some(&origin), unknown(name));
@@ -131,7 +131,7 @@ fn option(
 /// Reads the parts of the option `backoff`.
 fn backoff(file: &File<'_>, parts: &DeTable<'_>, written: &mut Written, mistakes: &mut Mistakes) {
     for (part, value) in parts {
-        let origin = file.at(part.span());
+        let origin = file.origin_of(part.span());
         let known = match part.get_ref().as_ref() {
             "base" => BACKOFF_BASE,
             "max" => BACKOFF_MAX,

@@ -24,29 +24,29 @@ type Read<T> = Result<T, String>;
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
     let mut get = Reader { written, mistakes };
     Options {
-        ttl: get.one("ttl", |value| time("ttl", value)),
-        wait: get.one("wait", |value| time("wait", value)),
-        renew_every: get.one("renew_every", |value| time("renew_every", value)),
-        max_hold: get.one("max_hold", |value| time("max_hold", value)),
-        min_hold: get.one("min_hold", |value| time("min_hold", value)),
-        linger: get.one("linger", |value| duration::parse_or_zero(text_of_time("linger", value)?)),
-        strategy: get.one("strategy", |value| {
+        ttl: get.read("ttl", |value| time("ttl", value)),
+        wait: get.read("wait", |value| time("wait", value)),
+        renew_every: get.read("renew_every", |value| time("renew_every", value)),
+        max_hold: get.read("max_hold", |value| time("max_hold", value)),
+        min_hold: get.read("min_hold", |value| time("min_hold", value)),
+        linger: get.read("linger", |value| duration::parse_or_zero(text_of_time("linger", value)?)),
+        strategy: get.read("strategy", |value| {
             let word = StrategyWord::parse(text("strategy", value)?)?;
             Ok(Arc::new(NamedStrategy::of(word)) as Arc<_>)
         }),
-        max_waiters: get.one("max_waiters", |value| number("max_waiters", value).map(|max| max as usize)),
-        fencing: get.one("fencing", |value| flag("fencing", value)),
-        reentrant: get.one("reentrant", |value| flag("reentrant", value)),
-        renew: get.one("renew", |value| flag("renew", value)),
-        on_lost: get.one("on_lost", |value| match OnLostWord::parse(text("on_lost", value)?)? {
+        max_waiters: get.read("max_waiters", |value| number("max_waiters", value).map(|max| max as usize)),
+        fencing: get.read("fencing", |value| flag("fencing", value)),
+        reentrant: get.read("reentrant", |value| flag("reentrant", value)),
+        renew: get.read("renew", |value| flag("renew", value)),
+        on_lost: get.read("on_lost", |value| match OnLostWord::parse(text("on_lost", value)?)? {
             OnLostWord::Cancel => Ok(OnLost::Cancel),
             OnLostWord::Finish => Ok(OnLost::Finish),
         }),
-        release: get.one("release", |value| match ReleaseWord::parse(text("release", value)?)? {
+        release: get.read("release", |value| match ReleaseWord::parse(text("release", value)?)? {
             ReleaseWord::Await => Ok(Release::Await),
             ReleaseWord::Background => Ok(Release::Background),
         }),
-        label: get.one("label", |value| words("label", value).map(|label| Cow::Owned(label.to_owned()))),
+        label: get.read("label", |value| words("label", value).map(|label| Cow::Owned(label.to_owned()))),
         kind: None,
         take: None,
         backoff: get.backoff(beneath),
@@ -127,7 +127,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads the value of `word`. A wrong value becomes a mistake.
-    fn one<T>(&mut self, word: &str, read: impl FnOnce(&Value) -> Read<T>) -> Option<T> {
+    fn read<T>(&mut self, word: &str, read: impl FnOnce(&Value) -> Read<T>) -> Option<T> {
         let entry = self.written.entries.get(word)?;
         self.take(entry, read(&entry.value))
     }
