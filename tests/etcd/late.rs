@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::LockGuard;
 use lock_tests::{Bound, Etcd, Flow, PATIENCE, Proxy, wait_until};
 
-use crate::support::{LONG, a_moment, connect, empty, ms};
+use crate::support::{LONG, a_moment, connect, empty, lease_of, ms};
 
 /// How often the right moment is looked for.
 const ROUNDS: u64 = 400;
@@ -52,13 +52,6 @@ async fn timed(guard: &LockGuard, ttl: Duration) -> Duration {
     let since = Bound::new(PATIENCE);
     guard.extend(ttl).await.expect("nothing is in its way");
     EXTEND.max(since.elapsed().mul_f64(1.2))
-}
-
-/// Returns the lease that the entry of a key is bound to, `None` without an entry.
-fn lease_of(etcd: &Etcd, key: &str) -> Option<i64> {
-    let text = etcd.ctl(&["get", &format!("{key}/"), "--prefix", "-w", "fields"]);
-    let line = text.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));
-    line.and_then(|id| id.trim().parse().ok())
 }
 
 /// Extends a lock to `ttl`, and holds the requests of the first way back at some moment within `longest`. Returns the

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lock_core::backend::etcd::Etcd as Store;
-use lock_core::backend::{Ask, Attempt, Backend, Claim};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_core::{LossReason, Released};
 use lock_tests::{Bound, Etcd, Flow, PATIENCE, Proxy, wait_until};
 
-use crate::support::{LONG, cycle, empty, manager, ms, try_once};
+use crate::support::{LONG, cycle, empty, lease_of, manager, ms, try_once};
 
 const TTL: Duration = Duration::from_secs(9);
 
@@ -83,9 +83,7 @@ async fn a_lost_session_is_told_to_all_its_holders() {
         guards.push(locks.lock(key).ttl(TTL).acquire().await.expect("free"));
     }
     let other = locks.lock("other").ttl(TTL * 2).acquire().await.expect("free");
-    let lease = etcd.ctl(&["get", "a/", "--prefix", "-w", "fields"]);
-    let lease = lease.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).expect("a lease");
-    let lease = format!("{:x}", lease.trim().parse::<i64>().expect("a number"));
+    let lease = format!("{:x}", lease_of(&etcd, "a").expect("it is held"));
     etcd.ctl(&["lease", "revoke", &lease]);
     for guard in &guards {
         let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told");
@@ -129,18 +127,25 @@ fn claim(claims: &Claims, name: &str) -> Claim {
     claim
 }
 
+/// Connects through `proxy`, to a server that has only a moment for each answer.
+async fn through(proxy: &Proxy) -> Store {
+    let url = format!("etcd://127.0.0.1:{}?timeout=300ms&connect_timeout=300ms", proxy.port());
+    Store::connect(&url).await.expect("connected")
+}
+
+async fn granted(store: &Store, claim: &Claim) {
+    let attempt = store.acquire(claim, Ask::Try).await.expect("an answer");
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+}
+
 /// The answers to releases and attempts are lost: nothing else is bound to a lease that something may be bound to late, and
 /// it is revoked once nothing is.
 #[tokio::test]
 async fn a_lease_is_not_used_again_after_a_lost_answer() {
     let etcd = Etcd::start();
     let proxy = Proxy::to(etcd.address(0));
-    let url = format!("etcd://127.0.0.1:{}?timeout=300ms&connect_timeout=300ms", proxy.port());
-    let (store, claims) = (Store::connect(&url).await.expect("connected"), Claims::new().expect("random"));
-    let granted = async |claim: &Claim| {
-        let attempt = store.acquire(claim, Ask::Try).await.expect("an answer");
-        assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
-    };
+    let (store, claims) = (through(&proxy).await, Claims::new().expect("random"));
+    let granted = async |claim: &Claim| granted(&store, claim).await;
     let released = async |claim: &Claim| {
         let again = async || store.release(claim, None).await.is_ok();
         wait_until("the release is answered", PATIENCE, again).await;
@@ -166,9 +171,67 @@ async fn a_lease_is_not_used_again_after_a_lost_answer() {
         let given: Vec<_> = etcd.lease_ids().into_iter().filter(|id| !leases.contains(id)).collect();
         assert_eq!(given.len(), 1, "after a lost {lost}: the other lease is in doubt");
         released(&first).await;
-        assert!(!etcd.lease_ids().iter().any(|id| leases.contains(id)), "it was revoked");
+        let revoked = async || !etcd.lease_ids().iter().any(|id| leases.contains(id));
+        wait_until("it was revoked", PATIENCE, revoked).await;
         assert_eq!(etcd.keys().len(), 1, "the second one holds its key on another lease");
         released(&second).await;
         assert_eq!(etcd.keys().len(), 0);
     }
+}
+
+/// A lock has waited, and moves to the lease of its ttl. The answer is lost: it moves again, and the lease stays in use.
+#[tokio::test]
+async fn a_lease_is_used_again_after_a_lost_answer_to_a_move() {
+    let etcd = Etcd::start();
+    let proxy = Proxy::to(etcd.address(0));
+    let (store, others) = (through(&proxy).await, Store::connect(&etcd.url()).await.expect("connected"));
+    let [claims, of_others] = [(); 2].map(|()| Claims::new().expect("random"));
+    let (first, next, beside) = (claim(&of_others, "a"), claim(&claims, "a"), claim(&claims, "b"));
+    granted(&others, &first).await;
+    granted(&store, &beside).await;
+    let asks = async || store.acquire(&next, Ask::Enqueue { room: None }).await.expect("an answer");
+    assert!(matches!(asks().await, Attempt::Held(_)));
+    others.release(&first, None).await.expect("an answer");
+    wait_until("its turn", PATIENCE, async || matches!(asks().await, Attempt::Granted(_))).await;
+    let leases = etcd.lease_ids();
+    let renewed = async || {
+        let answers = store.renew(&[Renew { claim: &next, ttl: LONG }]).await;
+        matches!(&answers[..], [Renewal::Renewed { .. }])
+    };
+    proxy.replies(Flow::Swallow);
+    assert!(!renewed().await, "the answer is lost");
+    proxy.cut();
+    proxy.heal();
+    wait_until("renewed", PATIENCE, renewed).await;
+    assert_eq!(lease_of(&etcd, "a"), lease_of(&etcd, "b"), "both have this ttl");
+    let new: Vec<_> = etcd.lease_ids().into_iter().filter(|id| !leases.contains(id)).collect();
+    assert_eq!(new, Vec::<String>::new());
+    for claim in [&next, &beside] {
+        store.release(claim, None).await.expect("an answer");
+    }
+    assert_eq!(etcd.keys().len(), 0);
+}
+
+/// A `min_hold` keeps the entry of its owner, and so the name that the next owner would use: that takes another one.
+#[tokio::test]
+async fn a_key_that_is_kept_leaves_its_lease_in_use() {
+    let etcd = Etcd::start();
+    let locks = manager(&etcd).await;
+    let first = try_once(&locks, "first").await.expect("free");
+    let kept = locks.lock("k").ttl(LONG).min_hold(LONG).acquire().await.expect("free");
+    kept.release().await.expect("an answer");
+    let error = try_once(&locks, "k").await.expect_err("it is kept");
+    assert!(error.is_contended(), "{error}");
+    let second = try_once(&locks, "second").await.expect("free");
+    assert_eq!(lease_of(&etcd, "first"), lease_of(&etcd, "second"), "one lease for this ttl");
+    let waiting = tokio::spawn(locks.lock("k").ttl(LONG).wait(LONG).acquire());
+    wait_until("it waits", PATIENCE, async || etcd.keys().len() == 4).await;
+    let kept =
+        etcd.keys().into_iter().find(|key| etcd.ctl(&["get", key, "--print-value-only"]).contains(" kept=1"));
+    etcd.ctl(&["del", &kept.expect("it is kept")]);
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
+    for guard in [first, second, next.expect("its turn")] {
+        guard.release().await.expect("an answer");
+    }
+    empty(&etcd, PATIENCE).await;
 }

@@ -63,6 +63,13 @@ pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     .await;
 }
 
+/// Returns the lease that the entry of a key is bound to, `None` without an entry.
+pub(crate) fn lease_of(etcd: &Etcd, key: &str) -> Option<i64> {
+    let text = etcd.ctl(&["get", &format!("{key}/"), "--prefix", "-w", "fields"]);
+    let line = text.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));
+    line.and_then(|id| id.trim().parse().ok())
+}
+
 /// Waits until the cluster has no keys.
 pub(crate) async fn empty(etcd: &Etcd, within: Duration) {
     let report = || format!("{:?}", etcd.keys());

@@ -92,13 +92,14 @@ impl Etcd {
             entries: Entries::default(),
             copies: QueueCopies::default(),
             runtimes: Mutex::default(),
+            own: Weak::new(),
             min_ttl: ttl::STEP,
         };
         // A server that is slow to greet is slow to answer too.
         let left = limit.saturating_sub(now().since(began)).max(members.config.timeout);
         let proved = timeout(left, prove(&store)).await.unwrap_or_else(|_| Err(Failure::no_answer(left)));
         store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;
-        Ok(Self { store: Arc::new(store) })
+        Ok(Self { store: Arc::new_cyclic(|own| Store { own: own.clone(), ..store }) })
     }
 
     fn config(&self) -> &Config {

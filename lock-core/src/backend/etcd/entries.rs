@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::keyspace;
+use super::line::Entry;
 use super::session::Session;
+use super::store::now;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -51,6 +53,10 @@ impl Lease {
             Self::Own { .. } => None,
         }
     }
+
+    fn is_over(&self) -> bool {
+        self.session().is_some_and(|session| session.is_over())
+    }
 }
 
 /// The state of an entry.
@@ -64,7 +70,7 @@ pub(super) struct Mine {
     pub(super) modified: i64,
     /// When it was certainly bound to the lease.
     pub(super) bound: Moment,
-    /// When its waiter last asked for it, or began to wait for its turn.
+    /// When its waiter last asked for it, began to wait for its turn, or was last given up.
     pub(super) asked: Moment,
     pub(super) holds: bool,
     /// From when its fencing tokens are counted, once that is known.
@@ -80,6 +86,21 @@ impl Mine {
     /// Returns whether it is certainly bound to its lease.
     pub(super) fn is_certain(&self) -> bool {
         self.maybe.is_empty()
+    }
+
+    /// Notes that one of the requests that would have bound it to another lease has not. Others may be under way.
+    pub(super) fn is_not_on(&mut self, lease: i64) {
+        if let Some(at) = self.maybe.iter().position(|maybe| *maybe == lease) {
+            self.maybe.swap_remove(at);
+        }
+    }
+
+    /// Notes the entry that was read with its name.
+    fn saw(&mut self, entry: &Entry) {
+        if self.lease.id() != entry.lease && self.is_certain() {
+            self.maybe.push(entry.lease);
+        }
+        (self.created, self.modified) = (Some(entry.created), entry.modified);
     }
 }
 
@@ -97,8 +118,8 @@ pub(super) struct Entries(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     entries: HashMap<Id, Mine>,
-    /// The stored keys of all of them.
-    names: HashSet<Vec<u8>>,
+    /// The entries by stored key.
+    names: HashMap<Vec<u8>, Id>,
 }
 
 impl Entries {
@@ -114,11 +135,12 @@ impl Entries {
 
     /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key: the lease and a number, as
     /// the recipe of etcd has it. So a key that one process locks again and again has one name in etcd, which walks
-    /// over all names that were ever used until its history is compacted.
-    pub(super) fn begin(&self, id: &Id, lease: Lease, at: Moment) -> Vec<u8> {
+    /// over all names that were ever used until its history is compacted. The names in `used` are those of other entries.
+    pub(super) fn begin(&self, id: &Id, lease: Lease, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
         let mut table = self.0.lock();
-        let stored = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
-        let stored = stored.into_iter().find(|name| !table.names.contains(name)).unwrap_or_default();
+        let mut names = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
+        let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && !used.contains(name);
+        let stored = names.find(is_free).unwrap_or_default();
         let own_leases = if lease.session().is_none() { vec![lease.id()] } else { Vec::new() };
         let mine = Mine {
             stored: stored.clone(),
@@ -136,9 +158,36 @@ impl Entries {
         stored
     }
 
-    /// Notes an entry that was read.
-    pub(super) fn adopt(&self, id: &Id, mine: Mine) {
-        self.0.lock().insert(id.clone(), mine);
+    /// Notes an entry that was read. Returns its state.
+    pub(super) fn note(&self, id: &Id, entry: &Entry) -> Mine {
+        let mut table = self.0.lock();
+        let known = table.remove(id).filter(|mine| mine.stored == entry.stored);
+        let mut mine = known.unwrap_or_else(|| Mine {
+            stored: entry.stored.clone(),
+            // The lease is unknown, so the entry is bound to another one before the claim relies on it.
+            lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
+            created: None,
+            modified: 0,
+            bound: now(),
+            asked: now(),
+            holds: false,
+            since: None,
+            maybe: vec![entry.lease],
+            own_leases: Vec::new(),
+        });
+        mine.saw(entry);
+        table.insert(id.clone(), mine.clone());
+        mine
+    }
+
+    /// Marks an entry as the holder of its key, at `revision` if that is its own. Returns its state; `None` if it is not
+    /// certainly bound to a lease that lives: that was checked before a request, and may have changed during it.
+    pub(super) fn grant(&self, id: &Id, revision: Option<i64>) -> Option<Mine> {
+        let mut table = self.0.lock();
+        let mine = table.entries.get_mut(id).filter(|mine| mine.is_certain() && !mine.lease.is_over())?;
+        mine.holds = true;
+        mine.since = mine.since.or(revision.map(|revision| Since { revision, handoffs: 0 }));
+        Some(mine.clone())
     }
 
     pub(super) fn change(&self, id: &Id, change: impl FnOnce(&mut Mine)) {
@@ -151,10 +200,18 @@ impl Entries {
         self.0.lock().remove(id)
     }
 
-    /// Returns whether an entry is bound to a lease, or may be.
-    pub(super) fn uses(&self, lease: i64) -> bool {
+    /// Ends a session to which no entry is bound, and none may be. Returns whether there was none.
+    ///
+    /// A request that has chosen the session before notes its entry before or after this. Before, the session stays.
+    /// After, the request finds the session ended once it is answered, and relies on nothing.
+    pub(super) fn end_unused(&self, session: &Session) -> bool {
         let table = self.0.lock();
-        table.entries.values().any(|mine| mine.lease.id() == lease || mine.maybe.contains(&lease))
+        let uses = |mine: &Mine| mine.lease.id() == session.id || mine.maybe.contains(&session.id);
+        let is_unused = !table.entries.values().any(uses);
+        if is_unused {
+            session.end();
+        }
+        is_unused
     }
 
     /// Forgets the entries that were bound to a lease. Returns the owners that held their keys, each once.
@@ -172,7 +229,8 @@ impl Entries {
     }
 
     /// Returns the entries under a lease that wait and for which no waiter has asked for so long, at most `limit`. They are
-    /// marked as uncertain: a waiter that asks now writes its entry before it relies on it.
+    /// marked as uncertain: a waiter that asks now writes its entry before it relies on it. An entry whose deletion fails
+    /// is returned again after as long a time, so that it does not take the place of others.
     pub(super) fn doubt_unasked(
         &self,
         lease: i64,
@@ -192,24 +250,30 @@ impl Entries {
             if mine.is_certain() {
                 mine.maybe.push(lease);
             }
+            mine.asked = at;
             (id.clone(), mine.clone())
         };
         unasked.map(doubt).collect()
     }
 
-    /// Forgets an entry that was deleted, unless it was written since `modified`.
-    pub(super) fn remove_unwritten(&self, id: &Id, modified: i64) {
+    /// Notes the state after a request that deletes `given_up` if it is unchanged: `found`, or no entry. An earlier write
+    /// or deletion whose answer was lost shows itself here.
+    pub(super) fn deleted(&self, id: &Id, given_up: &Mine, found: Option<&Entry>) {
         let mut table = self.0.lock();
-        if table.entries.get(id).is_some_and(|mine| mine.modified == modified && !mine.holds) {
-            table.remove(id);
+        let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;
+        match (table.entries.get_mut(id).filter(is_it), found) {
+            (Some(mine), Some(entry)) if entry.owner == Some(id.owner) => mine.saw(entry),
+            (Some(mine), None) if mine.modified == given_up.modified && !mine.holds => {
+                drop(table.remove(id));
+            }
+            _ => {}
         }
     }
 
     /// Returns the entries with these stored keys.
     pub(super) fn named(&self, names: &[Vec<u8>]) -> Vec<(Id, Mine)> {
-        let names: HashSet<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let table = self.0.lock();
-        let named = table.entries.iter().filter(|(_, mine)| names.contains(&mine.stored[..]));
+        let named = names.iter().filter_map(|name| table.entries.get_key_value(table.names.get(name)?));
         named.map(|(id, mine)| (id.clone(), mine.clone())).collect()
     }
 }
@@ -217,7 +281,7 @@ impl Entries {
 impl Table {
     fn insert(&mut self, id: Id, mine: Mine) {
         self.remove(&id);
-        self.names.insert(mine.stored.clone());
+        self.names.insert(mine.stored.clone(), id.clone());
         self.entries.insert(id, mine);
     }
 
@@ -229,66 +293,4 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::etcd::store::now;
-    use crate::owner::OwnerSource;
-
-    #[test]
-    fn a_name_is_used_by_one_entry_at_a_time() {
-        let (entries, source) = (Entries::default(), OwnerSource::new().expect("random bytes"));
-        let lease = Lease::Shared(Arc::new(Session::new(0xab, Duration::from_secs(5), now())));
-        let id = |line: &[u8]| Id { line: line.to_vec(), owner: source.mint() };
-        let begin = |id: &Id| String::from_utf8(entries.begin(id, lease.clone(), now())).expect("text");
-        let (first, second) = (id(b"k/"), id(b"k/"));
-        assert_eq!([begin(&first), begin(&second)], ["k/ab", "k/ab-1"]);
-        assert_eq!(begin(&id(b"l/")), "l/ab");
-        entries.remove(&first);
-        assert_eq!(begin(&id(b"k/")), "k/ab");
-    }
-
-    #[test]
-    fn a_lost_lease_names_each_holder_once() {
-        let (entries, source) = (Entries::default(), OwnerSource::new().expect("random bytes"));
-        let lease = |id| Lease::Shared(Arc::new(Session::new(id, Duration::from_secs(5), now())));
-        let [holds, waits, other] = [(); 3].map(|()| source.mint());
-        for (line, owner, id, is_held) in
-            [("a/", holds, 1, true), ("b/", holds, 1, true), ("a/", waits, 1, false), ("c/", other, 2, true)]
-        {
-            let entry = Id { line: line.as_bytes().to_vec(), owner };
-            entries.begin(&entry, lease(id), now());
-            entries.change(&entry, |mine| mine.holds = is_held);
-        }
-        assert!(entries.uses(1) && entries.uses(2));
-        assert_eq!(entries.lost(1), [holds]);
-        assert!(!entries.uses(1) && entries.uses(2));
-    }
-
-    #[test]
-    fn a_waiter_that_does_not_ask_is_doubted_until_its_entry_is_deleted() {
-        let (entries, source) = (Entries::default(), OwnerSource::new().expect("random bytes"));
-        let (begun, long) = (now(), Duration::from_secs(4));
-        let lease = Lease::Shared(Arc::new(Session::new(1, Duration::from_secs(2), begun)));
-        let [asks, sleeps, holds] = [b"a/", b"b/", b"c/"].map(|line: &[u8; 2]| {
-            let id = Id { line: line.to_vec(), owner: source.mint() };
-            entries.begin(&id, lease.clone(), begun);
-            entries.change(&id, |mine| (mine.created, mine.modified) = (Some(7), 7));
-            id
-        });
-        let later = begun.plus(Duration::from_secs(5));
-        entries.change(&asks, |mine| mine.asked = later);
-        entries.change(&holds, |mine| mine.holds = true);
-        let doubted = entries.doubt_unasked(1, long, later, 16);
-        assert!(matches!(&doubted[..], [(id, _)] if *id == sleeps), "the one that sleeps");
-        assert!(
-            entries.get(&sleeps).is_some_and(|mine| !mine.is_certain()),
-            "it is written before it is relied on"
-        );
-        entries.change(&sleeps, |mine| mine.modified = 8);
-        entries.remove_unwritten(&sleeps, 7);
-        assert!(entries.get(&sleeps).is_some(), "it was written since");
-        entries.remove_unwritten(&sleeps, 8);
-        assert!(entries.get(&sleeps).is_none());
-        assert!(entries.get(&asks).is_some_and(|mine| mine.is_certain()));
-    }
-}
+mod tests;

@@ -9,10 +9,11 @@
 //! each requests a recent sign of life, and concurrent requests share one. An unused lease expires. The entry of a
 //! waiter that has not asked for a whole ttl, or four seconds if that is longer, is deleted, as its own lease would have ended.
 //!
-//! **What a lease must not have.** A request that binds an entry to a lease and is not answered may be executed later,
-//! when its owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
+//! **What a lease must not have.** A request that creates an entry and is not answered may be executed later, when its
+//! owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
 //! the locks under it move to another one with their next renewal, and then it is revoked, or expires. The same holds
-//! for a release that is not answered.
+//! for a release that is not answered. A request that only moves an entry retires no lease: it changes nothing once the
+//! entry was written or deleted.
 //!
 //! A lease that is lost takes all entries with it. Their owners are notified together, and the next lock gets another
 //! lease.
@@ -22,11 +23,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::entries::{Id, Mine};
 use super::error::{Failure, Reaction, unexpected};
-use super::proto::{Compare, DeleteRangeRequest, TxnRequest};
+use super::line::Entry;
+use super::proto::{Compare, DeleteRangeRequest, RangeRequest, TxnRequest};
 use super::store::{Store, now};
 use super::ttl;
-use crate::backend::remote::SingleFlight;
+use crate::backend::BoxFuture;
+use crate::backend::remote::{SingleFlight, join_all};
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
@@ -36,12 +40,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A lease that is shared by all entries of its ttl.
 pub(super) struct Session {
     pub(super) id: i64,
+    /// The ttl that was requested.
+    asked: Duration,
     /// The ttl that the server granted.
     pub(super) ttl: Duration,
     /// The lease lives for `ttl` from this time on, whatever member leads.
     proof: Mutex<Proof>,
     rounds: SingleFlight<Result<(), Failure>>,
-    /// Whether no further entry may be bound to it.
+    /// Whether a request may create an entry under it late.
     retired: AtomicBool,
     /// Whether it has ended at the server.
     over: AtomicBool,
@@ -57,16 +63,13 @@ struct Proof {
 /// The sessions of a store.
 #[derive(Default)]
 pub(super) struct Sessions {
-    by_ttl: Mutex<HashMap<Duration, Arc<Slot>>>,
-    /// The retired sessions, until they have ended.
-    retired: Mutex<Vec<Arc<Session>>>,
+    /// The latest last.
+    all: Mutex<Vec<Arc<Session>>>,
+    /// The requests that are under way, by ttl.
+    grants: Mutex<HashMap<Duration, Arc<Grants>>>,
 }
 
-/// The session of one ttl.
-struct Slot {
-    current: Mutex<Option<Arc<Session>>>,
-    grants: SingleFlight<Result<Arc<Session>, Failure>>,
-}
+type Grants = SingleFlight<Result<Arc<Session>, Failure>>;
 
 /// For how long a waiter may not have asked, at least: one that is polled asks every two seconds.
 const UNASKED: Duration = Duration::from_secs(4);
@@ -89,6 +92,7 @@ impl Session {
     pub(super) fn new(id: i64, ttl: Duration, sent: Moment) -> Self {
         Self {
             id,
+            asked: ttl,
             ttl,
             proof: Mutex::new(Proof { sent, keys: None }),
             // A round that a blocked runtime has begun must not cost the others their lease. A second one does no harm.
@@ -110,20 +114,35 @@ impl Session {
     }
 
     pub(super) fn is_usable(&self, at: Moment) -> bool {
-        !self.is_retired() && !self.is_over() && self.left(at) > self.ttl / 4
+        !self.is_retired() && self.left(at) > self.ttl / 4
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
+    /// Returns whether no further entry may be bound to it.
     pub(super) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.retired.load(Ordering::Acquire) || self.is_over()
     }
 
-    /// Marks that an entry may be bound to it late.
+    /// Marks that an entry may be created under it late.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
+    }
+
+    /// Marks that it has ended at the server, or is about to. Returns whether that was known.
+    pub(super) fn end(&self) -> bool {
+        self.over.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes an answered sign of life, unless a later one was answered before.
+    fn prove(&self, proof: Proof) {
+        self.proof.with(|latest| {
+            if latest.sent.is_past(proof.sent) {
+                *latest = proof;
+            }
+        });
     }
 
     /// Returns whether a key that was bound before `bound` is certainly no longer bound to the lease.
@@ -143,74 +162,48 @@ fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
 }
 
 impl Sessions {
-    fn slot(&self, ttl: Duration) -> Arc<Slot> {
-        let mut slots = self.by_ttl.lock();
-        let new = || {
-            Arc::new(Slot { current: Mutex::new(None), grants: SingleFlight::new(Duration::ZERO, PATIENCE) })
-        };
-        Arc::clone(slots.entry(ttl).or_insert_with(new))
-    }
-
-    /// Takes all sessions out.
-    fn drain(&self) -> Vec<Arc<Session>> {
-        let slots: Vec<Arc<Slot>> = self.by_ttl.lock().drain().map(|(_, slot)| slot).collect();
-        let mut all = std::mem::take(&mut *self.retired.lock());
-        all.extend(slots.iter().filter_map(|slot| slot.current.lock().take()));
-        all
-    }
-
-    /// Takes out the retired sessions without `uses`, and forgets ended ones.
-    fn take_retired(&self, uses: impl Fn(i64) -> bool) -> Vec<Arc<Session>> {
-        let slots: Vec<Arc<Slot>> = self.by_ttl.lock().values().cloned().collect();
-        let retires =
-            |slot: &Arc<Slot>| slot.current.with(|current| current.take_if(|session| session.is_retired()));
-        let mut retired = self.retired.lock();
-        retired.extend(slots.iter().filter_map(retires));
+    fn usable(&self, asked: Duration) -> Option<Arc<Session>> {
         let at = now();
-        let (ended, stay): (Vec<_>, Vec<_>) = retired
-            .drain(..)
-            .filter(|session| !session.is_over() && !session.left(at).is_zero())
-            .partition(|session| !uses(session.id));
-        *retired = stay;
-        ended
+        let all = self.all.lock();
+        all.iter().rev().find(|session| session.asked == asked && session.is_usable(at)).cloned()
     }
 
-    /// Forgets the sessions that have expired.
-    fn sweep(&self, at: Moment) {
+    fn grants(&self, asked: Duration) -> Arc<Grants> {
+        let mut grants = self.grants.lock();
+        grants.retain(|_, grants| Arc::strong_count(grants) > 1);
+        let new = || Arc::new(SingleFlight::new(Duration::ZERO, PATIENCE));
+        Arc::clone(grants.entry(asked).or_insert_with(new))
+    }
+
+    /// Takes out the sessions for which `ends`, and forgets the sessions that have ended.
+    fn take(&self, ends: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
+        let at = now();
+        let mut all = self.all.lock();
         let lives = |session: &Arc<Session>| !session.is_over() && !session.left(at).is_zero();
-        self.by_ttl
-            .lock()
-            .retain(|_, slot| Arc::strong_count(slot) > 1 || slot.current.lock().as_ref().is_some_and(lives));
-    }
-}
-
-impl Slot {
-    fn usable(&self) -> Option<Arc<Session>> {
-        self.current.lock().clone().filter(|session| session.is_usable(now()))
+        let (taken, stay) = all.drain(..).filter(lives).partition(|session| ends(session));
+        *all = stay;
+        taken
     }
 }
 
 impl Store {
     /// Returns the session for locks of `ttl`, and begins it if there is none.
     pub(super) async fn session(&self, ttl: Duration) -> Result<Arc<Session>, Failure> {
-        let ttl = ttl::rounded_up(ttl).max(self.min_ttl);
-        let slot = self.sessions.slot(ttl);
-        if let Some(session) = slot.usable() {
+        let asked = ttl::rounded_up(ttl).max(self.min_ttl);
+        if let Some(session) = self.sessions.usable(asked) {
             return Ok(session);
         }
         let begin = async {
-            if let Some(session) = slot.usable() {
+            if let Some(session) = self.sessions.usable(asked) {
                 return Ok(session);
             }
-            let (id, given, sent) = self.grant(ttl).await?;
-            let session = Arc::new(Session::new(id, given, sent));
-            let former = slot.current.lock().replace(Arc::clone(&session));
-            self.sessions.retired.lock().extend(former.filter(|former| former.is_retired()));
+            let (id, given, sent) = self.grant(asked).await?;
+            let session = Arc::new(Session { asked, ..Session::new(id, given, sent) });
+            self.sessions.take(|_| false);
+            self.sessions.all.lock().push(Arc::clone(&session));
             Ok(session)
         };
-        let begun = slot.grants.fresh(begin).await;
-        self.sessions.sweep(now());
-        begun
+        self.sessions.grants(asked).fresh(begin).await
     }
 
     /// Keeps a session alive, unless it was at most `age` ago. Returns whether it lives.
@@ -235,8 +228,8 @@ impl Store {
         let (kept, keys) = tokio::join!(self.keep_alive(session.id), self.keys_of(session.id));
         match kept? {
             Some(given) if given >= session.ttl => {
-                *session.proof.lock() = Proof { sent, keys: keys.ok().flatten().map(Arc::new) };
-                self.give_up_unasked(session, sent).await;
+                session.prove(Proof { sent, keys: keys.ok().flatten().map(Arc::new) });
+                self.give_up_unasked(session, sent);
                 Ok(())
             }
             Some(_) => Err(unexpected("the time of a lease")),
@@ -250,23 +243,37 @@ impl Store {
     /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not delay
     /// the waiters after it, although other waiters keep its lease alive.
     ///
-    /// An entry whose waiter asks meanwhile is written before it is relied on, and then not deleted. One that is not
-    /// deleted is tried again in the next round.
-    async fn give_up_unasked(&self, session: &Session, at: Moment) {
-        for (id, mine) in self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP) {
-            let compare = vec![Compare::modified_at(mine.stored.clone(), mine.modified)];
-            let success = vec![DeleteRangeRequest { key: mine.stored }.into()];
-            match self.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
-                Ok(answer) if answer.succeeded => self.entries.remove_unwritten(&id, mine.modified),
-                Ok(_) => {}
-                Err(_) => return,
-            }
+    /// An entry whose waiter asks meanwhile is written before it is relied on, and then not deleted. The round does not wait
+    /// for it: a cluster whose disk hangs still keeps leases alive.
+    fn give_up_unasked(&self, session: &Session, at: Moment) {
+        let unasked = self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP);
+        if unasked.is_empty() {
+            return;
         }
+        self.spawn(|store| async move {
+            let deletes = unasked
+                .iter()
+                .map(|(id, mine)| -> BoxFuture<'_, _> { Box::pin(store.delete_unwritten(id, mine)) });
+            join_all(deletes.collect()).await;
+        });
+    }
+
+    /// Deletes an entry that was not written since `mine`. Otherwise reads it: the answer to an earlier request may be lost.
+    async fn delete_unwritten(&self, id: &Id, mine: &Mine) -> Result<(), Failure> {
+        let key = || mine.stored.clone();
+        let deletes = TxnRequest {
+            compare: vec![Compare::modified_at(key(), mine.modified)],
+            success: vec![DeleteRangeRequest { key: key() }.into()],
+            failure: vec![RangeRequest { key: key(), ..RangeRequest::default() }.into()],
+        };
+        let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
+        self.entries.deleted(id, mine, found.as_ref());
+        Ok(())
     }
 
     /// Notes that a session has ended at the server, and notifies its holders.
     pub(super) fn session_lost(&self, session: &Session) {
-        if session.over.swap(true, Ordering::AcqRel) {
+        if session.end() {
             return;
         }
         let mut owners = self.entries.lost(session.id);
@@ -281,20 +288,21 @@ impl Store {
 
     /// Ends the retired sessions to which no entry is bound any more. If the request is not answered, the session
     /// expires.
-    pub(super) async fn end_retired(&self) {
-        for session in self.sessions.take_retired(|id| self.entries.uses(id)) {
-            // A request that chose the session before it was retired may bind an entry to it at this moment.
-            session.over.store(true, Ordering::Release);
-            let _ = self.revoke(session.id).await;
+    pub(super) fn end_retired(&self) {
+        let ended = self.sessions.take(|session| session.is_retired() && self.entries.end_unused(session));
+        if !ended.is_empty() {
+            self.spawn(|store| async move { store.revoke_all(&ended).await });
         }
     }
 
     /// Ends the sessions without keys. The others expire.
     pub(super) async fn end_sessions(&self) {
-        for session in self.sessions.drain() {
-            if !self.entries.uses(session.id) {
-                let _ = self.revoke(session.id).await;
-            }
+        self.revoke_all(&self.sessions.take(|session| self.entries.end_unused(session))).await;
+    }
+
+    async fn revoke_all(&self, sessions: &[Arc<Session>]) {
+        for session in sessions {
+            let _ = self.revoke(session.id).await;
         }
     }
 
@@ -317,7 +325,8 @@ pub(super) fn lease_id() -> i64 {
     getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
 }
 
-/// A request that binds an entry to a session, or deletes one, and may not be answered. Unless it is, the session is retired.
+/// A request that creates an entry under a session, or deletes one, and may not be answered. Unless it is, the session is
+/// retired.
 pub(super) struct UnderWay<'a>(Option<&'a Session>);
 
 impl<'a> UnderWay<'a> {
@@ -354,8 +363,10 @@ mod tests {
             assert_eq!(session.left(after(at)), Duration::from_millis(expected), "{at}");
         }
         assert!(session.is_usable(after(7)) && !session.is_usable(after(8)), "too little is left of it");
-        *session.proof.lock() = Proof { sent: after(6), keys: None };
+        session.prove(Proof { sent: after(6), keys: None });
         assert_eq!(session.left(after(8)), Duration::from_millis(7_980), "it was kept alive");
+        session.prove(Proof { sent: after(3), keys: None });
+        assert_eq!(session.left(after(8)), Duration::from_millis(7_980), "an answer came late");
     }
 
     #[test]
@@ -373,7 +384,7 @@ mod tests {
         assert!(!session.lacks(b"a", before), "nobody has looked");
         let sent = before.plus(Duration::from_secs(1));
         let keys = Some(Arc::new(HashSet::from([b"b".to_vec()])));
-        *session.proof.lock() = Proof { sent, keys };
+        session.prove(Proof { sent, keys });
         let later = sent.plus(Duration::from_secs(1));
         assert!(session.lacks(b"a", before) && !session.lacks(b"b", before) && !session.lacks(b"a", later));
     }

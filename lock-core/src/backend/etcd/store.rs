@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -37,6 +38,8 @@ pub(super) struct Store {
     pub(super) copies: QueueCopies<Entry>,
     /// The runtime on which each process watches queues.
     pub(super) runtimes: Mutex<Vec<(u128, Handle)>>,
+    /// This store, for the tasks that it spawns.
+    pub(super) own: Weak<Store>,
     /// The shortest lease that the cluster gives.
     pub(super) min_ttl: Duration,
 }
@@ -86,6 +89,16 @@ impl Store {
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+    }
+
+    /// Sends requests for which no caller waits, within the time of a call.
+    pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        requests: impl FnOnce(Arc<Self>) -> F,
+    ) {
+        if let (Some(store), Ok(runtime)) = (self.own.upgrade(), Handle::try_current()) {
+            runtime.spawn(timeout(self.timeout(), requests(store)));
+        }
     }
 
     /// Returns the failure of a call that ran out of time: why there is no connection, if there is none.

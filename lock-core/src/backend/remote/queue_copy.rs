@@ -169,10 +169,17 @@ impl<E: Entry> State<E> {
 
 impl<E: Entry> QueueCopy<E> {
     /// Replaces the copy by a read of the queue, unless changes that are newer have arrived before its answer: a copy
-    /// that goes back in time lacks an entry that came first, and would grant the key beside it.
-    pub(crate) fn read(&self, seen: Seen<E>) {
+    /// that goes back in time lacks an entry that came first, and would grant the key beside it. Returns the revision of
+    /// the copy if that is newer.
+    pub(crate) fn read(&self, seen: Seen<E>) -> Option<i64> {
+        let mut newer = None;
         self.change(|state| {
-            if state.seen.as_ref().is_some_and(|present| present.revision > seen.revision) {
+            newer = state
+                .seen
+                .as_ref()
+                .map(|present| present.revision)
+                .filter(|present| *present > seen.revision);
+            if newer.is_some() {
                 return Vec::new();
             }
             let there: std::collections::HashSet<&[u8]> =
@@ -183,6 +190,7 @@ impl<E: Entry> QueueCopy<E> {
             state.seen = Some(seen);
             gone
         });
+        newer
     }
 
     /// Changes the copy, if the queue is known. `change` returns the names of the deleted entries.
@@ -315,7 +323,7 @@ mod tests {
             *line = seen(101, &[b"holder", b"other"]);
             Vec::new()
         });
-        copy.0.read(seen(100, &[b"holder"]));
+        assert_eq!(copy.0.read(seen(100, &[b"holder"])), Some(101), "it is not taken");
         assert_eq!(names(&copy), Some(vec![&b"holder"[..], b"other"]), "the entry of 101 is lost");
         copy.0.read(seen(102, &[b"other"]));
         assert_eq!(names(&copy), Some(vec![&b"other"[..]]));

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::backend::etcd::entries::{Id, Lease, Mine, Since};
+use super::view::{View, view};
+use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
-use crate::backend::etcd::line::{self, Line, NO_LEASE};
+use crate::backend::etcd::line::{self, Line};
 use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest};
 use crate::backend::etcd::session::{UnderWay, oldest};
 use crate::backend::etcd::store::{self, Store, now, reads};
@@ -56,20 +57,6 @@ enum Written {
     Over,
 }
 
-/// The state of a claim's entry in the queue.
-enum View {
-    Gone,
-    Holds {
-        revision: i64,
-        waiting: usize,
-    },
-    Waits(Held),
-    /// Another program has written it.
-    Foreign(Box<line::Entry>),
-    /// It holds or waits in another mode than the claim requests.
-    Unfit(Held),
-}
-
 impl Store {
     /// Attempts the claim of one key once.
     pub(in super::super) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
@@ -91,13 +78,14 @@ impl Acquire<'_> {
     /// Attempts a claim that has no entry. Returns `None` to attempt it again.
     async fn without_entry(&self) -> Result<Option<Attempt>, Failure> {
         let mut plan = self.first_plan().await?;
+        let mut used = Vec::new();
         loop {
             let put = match plan {
                 Plan::Refused(attempt) => return Ok(Some(attempt)),
                 Plan::Put(put) => put,
                 Plan::Known => return Ok(None),
             };
-            plan = match self.put(&put).await {
+            plan = match self.put(&put, &mut used).await {
                 Ok(Written::In(line)) => return self.joined(&put, line).await,
                 Ok(Written::Changed(line)) => self.plan(&line, true)?,
                 Ok(Written::Over) => Plan::Put(put),
@@ -135,7 +123,7 @@ impl Acquire<'_> {
     fn plan(&self, line: &Line, reads: bool) -> Result<Plan, Failure> {
         let claim = self.claim;
         if let Some(place) = line.place_of(claim.owner) {
-            self.store.noted(&self.id, &line.queue.entries()[place]);
+            self.store.entries.note(&self.id, &line.queue.entries()[place]);
             return Ok(Plan::Known);
         }
         if let Some(text) = line.conflict(claim.mode) {
@@ -157,15 +145,15 @@ impl Acquire<'_> {
     }
 
     /// Adds an entry at the end of the queue, if the last one that was seen still exists: all entries of a queue are
-    /// compatible, so later ones are compatible with this claim too.
-    async fn put(&self, put: &Put) -> Result<Written, Failure> {
+    /// compatible, so later ones are compatible with this claim too. If its name turns out to be in use, that is noted.
+    async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Written, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.admitted {
             true => store.lease_for(claim, claim.ttl).await?,
             false => Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?),
         };
         claim.mark_sent();
-        let stored = store.entries.begin(&self.id, lease.clone(), now());
+        let stored = store.entries.begin(&self.id, lease.clone(), used, now());
         let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
         let keeps = async {
             match lease.session() {
@@ -173,7 +161,8 @@ impl Acquire<'_> {
                 None => Ok(true),
             }
         };
-        let (answer, kept) = tokio::join!(store.txn(self.creation(put, stored.clone(), lease.id())), keeps);
+        // If the session has ended, the claim is not granted on it.
+        let (answer, _) = tokio::join!(store.txn(self.creation(put, stored.clone(), lease.id())), keeps);
         if answer.as_ref().is_err_and(Failure::is_in_doubt) {
             return answer.map(|_| Written::Over);
         }
@@ -184,10 +173,6 @@ impl Acquire<'_> {
                 store.entries.change(&self.id, |mine| {
                     (mine.created, mine.modified, mine.bound) = (Some(created), created, now());
                 });
-                // A session that was ended meanwhile has taken the entry along.
-                if !kept.unwrap_or(true) || lease.session().is_some_and(|session| session.is_over()) {
-                    return Ok(Written::Over);
-                }
                 let line = put.reads.then(|| store::line(&mut answer.ranges(), created));
                 line.transpose().map(Written::In)
             }
@@ -195,10 +180,8 @@ impl Acquire<'_> {
                 self.forget(&lease).await;
                 let revision = answer.revision();
                 let line = store::line(&mut answer.ranges(), revision)?;
-                if let Some(session) = lease.session().filter(|_| line.has(&stored)) {
-                    // Another program has used the name, which is the id of the lease.
-                    session.retire();
-                }
+                // By another program, or by an earlier owner whose `min_hold` is not over.
+                used.extend(line.has(&stored).then_some(stored));
                 Ok(Written::Changed(line))
             }
             Err(failure) if failure.reaction == Reaction::NoLease => {
@@ -245,7 +228,7 @@ impl Acquire<'_> {
     async fn joined(&self, put: &Put, line: Option<Line>) -> Result<Option<Attempt>, Failure> {
         let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
         let view = match &line {
-            Some(line) => self.view(line, &mine),
+            Some(line) => view(self.claim, self.began, line, &mine),
             None if put.admitted => View::Holds { revision: mine.modified, waiting: 0 },
             None => {
                 let copy = self.store.copies.existing(&self.id.line);
@@ -282,7 +265,12 @@ impl Acquire<'_> {
         let is_sure = mine.created.is_some() && mine.is_certain();
         let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
             // All waiters of the key wait for one read.
-            Some(copy) if copy.is_known(store.timeout() / 4).await => copy.look(|line| self.view(line, mine)),
+            Some(copy) if copy.is_known(store.timeout() / 4).await => {
+                // Until its creation has reached the copy, the name may be that of an earlier entry.
+                let has_arrived = |line: &Line| mine.created <= Some(line.revision);
+                let look = |line: &Line| has_arrived(line).then(|| view(claim, self.began, line, mine));
+                copy.look(look).flatten()
+            }
             _ => None,
         };
         let view = match seen {
@@ -290,16 +278,17 @@ impl Acquire<'_> {
             None => {
                 let line = store.read(&claim.key).await?;
                 match line.place_of(claim.owner) {
-                    Some(place) if mine.created.is_none() || !mine.is_certain() => {
-                        self.view(&line, &store.noted(&self.id, &line.queue.entries()[place]))
+                    Some(place) if !is_sure => {
+                        let mine = store.entries.note(&self.id, &line.queue.entries()[place]);
+                        view(claim, self.began, &line, &mine)
                     }
-                    _ => self.view(&line, mine),
+                    _ => view(claim, self.began, &line, mine),
                 }
             }
         };
         match view {
             View::Holds { revision, waiting } => self.turn(revision, waiting).await,
-            View::Waits(held) => Ok(self.stays(mine).await?.then_some(Attempt::Held(held))),
+            View::Waits(held) => Ok(self.stays().await?.then_some(Attempt::Held(held))),
             View::Unfit(held) => Ok(Some(Attempt::Held(held))),
             View::Gone => {
                 store.entries.remove(&self.id);
@@ -314,38 +303,37 @@ impl Acquire<'_> {
         }
     }
 
-    fn view(&self, line: &Line, mine: &Mine) -> View {
-        let claim = self.claim;
-        let entries = line.queue.entries();
-        // Until its creation has reached the copy, the name may be that of an earlier entry.
-        if mine.created.is_some_and(|created| line.revision < created) {
-            let held = line.held(claim, None, Some(self.began));
-            return View::Waits(Held { position: held.waiters, ..held });
+    /// Keeps the entry of a waiter alive: on its lease, or on another one if that must not be used any more or it is
+    /// uncertain which one it is. Returns whether the entry stays.
+    async fn stays(&self) -> Result<bool, Failure> {
+        let (store, claim) = (self.store, self.claim);
+        claim.mark_sent();
+        let Some(mine) = store.entries.get(&self.id) else { return Ok(false) };
+        if let Some(session) =
+            mine.lease.session().filter(|session| mine.is_certain() && !session.is_retired())
+            && store.keep(session, oldest(session.ttl)).await?
+        {
+            return Ok(true);
         }
-        let Some(place) = entries.iter().position(|entry| entry.stored == mine.stored) else {
-            return View::Gone;
-        };
-        let entry = &entries[place];
-        if entry.owner != Some(claim.owner) || entry.lease == NO_LEASE {
-            return View::Foreign(Box::new(entry.clone()));
+        let lease = Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?);
+        let bound = store.bind(std::slice::from_ref(&self.id), &[mine], &lease).await?;
+        if bound.is_none() {
+            self.look_again().await?;
         }
-        if entry.kept || entry.mode != claim.mode {
-            // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
-            return View::Unfit(line.held(claim, None, None));
-        }
-        match line.queue.holds(place) {
-            true => View::Holds { revision: line.revision, waiting: line.waiting() },
-            false => View::Waits(line.held(claim, Some(place), Some(self.began))),
-        }
+        Ok(bound.is_some())
     }
 
-    /// Keeps the entry of a waiter alive. Returns whether it exists.
-    async fn stays(&self, mine: &Mine) -> Result<bool, Failure> {
-        self.claim.mark_sent();
-        match mine.lease.session() {
-            Some(session) => self.store.keep(session, oldest(session.ttl)).await,
-            None => Ok(true),
+    /// Reads an entry that another request has changed.
+    async fn look_again(&self) -> Result<(), Failure> {
+        let (store, claim) = (self.store, self.claim);
+        let line = store.read(&claim.key).await?;
+        match line.place_of(claim.owner) {
+            Some(place) => drop(store.entries.note(&self.id, &line.queue.entries()[place])),
+            // What another program has written to it is deleted by the next attempt.
+            None if store.entries.get(&self.id).is_some_and(|mine| line.has(&mine.stored)) => {}
+            None => drop(store.entries.remove(&self.id)),
         }
+        Ok(())
     }
 
     /// Grants the claim, whose turn has come by a read at `revision`.
@@ -374,24 +362,17 @@ impl Acquire<'_> {
         match store.bind(std::slice::from_ref(&self.id), &[mine], &lease).await? {
             Some(revision) => self.granted(waiting, Some(revision)).await,
             None => {
-                let line = store.read(&claim.key).await?;
-                match line.held_by(claim.owner) {
-                    Some(entry) => drop(store.noted(&self.id, entry)),
-                    None => drop(store.entries.remove(&self.id)),
-                }
+                self.look_again().await?;
                 Ok(None)
             }
         }
     }
 
-    /// Makes the grant of a claim that holds the key, at `revision` if that is its own.
+    /// Makes the grant of a claim that holds the key, at `revision` if that is its own. Returns `None` if its entry may be
+    /// lost by now.
     async fn granted(&self, waiting: usize, revision: Option<i64>) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
-        store.entries.change(&self.id, |mine| {
-            mine.holds = true;
-            mine.since = mine.since.or(revision.map(|revision| Since { revision, handoffs: 0 }));
-        });
-        let Some(mine) = store.entries.get(&self.id) else { return Ok(None) };
+        let Some(mine) = store.entries.grant(&self.id, revision) else { return Ok(None) };
         let token = match mine.since.and_then(|since| fence::token(claim, since)) {
             None if claim.fencing => match store.fence(claim).await? {
                 Ok(token) => Some(token),

@@ -3,9 +3,8 @@
 use crate::backend::Claim;
 use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, Reaction};
-use crate::backend::etcd::line::{Entry, Line};
+use crate::backend::etcd::line::Line;
 use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
-use crate::backend::etcd::session::UnderWay;
 use crate::backend::etcd::store::{Store, now};
 use crate::key::Key;
 use std::time::Duration;
@@ -26,7 +25,8 @@ impl Store {
     }
 
     /// Binds entries to a lease in one transaction. Returns its revision; `None` if an entry was written or deleted since it
-    /// was read, or the lease is over.
+    /// was read, or the lease is over. If the answer is lost, they are bound to one of two leases, and are written again
+    /// before the claim relies on either. A request that arrives late changes nothing then, so its lease stays in use.
     pub(in super::super) async fn bind(
         &self,
         ids: &[Id],
@@ -39,7 +39,6 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
         let put = |mine: &Mine| PutRequest {
             lease: lease.id(),
             ignore_value: true,
@@ -49,10 +48,9 @@ impl Store {
             Err(failure) if failure.is_in_doubt() => return Err(failure),
             answer => answer,
         };
-        under_way.answered();
         if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
-            for (id, before) in ids.iter().zip(mine) {
-                self.entries.change(id, |mine| mine.maybe.clone_from(&before.maybe));
+            for id in ids {
+                self.entries.change(id, |mine| mine.is_not_on(lease.id()));
             }
         }
         match answer {
@@ -64,7 +62,7 @@ impl Store {
                         mine.maybe.clear();
                     });
                 }
-                self.end_retired().await;
+                self.end_retired();
                 // A session that was ended meanwhile has taken the entries along.
                 let is_over = lease.session().is_some_and(|session| session.is_over());
                 return Ok((!is_over).then_some(revision));
@@ -99,33 +97,9 @@ impl Store {
     pub(in super::super) fn held_in(&self, claim: &Claim, ids: &[Id], lines: &[Line]) -> Option<Vec<Mine>> {
         let held = ids.iter().zip(lines).map(|(id, line)| {
             let entry = line.held_by(claim.owner)?;
-            Some(self.noted(id, entry))
+            Some(self.entries.note(id, entry))
         });
         held.collect()
-    }
-
-    /// Notes an entry that was read. Returns its state.
-    pub(in super::super) fn noted(&self, id: &Id, entry: &Entry) -> Mine {
-        let known = self.entries.get(id).filter(|mine| mine.stored == entry.stored);
-        let mut mine = known.unwrap_or_else(|| Mine {
-            stored: entry.stored.clone(),
-            // The lease is unknown, so the entry is bound to another one before the claim relies on it.
-            lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
-            created: None,
-            modified: 0,
-            bound: now(),
-            asked: now(),
-            holds: false,
-            since: None,
-            maybe: vec![entry.lease],
-            own_leases: Vec::new(),
-        });
-        if mine.lease.id() != entry.lease && mine.is_certain() {
-            mine.maybe.push(entry.lease);
-        }
-        (mine.created, mine.modified) = (Some(entry.created), entry.modified);
-        self.entries.adopt(id, mine.clone());
-        mine
     }
 }
 

@@ -8,6 +8,7 @@ mod list;
 mod release;
 mod renew;
 mod several;
+mod view;
 mod wait;
 
 pub(super) use acquire::WAITER_LEASE;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::etcd::entries::{Id, Mine};
+use crate::backend::etcd::entries::Mine;
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::{self, Entry, Line};
@@ -35,7 +35,8 @@ impl Store {
         };
         self.revoke_own_leases(&known).await?;
         under_way.into_iter().for_each(UnderWay::answered);
-        self.forget(&ids).await;
+        ids.iter().for_each(|id| drop(self.entries.remove(id)));
+        self.end_retired();
         Ok(released)
     }
 
@@ -47,13 +48,6 @@ impl Store {
             self.revoke(lease).await?;
         }
         Ok(())
-    }
-
-    async fn forget(&self, ids: &[Id]) {
-        for id in ids {
-            self.entries.remove(id);
-        }
-        self.end_retired().await;
     }
 
     /// Deletes known entries, in one request. Returns `None` if they have changed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, unexpected};
-use crate::backend::etcd::session::{Session, renewed};
+use crate::backend::etcd::session::{Session, UnderWay, renewed};
 use crate::backend::etcd::store::{Store, now};
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
@@ -55,7 +55,7 @@ impl Store {
                 **answer = Some(renewed);
             }
         }
-        self.end_retired().await;
+        self.end_retired();
         let missing = || Err(unexpected("an answer"));
         answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
     }
@@ -154,8 +154,15 @@ impl Store {
         {
             return Ok(None);
         }
-        match self.bind(ids, mine, &lease).await {
-            Ok(revision) => Ok(revision.map(|_| lease)),
+        // The lease of an extend may have no other use. If the answer is lost, the renewals go on with the former lease.
+        let of_extend = lease.session().filter(|_| renew.ttl > renew.claim.ttl);
+        let under_way = UnderWay::begin(of_extend.map(AsRef::as_ref));
+        let bound = self.bind(ids, mine, &lease).await;
+        if !bound.as_ref().is_err_and(Failure::is_in_doubt) {
+            under_way.answered();
+        }
+        match bound {
+            Ok(revision) => Ok(revision.map(|_| lease.clone())),
             Err(failure) => self.without_room(renew, mine, failure).await,
         }
     }

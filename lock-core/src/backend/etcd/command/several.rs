@@ -87,11 +87,11 @@ impl Store {
         for ((key, id), entry) in claim.keys().zip(ids).zip(own) {
             let stored = match entry {
                 Some(entry) => {
-                    self.noted(id, entry);
+                    self.entries.note(id, entry);
                     self.entries.change(id, |mine| mine.maybe.push(lease.id()));
                     entry.stored.clone()
                 }
-                None => self.entries.begin(id, lease.clone(), now()),
+                None => self.entries.begin(id, lease.clone(), &[], now()),
             };
             if lease.session().is_none() {
                 self.entries.change(id, |mine| mine.own_leases.push(lease.id()));
@@ -118,7 +118,9 @@ impl Store {
             && answer.succeeded
         {
             self.taken(ids, &lease, answer.revision());
-            return Ok(kept.unwrap_or(true).then_some(lease));
+            // A session that was ended meanwhile has taken the entries along.
+            let is_over = lease.session().is_some_and(|session| session.is_over());
+            return Ok((kept.unwrap_or(true) && !is_over).then_some(lease));
         }
         for (id, _) in ids.iter().zip(own).filter(|(_, entry)| entry.is_none()) {
             self.entries.remove(id);

@@ -114,7 +114,7 @@ impl Store {
 
     /// Keeps the entries of the waiters alive, and reads the queue from time to time.
     async fn look_after(&self, key: &Key, copy: &QueueCopy<Entry>) -> Result<(), Failure> {
-        let mut signs = 0;
+        let (mut signs, mut refused) = (0, None);
         loop {
             sleep(SIGN_OF_LIFE).await;
             signs += 1;
@@ -122,7 +122,12 @@ impl Store {
             // Without an answer, the next one is due soon.
             let _ = self.within(self.timeout(), self.keep_waiters(&waiting)).await;
             if signs % BETWEEN_READS == 0 && !waiting.is_empty() {
-                copy.read(self.within(self.timeout(), self.read(key)).await?);
+                let newer = copy.read(self.within(self.timeout(), self.read(key)).await?);
+                if newer.is_some() && newer == refused {
+                    // A cluster that was restored from a backup has smaller revisions, and an old watch may be silent.
+                    return Err(unexpected("a revision that grows"));
+                }
+                refused = newer;
             }
         }
     }

@@ -1,0 +1,97 @@
+//! The state of a claim's entry in its queue. Pure.
+
+use crate::backend::etcd::entries::Mine;
+use crate::backend::etcd::line::{Entry, Line, NO_LEASE};
+use crate::backend::{Claim, Held};
+use crate::clock::Moment;
+
+/// The state of a claim's entry in the queue.
+#[derive(Debug)]
+pub(super) enum View {
+    Gone,
+    Holds {
+        revision: i64,
+        waiting: usize,
+    },
+    Waits(Held),
+    /// Another program has written it.
+    Foreign(Box<Entry>),
+    /// It holds or waits in another mode than the claim requests.
+    Unfit(Held),
+}
+
+/// Returns the state of the entry `mine` of a claim that waits since `began`, in a queue that was read after its creation.
+pub(super) fn view(claim: &Claim, began: Moment, line: &Line, mine: &Mine) -> View {
+    let entries = line.queue.entries();
+    let Some(place) = entries.iter().position(|entry| entry.stored == mine.stored) else {
+        return View::Gone;
+    };
+    let entry = &entries[place];
+    if entry.owner != Some(claim.owner) || entry.lease == NO_LEASE {
+        return View::Foreign(Box::new(entry.clone()));
+    }
+    if entry.kept || entry.mode != claim.mode {
+        // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
+        return View::Unfit(line.held(claim, None, None));
+    }
+    match line.queue.holds(place) {
+        true => View::Holds { revision: line.revision, waiting: line.waiting() },
+        false => View::Waits(line.held(claim, Some(place), Some(began))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::Mode;
+    use crate::backend::etcd::entries::{Entries, Id, Lease};
+    use crate::backend::etcd::line::value;
+    use crate::backend::etcd::proto::{KeyValue, RangeResponse};
+    use crate::backend::etcd::session::Session;
+    use crate::backend::etcd::store::now;
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerRecord, OwnerSource};
+
+    const TTL: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn each_state_of_an_entry() {
+        let source = OwnerSource::new().expect("random bytes");
+        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
+        let claim = Claim::new(Key::new("k").expect("a key"), source.mint(), TTL, record);
+        let (entries, id) = (Entries::default(), Id::new(&claim.key, claim.owner));
+        let lease = Lease::Shared(Arc::new(Session::new(2, TTL, now())));
+        let stored = entries.begin(&id, lease, &[], now());
+        entries.change(&id, |mine| (mine.created, mine.modified) = (Some(6), 6));
+        let known = entries.get(&id).expect("it was noted");
+        let kv = |key: &[u8], create_revision, value, lease| KeyValue {
+            key: key.to_vec(),
+            create_revision,
+            mod_revision: create_revision,
+            value,
+            lease,
+        };
+        let other = Claim { owner: source.mint(), ..claim.clone() };
+        let before = || kv(b"k/1", 5, value(&other, Mode::Exclusive, false), 1);
+        let mine = |mode, kept, lease| kv(&stored, 6, value(&claim, mode, kept), lease);
+        let own = || mine(Mode::Exclusive, false, 2);
+        for (kvs, revision, expected) in [
+            (vec![before()], 9, "Gone"),
+            // A cluster that was restored from a backup has smaller revisions: the entry is not still to come.
+            (vec![before()], 5, "Gone"),
+            (vec![before(), own()], 9, "Waits"),
+            (vec![own()], 9, "Holds"),
+            (vec![kv(&stored, 6, b"x".to_vec(), 2)], 9, "Foreign"),
+            (vec![mine(Mode::Exclusive, false, NO_LEASE)], 9, "Foreign"),
+            (vec![mine(Mode::Exclusive, true, 2)], 9, "Unfit"),
+            (vec![mine(Mode::Shared, false, 2)], 9, "Unfit"),
+        ] {
+            let line = Line::of(RangeResponse { kvs, ..RangeResponse::default() }, revision);
+            let seen = format!("{:?}", view(&claim, now(), &line, &known));
+            assert!(seen.starts_with(expected), "{seen} at {revision} instead of {expected}");
+        }
+    }
+}
