@@ -6,8 +6,8 @@
 //! build. It needs no unsafe code here, and a program asks for it with the feature `config`.
 
 use super::check::check_several;
+use super::named::{Named, find};
 use super::options::Options;
-use super::profiles::{Named, Profiles, find};
 use super::take::check_take;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -46,9 +46,9 @@ impl NamedProfile {
     }
 
     /// Refuses a profile that does not fit the attribute, with the reason and the place.
-    pub(crate) fn check(&self, profiles: &Profiles, named: &Named, store: &Capability) -> Result<()> {
+    pub(crate) fn check(&self, defaults: &Options, named: &Named, store: &Capability) -> Result<()> {
         let outcome = find(named, self.profile).and_then(|profile| {
-            let options = profile.options.clone().or(&profiles.defaults);
+            let options = profile.options.clone().or(defaults);
             let checked = self.check_options(&options, store);
             checked.map_err(|error| invalid(format!("profile `{}`: {}", self.profile, error.detail())))
         });

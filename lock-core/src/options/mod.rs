@@ -11,6 +11,7 @@ mod check;
 mod config;
 mod flaw;
 mod linger;
+mod named;
 mod on_lost;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod options;
@@ -22,11 +23,12 @@ mod take;
 
 #[cfg(all(feature = "config", feature = "macros"))]
 pub use attributes::NamedProfile;
+pub(crate) use named::find;
 pub use on_lost::OnLost;
 #[cfg(feature = "config")]
 pub(crate) use options::Options;
 pub(crate) use options::Usual;
 pub use profile::Profile;
-pub(crate) use profiles::{Profiles, find};
+pub(crate) use profiles::Profiles;
 pub use release::Release;
 pub(crate) use resolved::{LeaseOptions, Resolved};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::on_lost::OnLost;
-use super::profile::Profile;
 use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
@@ -81,12 +80,17 @@ impl Options {
         }
     }
 
+    /// Returns whether they set a strategy, a limit of the wait, or the pauses between tries.
+    pub(crate) fn has_strategy(&self) -> bool {
+        self.strategy.is_some() || self.wait.is_some() || self.backoff.is_some()
+    }
+
     /// Fills in what a request does not set, in the order of precedence: from its profile, from the usual options of its
     /// layer or attribute, and from the manager.
-    pub(crate) fn complete(&mut self, profile: Option<&Profile>, usual: Usual, manager: &Self) {
-        let has_strategy = self.strategy.is_some() || profile.is_some_and(Profile::has_strategy);
+    pub(crate) fn complete(&mut self, profile: Option<&Self>, usual: Usual, manager: &Self) {
+        let has_strategy = self.strategy.is_some() || profile.is_some_and(Self::has_strategy);
         if let Some(profile) = profile {
-            self.fill(&profile.options);
+            self.fill(profile);
         }
         if self.label.is_none() {
             self.label = usual.label.map(Cow::Borrowed);

@@ -367,6 +367,6 @@ impl Profile {
     /// Returns whether the profile sets a strategy, a limit of the wait, or the pauses between tries.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
-        self.options.strategy.is_some() || self.options.wait.is_some() || self.options.backoff.is_some()
+        self.options.has_strategy()
     }
 }

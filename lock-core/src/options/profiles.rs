@@ -1,6 +1,5 @@
 //! The defaults of one manager, and its profiles.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 #[cfg(feature = "config")]
@@ -11,16 +10,13 @@ use super::attributes::{NamedProfile, named_by_attributes};
 #[cfg(feature = "config")]
 use super::config::Source;
 use super::flaw::Flaw;
+use super::named::{Named, find};
 use super::options::Options;
-use super::profile::Profile;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 #[cfg(feature = "config")]
 use crate::sync::Mutex;
 use crate::sync::RwLock;
-
-/// Profiles by their names.
-pub(crate) type Named = BTreeMap<String, Profile>;
 
 /// The defaults of one manager.
 pub(crate) struct Profiles {
@@ -102,8 +98,8 @@ impl Profiles {
         let number = self.reloads.fetch_add(1, Ordering::AcqRel) + 1;
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
         let before = self.in_force();
-        let fitted = |attribute: &&NamedProfile| attribute.check(self, &before, store).is_ok();
-        let fits = |attribute: &NamedProfile| attribute.check(self, &named, store);
+        let fitted = |attribute: &&NamedProfile| attribute.check(&self.defaults, &before, store).is_ok();
+        let fits = |attribute: &NamedProfile| attribute.check(&self.defaults, &named, store);
         all_of(named_by_attributes().into_iter().filter(fitted).map(fits))
             .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
         let mut named = Some(named);
@@ -139,7 +135,9 @@ impl Profiles {
     #[cfg(feature = "config")]
     pub(crate) fn check_attributes(&self, store: &Capability) -> Result<()> {
         let named = self.in_force();
-        all_of(named_by_attributes().into_iter().map(|attribute| attribute.check(self, &named, store)))
+        all_of(
+            named_by_attributes().into_iter().map(|attribute| attribute.check(&self.defaults, &named, store)),
+        )
     }
 
     /// Refuses `names` without a profile, all in one error. `whose` adds the place that names each.
@@ -168,30 +166,8 @@ fn all_of(checks: impl Iterator<Item = Result<()>>) -> Result<()> {
     }
 }
 
-/// Returns the profile `name`.
-pub(crate) fn find<'a>(named: &'a Named, name: &str) -> Result<&'a Profile> {
-    named.get(name).ok_or_else(|| {
-        let known: Vec<_> = named.keys().map(String::as_str).collect();
-        let near = known.iter().max_by(|a, b| likeness(name, a).total_cmp(&likeness(name, b)));
-        let detail = match near {
-            None => format!(
-                "profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`"
-            ),
-            Some(near) if likeness(name, near) > 0.8 => {
-                format!("profile `{name}` is not there; did you mean `{near}`?")
-            }
-            Some(_) => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
-        };
-        LockError::new(LockErrorKind::InvalidRequest, detail)
-    })
-}
-
 fn told(whose: &str, detail: &str) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, format!("{whose}{detail}"))
-}
-
-fn likeness(one: &str, other: &str) -> f64 {
-    strsim::jaro_winkler(one, other)
 }
 
 impl Default for Profiles {
@@ -216,6 +192,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Profile;
     use crate::kind::Kind;
     use crate::strategy::{self, Backoff};
 

@@ -202,7 +202,11 @@ impl LockRequest {
             (Some(name), Some(named)) => Some(find(named, name).map_err(|error| error.with_key(key))?),
             _ => None,
         };
-        options.complete(profile, std::mem::take(&mut self.usual), &profiles.defaults);
+        options.complete(
+            profile.map(|profile| &profile.options),
+            std::mem::take(&mut self.usual),
+            &profiles.defaults,
+        );
         let store = &self.hub.engine.capability;
         let resolved = Resolved::of(&mut options, own_linger, self.of_all, store);
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))

@@ -10,8 +10,8 @@ use super::written::Written;
 use super::{environment, file, read};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::options::flaw::Flaw;
+use crate::options::named::Named;
 use crate::options::profile::Profile;
-use crate::options::profiles::Named;
 use crate::words::suggest::nearest;
 
 /// The sources from which a manager reads its profiles.

@@ -12,8 +12,9 @@ use crate::backend::{Backend, Capability};
 use crate::kind::Kind;
 use crate::options::OnLost;
 use crate::options::Options;
+use crate::options::named::Named;
 use crate::options::profile::Profile;
-use crate::options::profiles::{Named, Profiles};
+use crate::options::profiles::Profiles;
 use crate::options::release::Release;
 use crate::strategy;
 

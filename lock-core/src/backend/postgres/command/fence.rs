@@ -1,7 +1,8 @@
 //! Fencing tokens on demand.
 
+use super::parameter::{number, texts};
 use super::release::own_fence;
-use super::server::{Server, number, texts};
+use super::server::Server;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::text;
 use crate::backend::{Claim, FencingToken};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::answer::{mode_of, record};
-use super::server::{Server, flag, int};
+use super::parameter::{flag, int};
+use super::server::Server;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::text;
 use crate::backend::{HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};

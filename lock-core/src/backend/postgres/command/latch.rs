@@ -1,6 +1,7 @@
 //! Count-down latches.
 
-use super::server::{Server, int, micros, number};
+use super::parameter::{int, micros, number};
+use super::server::Server;
 use crate::backend::conflict::Use;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::text;

@@ -5,6 +5,7 @@ mod answer;
 mod fence;
 mod inspect;
 mod latch;
+mod parameter;
 mod release;
 mod renew;
 mod request_place;

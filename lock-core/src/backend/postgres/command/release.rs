@@ -7,7 +7,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::answer::code;
-use super::server::{Server, micros, number, texts};
+use super::parameter::{micros, number, texts};
+use super::server::Server;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::text;
 use crate::backend::remote::{Listeners, Message};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use super::answer::{Answer, code, record_of};
-use super::server::micros_of;
+use super::parameter::micros_of;
 use crate::backend::postgres::error::Failure;
 use crate::backend::{Ask, Claim, Queue};
 use crate::key::Key;

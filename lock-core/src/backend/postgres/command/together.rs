@@ -10,9 +10,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::answer::Answer;
+use super::parameter::texts;
 use super::request_place::RequestPlace;
 use super::request_queue::{Asked, QueuedRequest, RequestKind, name_of};
-use super::server::{Server, texts};
+use super::server::Server;
 use super::stuck::{Entry, Turn};
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Connection, Parameter, text};

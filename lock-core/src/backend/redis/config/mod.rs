@@ -2,6 +2,7 @@
 
 mod address;
 mod deadline;
+mod durability;
 mod form;
 mod from_driver;
 mod options;
@@ -11,5 +12,6 @@ mod settings;
 mod tests;
 
 pub(crate) use address::{Address, Endpoint, Sentinels};
+pub(crate) use durability::{Durability, MinReplicas};
 pub(crate) use form::FORM;
 pub(crate) use settings::Config;

@@ -1,9 +1,9 @@
 //! The options of a URL, after its `?`.
 
+use super::durability::{Durability, MinReplicas};
 use super::form::FORM;
 use super::parse::number;
 use super::{Address, Config};
-use crate::backend::redis::durability::{Durability, MinReplicas};
 use crate::error::Result;
 
 impl Config {

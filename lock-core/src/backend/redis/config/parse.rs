@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::durability::MinReplicas;
 use super::form::FORM;
 use super::{Address, Config, Sentinels};
-use crate::backend::redis::durability::MinReplicas;
 use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::Address;
-use crate::backend::redis::durability::{Durability, MinReplicas};
+use super::durability::{Durability, MinReplicas};
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 

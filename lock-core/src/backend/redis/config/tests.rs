@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::durability::{Durability, MinReplicas};
 use super::*;
-use crate::backend::redis::durability::{Durability, MinReplicas};
 #[cfg(feature = "tls")]
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::policy::{Copies, Durability};
+use super::policy::Copies;
+use crate::backend::redis::config::Durability;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, SessionState};
 use crate::backend::redis::units::millis;

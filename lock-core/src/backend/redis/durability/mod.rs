@@ -4,4 +4,4 @@ mod confirm;
 mod policy;
 
 pub(crate) use confirm::{Confirmed, Confirmer, patience};
-pub(crate) use policy::{Durability, MinReplicas, Proof};
+pub(crate) use policy::Proof;

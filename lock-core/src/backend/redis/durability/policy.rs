@@ -1,16 +1,15 @@
-//! Durability on request: the copies that a lock needs before it counts, and the proof that a server can be asked for
-//! them.
+//! The copies that exist, and the proof that a server can be asked for those that a lock needs.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
 //! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
 
 use std::collections::HashMap;
-use std::fmt;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, Value, from_redis_value};
 
+use crate::backend::redis::config::{Durability, MinReplicas};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{field, version_of};
 use crate::backend::redis::units::millis;
@@ -18,18 +17,6 @@ use crate::error::LockErrorKind;
 
 /// The version that introduced WAITAOF.
 const WAITAOF: (u32, u32) = (7, 2);
-/// The most replicas that can be asked for; a larger number is a slip.
-const MOST: u32 = 1_000;
-
-/// The copies that a lock needs before it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// This many replicas have the lock in memory.
-    Replicas(u32),
-    /// This many replicas have the lock on disk, and so does the primary if `local`.
-    Aof { local: bool, replicas: u32 },
-}
-
 /// The copies that exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
@@ -38,39 +25,7 @@ pub(crate) struct Copies {
     replicas: u32,
 }
 
-/// Writes the durability as a URL does.
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Replicas(replicas) => write!(f, "replicas({replicas})"),
-            Self::Aof { local, replicas } => write!(f, "aof({},{replicas})", u8::from(*local)),
-        }
-    }
-}
-
 impl Durability {
-    /// Reads `replicas(1)` or `aof(1,0)`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (name, arguments) = text.strip_suffix(')')?.split_once('(')?;
-        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST);
-        match name {
-            "replicas" => number(arguments).filter(|replicas| *replicas > 0).map(Self::Replicas),
-            // No copies at all would be no durability, so at least one number must not be 0.
-            "aof" => {
-                let (local, replicas) = arguments.split_once(',')?;
-                let (local, replicas) = (number(local)?, number(replicas)?);
-                (local <= 1 && local + replicas > 0).then_some(Self::Aof { local: local == 1, replicas })
-            }
-            _ => None,
-        }
-    }
-
-    fn replicas(self) -> u32 {
-        match self {
-            Self::Replicas(replicas) | Self::Aof { replicas, .. } => replicas,
-        }
-    }
-
     /// Returns the command that waits for the copies of the writes of its connection.
     pub(crate) fn command(self, patience: Duration) -> Cmd {
         let mut command = Cmd::new();
@@ -215,16 +170,6 @@ impl Durability {
     }
 }
 
-/// The reaction to a `min-replicas-to-write` that cannot be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum MinReplicas {
-    /// Refuse the server.
-    #[default]
-    Read,
-    /// Assume that it is right: a server run by others may forbid CONFIG.
-    Assumed,
-}
-
 /// The proof that a server has given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
@@ -249,37 +194,6 @@ mod tests {
     fn refusal() -> Value {
         let error = "NOPERM this user has no permissions to run the 'config|get' command";
         ::redis::parse_redis_value(format!("-{error}\r\n").as_bytes()).expect("an error reply")
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let aof = |local, replicas| Some(Durability::Aof { local, replicas });
-        let table = [
-            ("replicas(1)", Some(Durability::Replicas(1))),
-            ("replicas( 2 )", Some(Durability::Replicas(2))),
-            ("aof(1,0)", aof(true, 0)),
-            ("aof(0,2)", aof(false, 2)),
-            ("aof(1, 1)", aof(true, 1)),
-            ("replicas(0)", None),
-            ("replicas(-1)", None),
-            ("replicas(1001)", None),
-            ("replicas()", None),
-            ("replicas(1", None),
-            ("replicas=1", None),
-            ("replica(1)", None),
-            ("aof(0,0)", None),
-            ("aof(2,0)", None),
-            ("aof(1)", None),
-            ("aof", None),
-            ("1", None),
-            ("", None),
-        ];
-        for (text, expected) in table {
-            assert_eq!(Durability::parse(text), expected, "{text}");
-            if let Some(durability) = expected {
-                assert_eq!(Durability::parse(&durability.to_string()), expected, "{text}");
-            }
-        }
     }
 
     #[test]
