@@ -8,7 +8,7 @@
 //! | [`fencing`] | a database that refuses the write of a late holder |
 //! | [`background_work`] | work that outlives the function that acquired the lock |
 //! | [`resume`] | a worker that takes up the half-done work of one that has crashed |
-//! | [`leader`] | one process that does a thing for as long as it lives |
+//! | [`leader`] | one process of several that does a job for as long as it lives |
 //! | [`release`] | what happens to a key when a future is dropped, or a process dies; a release without waiting |
 //! | [`configuration`] | options from a file and from the environment |
 //! | [`shutdown`] | a program that ends without leaving keys locked |
