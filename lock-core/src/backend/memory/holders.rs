@@ -32,7 +32,7 @@ pub(super) struct Holder {
     pub(super) record: OwnerRecord,
     /// Whether the claim has further keys.
     pub(super) several: bool,
-    /// Released with `keep_for`: the key has no owner any more, and stays locked.
+    /// Released with `keep_for`: the key no longer has an owner, and stays locked.
     pub(super) kept: bool,
 }
 

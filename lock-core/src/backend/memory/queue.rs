@@ -16,7 +16,7 @@ use crate::sync::Notify;
 const AFTER_THE_FIRST: Duration = Duration::from_millis(250);
 
 impl Entry {
-    /// Returns how many claims of other owners than `owner` wait. Claims that the holder's manager serves do not count.
+    /// Returns how many claims of owners other than `owner` wait. Claims that the holder's manager serves do not count.
     pub(super) fn waiting(&self, owner: Owner) -> usize {
         // The common case: an uncontended key.
         if self.tickets.is_empty() && self.waiters.is_empty() {

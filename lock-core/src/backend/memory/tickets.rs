@@ -100,8 +100,8 @@ impl Tickets {
     /// Serves the tickets whose turn has come, and returns the usage of the key once all of them hold it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
         // This continues from the last computation, which still holds: a release makes more room, and a claim that was
-        // granted since was served or fits beside all that were. Starting from the front, each check would visit every
-        // waiter.
+        // granted since then was served here, or fits beside all claims that were. Starting from the front, each check
+        // would visit every waiter.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
             && usage.admits(next.share) == Compatibility::Compatible
@@ -134,9 +134,9 @@ impl Tickets {
         self.served
     }
 
-    /// Discards the last computation of whose turn has come.
+    /// Discards the last computation of the claims whose turn has come.
     pub(super) fn unserve(&mut self) {
-        // A claim that acquires the key in another mode than its ticket's may leave less room than was computed.
+        // A claim that acquires the key in a mode other than that of its ticket may leave less room than was computed.
         self.served = 0;
     }
 

@@ -153,8 +153,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// Listens for notifications with other settings than those for the calls: past a pooler or a pool. The store opens
-    /// this connection, as in [`from_config`](Postgres::from_config). Default: the settings of the calls.
+    /// Sets separate settings for the connection that listens for notifications, to bypass a pooler or a pool. The
+    /// store opens this connection, as in [`from_config`](Postgres::from_config). Default: the settings of the calls.
     pub fn listen_with(mut self, config: tokio_postgres::Config) -> Self {
         self.listen = Notifications::With(Box::new(config));
         self
@@ -204,9 +204,9 @@ impl PostgresBuilder {
     /// # Errors
     ///
     /// As [`Postgres::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) also if the settings of the driver
-    /// have no host although the store opens the connections, different numbers of hosts and ports, or `hostaddr`.
-    /// [`Unavailable`](LockErrorKind::Unavailable) also if the application opened no connection; the text repeats the
-    /// error of the application.
+    /// have no host although the store opens the connections, if they have different numbers of hosts and ports, or if
+    /// they have a `hostaddr`. [`Unavailable`](LockErrorKind::Unavailable) also if the application opened no
+    /// connection; the text repeats the error of the application.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The meaning that a failure of the server or of the connection has for a lock, as a table.
+//! Classifies the failures of the server and of the connection: what each means for a lock.
 
 use std::error::Error as _;
 

@@ -64,10 +64,10 @@ impl Redis {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `tls`, a server before 6.2, a
-    /// node before 7.0, a URL of another topology than the server has. [`Unavailable`](LockErrorKind::Unavailable): the
-    /// server does not answer within the `connect_timeout` (temporary), refuses the password or lacks a permission, or is a replica (permanent). No
-    /// error shows the URL or a part of the password.
+    /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `tls`, a server before 6.2, a node
+    /// before 7.0, a URL for a topology that the server does not have. [`Unavailable`](LockErrorKind::Unavailable): the
+    /// server does not answer within the `connect_timeout` (temporary), refuses the password or lacks a permission, or
+    /// is a replica (permanent). No error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -98,7 +98,7 @@ impl Redis {
     /// # Errors
     ///
     /// Those of [`connect`](Self::connect). [`Unsupported`](LockErrorKind::Unsupported) for TLS with certificates of
-    /// its own, or without a check of the server's name: a client does not tell what it trusts, and a URL does.
+    /// its own, or without a check of the server's name: a client does not reveal what it trusts, and a URL does.
     ///
     /// # Panics
     ///

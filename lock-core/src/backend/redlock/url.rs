@@ -75,7 +75,7 @@ impl Query {
                 }
                 "node_timeout" => query.node_timeout = Some(FORM.duration("node_timeout", value)?),
                 "timeout" => {
-                    // A text that is no duration passes here; the parser of each server's URL refuses it.
+                    // A text that is not a duration passes here; the parser of each server's URL refuses it.
                     timeout = crate::words::duration::parse(value).unwrap_or(Duration::MAX);
                     query.others.push(format!("{name}={value}"));
                 }

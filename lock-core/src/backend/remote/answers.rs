@@ -17,12 +17,13 @@ impl Answers {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Awaits `answer` for as long as the server gives another one within each `limit`. Returns `None` once it gives none.
+    /// Awaits `answer` for as long as the server answers some other request within each `limit`. Returns `None` once it
+    /// gives none.
     pub(crate) async fn patiently<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
             let before = self.0.load(Ordering::Relaxed);
-            // In two halves: the first alone may be over because this process stood still.
+            // The limit is split into two halves: the first may be over only because this process was paused.
             for _ in 0..2 {
                 if let Ok(answer) = timeout(limit / 2, answer.as_mut()).await {
                     return Some(answer);

@@ -32,7 +32,7 @@ pub(crate) struct Failure<R> {
     /// Whether the request may have been executed.
     doubt: bool,
     text: Cow<'static, str>,
-    /// The key that it is about, for a request for several keys.
+    /// The key that caused the failure, for a request for several keys.
     key: Option<Key>,
     pub(crate) reaction: R,
 }
@@ -79,7 +79,7 @@ impl<R> Failure<R> {
         Self { outlook: Outlook::Settled, ..self }
     }
 
-    /// Marks a failure that is temporary, but lasts longer than a call can wait: callers are told at once.
+    /// Marks a failure that is temporary, but lasts longer than a call can wait: callers get it at once.
     #[must_use]
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres has such failures"))]
     pub(crate) fn lasting(self) -> Self {
@@ -102,7 +102,7 @@ impl<R> Failure<R> {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
     }
 
-    /// Names the key that it is about, unless it names one.
+    /// Names the key that caused the failure, unless it names one already.
     #[must_use]
     pub(crate) fn on_key(self, key: &Key) -> Self {
         Self { key: self.key.or_else(|| Some(key.clone())), ..self }
@@ -142,8 +142,8 @@ impl<R> Failure<R> {
         self.outlook == Outlook::Lasting
     }
 
-    /// Returns whether a caller that waits for a connection must be told at once, because the failure outlasts its
-    /// deadline.
+    /// Returns whether a caller that waits for a connection must get the failure at once, because it outlasts the
+    /// caller's deadline.
     pub(crate) fn ends_waits(&self) -> bool {
         matches!(self.outlook, Outlook::Lasting | Outlook::Permanent)
     }

@@ -22,7 +22,7 @@ use crate::sync::RwLock;
 /// The supervised connections of one runtime each, or nothing once they are closed.
 type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;
 
-/// How long a call waits for a first connection of its own runtime before it uses that of another one.
+/// How long a call waits for the first connection of its own runtime before it uses one of another runtime.
 const OWN: Duration = Duration::from_millis(100);
 /// After how many failed dials in a row a runtime that uses the connection of another one is worth a warning.
 const LASTS: u32 = 3;
@@ -123,8 +123,8 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime. A server that has no further connection for this runtime must not cost a
-    /// grant, which a renewal keeps.
+    /// Returns a connection of another runtime. A server that allows no further connection must not end a grant for
+    /// lack of a connection for its renewal.
     fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
         // A lasting failure belongs to the server, and not to one connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
@@ -167,7 +167,7 @@ impl<C: Connector> PerRuntime<C> {
 
     /// Ends all connections permanently.
     pub(crate) fn close(&self) {
-        // Without its receivers a supervisor ends, also in the middle of a dial. `None` keeps later callers from
+        // Without its receivers a supervisor ends, even in the middle of a dial. `None` keeps later callers from
         // starting another one.
         *self.links.write() = None;
     }

@@ -10,8 +10,8 @@ use super::Failure;
 use crate::backend::BoxFuture;
 
 /// Runs attempts in their order, and returns the first success. The next attempt begins when one has failed, or after
-/// `head_start`: a dead server may answer nothing at all. If all fail: returns a failure that no other try can fix if
-/// there is one, else the last. Returns `None` without attempts.
+/// `head_start`: a dead server may answer nothing at all. If all fail, returns a failure that another try cannot fix,
+/// if there is one, else the last failure. Returns `None` without attempts.
 pub(crate) async fn first<T, R>(
     attempts: Vec<BoxFuture<'_, Result<T, Failure<R>>>>,
     head_start: Duration,

@@ -60,7 +60,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
 
-    /// Watches a connection that callers use from now on. Returns when it is lost, with the reason.
+    /// Watches a connection that callers use from now on. Returns when the connection is lost, with the reason.
     ///
     /// Resets `pauses` once the connection has proved to last. A dial alone proves nothing: a server that closes every
     /// connection at once would be dialled in a tight loop.
@@ -142,7 +142,7 @@ async fn keep_connected<C: Connector>(
             }
         };
         tracing::debug!(server = %connector.address(), ?failure, "no connection");
-        // The error is published before the pause, so that callers are told of a permanent failure at once.
+        // The error is published before the pause, so that callers get a permanent failure at once.
         let pause = if failure.ends_waits() {
             refused.next()
         } else {

@@ -1,4 +1,4 @@
-//! A stream over which the peer's own words reach the reader.
+//! A stream that keeps what a server says when it refuses a connection.
 
 use std::io::{ErrorKind, Result};
 use std::pin::Pin;
@@ -12,11 +12,12 @@ use crate::sync::{Mutex, survives};
 /// How many bytes of the peer are kept: a line that refuses the connection is shorter.
 const KEPT: usize = 256;
 
-/// A stream to a server that may refuse the connection in words and close it, before it has read anything.
+/// A stream to a server that may send a line of text and close the connection, before it has read anything.
 ///
-/// A driver loses such words in two ways: it reads them before it has asked anything, and takes them for no answer; or
-/// its first write fails, because the peer has closed, and it reads nothing more. So nothing is read before the first
-/// write, and a write to a peer that is gone is no error: the read that follows returns the words, and then the end.
+/// A driver loses such a line in two ways: it reads the line before it has sent a request, and does not take it for an
+/// answer; or its first write fails, because the peer has closed, and it reads nothing more. So nothing is read before
+/// the first write, and a write to a peer that is gone is not an error: the read that follows returns the line, and
+/// then the end.
 ///
 /// A driver that has sent several commands may report the end instead of the words, so the first bytes are
 /// [kept](Self::heard).
@@ -52,7 +53,7 @@ impl<S> Words<S> {
         Self { stream, has_asked: false, is_gone: false, reader: None, keeps: KEPT, heard }
     }
 
-    /// Returns what the peer sends first, as it will be known later.
+    /// Returns the place in which the first bytes of the peer are kept.
     pub(crate) fn heard(&self) -> Heard {
         self.heard.clone()
     }

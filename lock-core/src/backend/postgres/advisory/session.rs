@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Requests a lock of the server. Runs to its end, also if the caller has given up.
+    /// Requests a lock of the server. Runs to its end, even if the caller has given up.
     async fn ask(&self, id: i64, sent: Moment) -> Result<bool, Failure> {
         let answer = self.say(&self.lock, Some(id), sent).await;
         if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {

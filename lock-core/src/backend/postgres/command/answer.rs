@@ -125,7 +125,7 @@ impl Answer {
     }
 }
 
-/// Reads a number that may be null. `None`: it is no number.
+/// Reads a number that may be null. Returns `None` if the text is not a number.
 fn number<N: std::str::FromStr>(text: Option<String>) -> Option<Option<N>> {
     text.map(|text| text.parse().ok()).map_or(Some(None), |number| number.map(Some))
 }

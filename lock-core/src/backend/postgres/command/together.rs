@@ -1,6 +1,6 @@
 //! Sends the requests for one key together.
 //!
-//! Few calls for a key are under way at once (see [`stuck`](super::stuck)), and each takes along all requests that were
+//! Few calls for a key are under way at once (see [`stuck`](super::stuck)), and each carries all requests that were
 //! made meanwhile. So a crowd of waiters keeps its places with few calls, however long a round trip is.
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Server {
         let statements = &self.shared().statements;
         let kind = batch.first().map_or(RequestKind::Attempt, |one| one.kind);
         let (statement, parameters) = match (kind, batch.as_slice()) {
-            // Most keys have no crowd. A session without the settings needs the function that makes them.
+            // Most keys have no crowd. A session without the settings needs the function that sets them.
             (RequestKind::Attempt, [one]) if live.is_own() => {
                 (&statements.attempt, parameters_of_one(claim, &one.asked))
             }

@@ -26,7 +26,7 @@ const IGNORED: &[&str] = &[
     "tcp_user_timeout",
 ];
 
-/// Ignores an option that means nothing for a lock. Returns whether it is one.
+/// Ignores an option that means nothing for a lock. Returns whether the option is known as such.
 pub(super) fn ignores(name: &str, value: &str) -> Result<bool> {
     let ignored = match (name, value) {
         // The certificate of the server is verified with its name, which proves as much.

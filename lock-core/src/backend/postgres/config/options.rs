@@ -47,7 +47,7 @@ impl Config {
             "user" => self.user = Some(FORM.decode(value)?),
             "password" => self.password = Some(FORM.decode(value)?),
             "dbname" => self.database = Some(FORM.decode(value)?),
-            // Before the settings of the store. If both set the same, those of the store count.
+            // They come before the settings of the store. If both set the same option, the store's value counts.
             "options" => drop(self.driver.options(FORM.decode(value)?)),
             "sslmode" => {
                 self.tls = (value != "disable").then(TlsFiles::default);

@@ -17,7 +17,7 @@ pub(crate) enum Listen {
     At(Address),
     /// A server with its own settings.
     With(Box<Config>),
-    /// None: waiters rely on their heartbeats.
+    /// No notifications: waiters rely on their heartbeats.
     Off,
 }
 
@@ -32,7 +32,7 @@ pub(crate) const SCHEMA: &str = "lock_core";
 /// The name in `pg_stat_activity`, unless the application has its own.
 pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 
-/// How long the server itself lets a statement run. A statement that takes longer has no caller any more. The odd
+/// How long the server itself lets a statement run. A statement that takes longer no longer has a caller. The odd
 /// number shows whether the server has taken the setting: a pooler that shares its connections does not pass it on.
 pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 
@@ -151,7 +151,7 @@ impl Config {
         driver
     }
 
-    /// Returns the statement that makes the settings of the library in a session that was opened without them.
+    /// Returns the statement that sets the library's settings in a session that was opened without them.
     pub(crate) fn set_settings(&self) -> String {
         let set = |(name, value)| format!("pg_catalog.set_config('{name}', '{value}', false)");
         let all: Vec<String> = self.session_settings().map(set).collect();

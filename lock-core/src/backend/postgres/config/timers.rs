@@ -1,6 +1,6 @@
 //! The timers by which the server ends a session that is silent, or whose client is unreachable.
 //!
-//! A lock that is bound to a session ends with it. So all of these timers are made here from the one number that its
+//! A lock that is bound to a session ends with it. So all of these timers are derived here from the one time that its
 //! holder counts, and none of them is shorter.
 
 use std::time::Duration;

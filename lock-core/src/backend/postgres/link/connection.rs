@@ -155,7 +155,7 @@ impl Connection {
         self.query_with(statement, parameters, |_| {}).await
     }
 
-    /// As [`query`](Self::query). Calls `answered` with the answer, also if the caller has given up by then.
+    /// As [`query`](Self::query). Calls `answered` with the answer, even if the caller has given up by then.
     pub(crate) async fn query_with(
         self: &Arc<Self>,
         statement: &str,
@@ -171,8 +171,8 @@ impl Connection {
         self.call(query).await
     }
 
-    /// Runs a call that [sends](Self::send) statements over this connection. It continues to its end, also if the caller
-    /// polls it no longer or has dropped it, once it has been polled.
+    /// Runs a call that [sends](Self::send) statements over this connection. Once it has been polled, it continues to
+    /// its end, even if the caller no longer polls it or has dropped it.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, Failure>> + Send + 'static,

@@ -215,7 +215,7 @@ impl Connector for ListenConnector {
     }
 }
 
-/// Notes that no channel is listened to any more, also when the runtime of the connection ends.
+/// Notes, when it is dropped, that no channel is listened to: the runtime of the connection may have ended.
 struct Ends<'a>(&'a watch::Sender<u64>);
 
 impl Drop for Ends<'_> {

@@ -1,7 +1,7 @@
 //! The proof that a pooler keeps a connection of the server for each client (`pooling=session`).
 //!
-//! A pooler says nothing of its mode, and a session that it shares must not be changed. So two plain clients ask by
-//! turns which process of the server serves them. A pooler in session mode serves each client with another process,
+//! A pooler does not reveal its mode, and a session that it shares must not be changed. So two plain clients ask in
+//! turn which process of the server serves them. A pooler in session mode serves each client with another process,
 //! always the same. A pooler that shares its connections gives both the same process, or one of them several.
 //!
 //! Without the option no such proof is made: it holds with a high probability only, and a wrong guess would leave

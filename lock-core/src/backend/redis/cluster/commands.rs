@@ -35,8 +35,8 @@ impl Router {
     }
 
     /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently, or if none of them
-    /// can be reached: the Cluster may announce addresses that are good inside of another network only. A node that is
-    /// down alone may yet be replaced.
+    /// can be reached: the Cluster may announce addresses that can be reached only from inside another network. If only
+    /// one node is down, it may still be replaced.
     async fn meet(&self, give_up: Moment) -> Result<(), Failure> {
         let (began, patience) = (Clock::Suspend.now(), self.config().dial_timeout);
         let (nodes, mut dials) = (self.primaries(), JoinSet::new());

@@ -1,4 +1,4 @@
-//! The views that several nodes have of the Cluster.
+//! The views that several nodes have of the Cluster. A *look* asks them for these views.
 
 use std::time::Duration;
 
@@ -36,9 +36,9 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Returns the newest view of these nodes, and whether most of them have answered.
 ///
 /// Another Cluster may have the address of a node by now. So a view without any node of `known` counts only if no known
-/// node answers, and only from a node of the URL: most of the nodes of the URL must have answered so. The `bool` of
-/// each node says whether the URL names it. A node that was removed from its Cluster knows no other node, and its view
-/// does not count.
+/// node answers, and only from a node of the URL: most of the nodes of the URL must have given that answer. The `bool`
+/// of each node says whether the URL names it. A node that was removed from its Cluster knows no other node, and its
+/// view does not count.
 ///
 /// All nodes have `limit`. Once one has answered, the others have `patience` in all, or twice its time.
 pub(super) async fn around(
@@ -132,8 +132,8 @@ async fn ask_at(
     is_one: bool,
     progress: &Progress,
 ) -> Result<SlotMap, Failure> {
-    // A separate connection. The connections of the callers are vouched for by a look when they are dialled, so a look
-    // that waited for one of them would wait for itself.
+    // This is a separate connection. When a connection of a caller is dialled, a look confirms that its node is a
+    // primary, so a look that waited for such a connection would wait for itself.
     let (connection, _driver) = open(node, way, progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");

@@ -70,7 +70,7 @@ impl Router {
                         continue;
                     }
                 }
-                // A call that can be sent to the other node has done so itself.
+                // If a call can follow to the other node, it has already done so.
                 Redirect::Ask(_) | Redirect::Later => {}
                 // A look that fails changes nothing: the call is repeated until its deadline.
                 Redirect::Down => drop(self.look_again().await),

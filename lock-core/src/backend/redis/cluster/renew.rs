@@ -101,7 +101,7 @@ impl Router {
         }
         for part in pending.into_iter().flatten() {
             let redirect = part.redirect.unwrap_or(Redirect::Later);
-            // It was redirected in every round: no node has answered for this lock, which is no loss.
+            // The renewal was redirected in every round. No node has answered for this lock, and that is not a loss.
             verdicts.push((part.at, Verdict::Unknown(redirect.to_failure())));
         }
     }

@@ -33,9 +33,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How much longer than the patience with one node a caller waits for the look of another one. A discovery ends within
 /// this time, unless all nodes are slow or its runtime is no longer driven; then the caller starts its own.
 const MARGIN: Duration = Duration::from_millis(100);
-/// How long a node that has lost its slots is not vouched for so. One that stood still knows better soon after.
+/// How long a node that has lost its slots is not trusted as the next owner of one. A former primary that was paused
+/// learns of the change within this time.
 const FORMER: Duration = Duration::from_secs(60);
-/// How long a node is vouched for that another one has named as the next of a slot which is being moved.
+/// How long a node is trusted that another one has named as the next owner of a slot which is being moved.
 const MOVING: Duration = Duration::from_secs(10);
 /// How long most nodes must report an earlier epoch than the known one before they are believed.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -66,10 +67,10 @@ struct State {
     overruled: bool,
     /// The first and the last time at which most nodes reported an earlier epoch than the view.
     behind: Option<(Moment, Moment)>,
-    /// The nodes that were named as the next of a slot, and when that was last.
+    /// The nodes that a redirect has named as the next owner of a slot, with the time of the last such redirect.
     moving: HashMap<Endpoint, Moment>,
-    /// The nodes that had slots and have none any more, and since when: a former primary that stood still takes itself for
-    /// one.
+    /// The nodes that had slots and no longer have any, with the time of that change: a former primary that was paused
+    /// still believes that it is one.
     former: HashMap<Endpoint, Moment>,
     /// The time since which only nodes of the URL answer, with a view that has no node in common with the known one.
     others: Option<Moment>,
@@ -163,7 +164,7 @@ impl Router {
             if let Some(node) = node.as_ref().filter(|node| node.connections.current().is_some()) {
                 return Ok(Arc::clone(node));
             }
-            // The node may come back or be replaced, so the dial and the looks run side by side.
+            // The node may come back or be replaced, so the dial and the looks at the Cluster run side by side.
             tokio::select! {
                 connected = connected(node.as_deref()) => match connected {
                     Ok(()) => return node.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node")),
@@ -182,11 +183,11 @@ impl Router {
         }
     }
 
-    /// Returns once a slot has another node than at `version`.
+    /// Returns once a slot has a node other than the one at `version`.
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
-                // This is no error of the call, which looks again until its own deadline.
+                // This is not an error of the call, which looks again until its own deadline.
                 tracing::debug!(cluster = %self.cluster.config.address, ?failure, "no node says who has which slot");
             }
             if self.read(|state| state.version) != version {
@@ -362,8 +363,8 @@ impl Router {
     }
 }
 
-/// A server that was just dialled is a primary only if the other nodes say so: a server that was paused takes itself
-/// for the primary when it resumes, until the others contact it.
+/// A server that was just dialled is a primary only if the other nodes say so: a server that was paused still believes
+/// that it is the primary when it resumes, until the others contact it.
 impl Witness for Router {
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
@@ -390,7 +391,7 @@ fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
 }
 
 impl State {
-    /// Returns since when there are only views without a node in common with the known one, if this is one of them: the known
+    /// If `view` has no node in common with the known one, returns since when every view has been like that: the known
     /// nodes may all have been replaced.
     fn others_since(&mut self, view: &SlotMap) -> Option<Moment> {
         let is_other = view.is_of_others_than(&self.view);
@@ -407,7 +408,7 @@ impl State {
         self.moving.retain(|place, _| !self.former.contains_key(place));
     }
 
-    /// Returns the nodes that were lately named as the next of a slot.
+    /// Returns the nodes that were recently named as the next owner of a slot.
     fn next_of_slots(&self, now: Moment) -> impl Iterator<Item = Endpoint> + '_ {
         self.moving
             .iter()
@@ -415,7 +416,7 @@ impl State {
             .map(|(place, _)| place.clone())
     }
 
-    /// Returns whether the known view is of a Cluster that no longer exists: a Cluster that was created anew on the
+    /// Returns whether the known view is of a Cluster that no longer exists: a Cluster that was created again on the
     /// same addresses counts its epochs from the beginning. A single node that has not learned of a failover yet must
     /// not be believed, nor must several of them right after the failover.
     fn is_left_behind(&mut self, view: &SlotMap, most: bool) -> bool {
@@ -430,10 +431,10 @@ impl State {
     }
 }
 
-/// Returns once a connection to the node is up, or is known to be impossible. It does not return while the node may yet
-/// be replaced.
+/// Returns once a connection to the node is up, or is known to be impossible. It does not return while the node may
+/// still be replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
-    // Without a node the call needs the result of a look, which runs beside this.
+    // Without a node the call needs the result of a look, which runs at the same time.
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),

@@ -56,7 +56,7 @@ impl SlotMap {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
-    /// Returns whether it names no node, although `known` does: the node that was asked is in no Cluster any more.
+    /// Returns whether this view names no node although `known` does: the node that gave it is no longer in a Cluster.
     pub(super) fn tells_less_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && self.ids.is_empty()
     }
@@ -115,7 +115,7 @@ fn place(node: &Value, host: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        // A node that does not know its own address has the address at which it was asked.
+        // A node that does not know its own address has the address that the request was sent to.
         Value::Nil => "",
         named => text(named)?,
     };

@@ -79,7 +79,7 @@ impl Server<Primary> {
                     let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
                     return self.durable(live, (claim, granted), confirmed, deadline).await;
                 }
-                // A caller that only probes is not told who holds the key, which saves the script.
+                // A caller that only probes need not learn who holds the key, so the script is not called.
                 (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
                 (Value::Nil, _) => {}
                 (other, _) => return Err(Failure::unexpected(&other)),

@@ -101,7 +101,7 @@ impl<R: Role> Server<R> {
         let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());
         match live.run(Script::ForceRelease, &command).await? {
-            // 0 is no failure: the grant ended before the request arrived, and its successor must not be harmed.
+            // 0 is not a failure: the grant ended before the request arrived, and its successor must not be harmed.
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),
         }

@@ -71,8 +71,8 @@ impl<R: Role> Server<R> {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            // The renewer has its own connection. It lasts when the runtime of the holder ends or stands still, so that
-            // a forced release is still reported.
+            // The renewer has its own connection. That connection lasts when the runtime of the holder ends or is
+            // blocked, so that a forced release is still reported.
             live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)

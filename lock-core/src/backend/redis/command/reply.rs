@@ -62,8 +62,9 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
     }
 }
 
-/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part that cannot be read is left out. `sent` is when the request was sent. `queued` is whether the claim is
-/// queued, for an answer that does not say so.
+/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part
+/// that cannot be read is left out. `sent` is when the request was sent. `queued` says whether the claim is queued, for
+/// an answer that does not contain it.
 pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
@@ -153,7 +154,8 @@ pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
 }
 
-/// Reads likewise what keeps `claim` from its key. For one of several keys, the number of that key follows.
+/// Reads the conflict that keeps `claim` from its key. For a claim of several keys, the number of the key follows the
+/// mode.
 pub(crate) fn clash(claim: &Claim, rest: &[Value]) -> Failure {
     let failure = conflict(rest, Use::Lock(claim.mode));
     match rest.get(1) {

@@ -1,4 +1,4 @@
-//! The wait for the copies of writes, for many callers at once.
+//! Waits until replicas have the writes of a connection; many callers share one wait.
 //!
 //! WAIT is sent over the connection that wrote, not over a separate one. WAIT covers the last write of its own
 //! connection, so a separate connection would have to write first, and that write would have to be known to reach the

@@ -1,4 +1,4 @@
-//! The copies that exist, and the proof that a server can be asked for those that a lock needs.
+//! The copies that exist, and the check that a server can confirm those that a lock needs.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
 //! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).

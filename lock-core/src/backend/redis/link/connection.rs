@@ -96,10 +96,11 @@ impl<S> Connection<S> {
     /// Sends a short command, whose answer is not needed, in front of the next one. Keep what this returns until that
     /// one is answered: the driver sends nothing for a caller that is gone.
     ///
-    /// Redis and Valkey write first to the client that was the last to get something into its empty buffer
-    /// (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages of the script, so
-    /// without this command the client that releases a lock is first. With it that client is last. The command is one
-    /// that every connection sends from time to time.
+    /// Of several clients with answers to send, Redis and Valkey write first to the one whose empty buffer was the last
+    /// to get something (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages
+    /// of the script. So without this command the client that releases a lock gets its answer before the next owner
+    /// gets its message; with it, that client is last. The command is one that every connection sends from time to
+    /// time.
     pub(crate) fn send_in_front(&self) -> Pin<Box<impl Future<Output = RedisResult<Value>>>> {
         let mut connection = self.connection.clone();
         let mut sending =

@@ -111,8 +111,8 @@ async fn connect<R: Role>(
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
         let session = reach(server, place.as_ref(), progress).await?;
         if let Some(place) = &place {
-            // The server has answered here. A server that was paused answers as what it was before, and only the others
-            // know better.
+            // The server has answered here. A server that was paused answers as if it still had its former role, and
+            // only the other servers know of the change.
             server.role.vouch(place).await?;
         }
         return Ok(session);
@@ -124,7 +124,7 @@ async fn connect<R: Role>(
         Err(failure) => return Err(failure),
     };
     // The sentinels are asked again once the server has answered: a server that was paused during a failover still
-    // takes itself for the primary when it resumes.
+    // believes that it is the primary when it resumes.
     if ask(sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
@@ -196,14 +196,15 @@ pub(crate) async fn open<R: Role>(
     }
 }
 
-/// How many commands the driver's queue holds before one has to wait for room: more than there can be.
+/// How many commands the driver's queue holds before one must wait for room: so many that none ever waits.
 ///
 /// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
 /// command has its place after the first poll ([`Connection::send_in_front`]). The queue stays short all the same: each
 /// command in it has a caller with a deadline, and the driver drops a command whose caller is gone.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
-/// Makes the handshake with a server that may refuse the connection in words. `of` classifies any other failure.
+/// Makes the handshake with a server that may refuse the connection with a line of text. `of` classifies any other
+/// failure.
 async fn worded<R: Role, S>(
     server: &Shared<R>,
     stream: S,
@@ -238,8 +239,8 @@ where
     let looking = Arc::clone(&poisoned);
     // The driver calls this before it delivers any reply that follows the message.
     let options = options.set_push_sender(move |push: PushInfo| {
-        // This comes before the listeners are told: a waiter that they wake must not ask over a connection whose
-        // replies are shifted.
+        // This comes before the listeners are notified: a waiter that they wake must not send a request over a
+        // connection whose replies are shifted.
         looking.look(&push);
         messages::deliver(&listeners, &push);
         Ok::<_, Infallible>(())

@@ -1,6 +1,6 @@
 //! The number of keys that a server has evicted.
 //!
-//! Connecting warns about a policy that may evict. This module counts evictions that actually happen, also under a
+//! Connecting warns about a policy that may evict. This module counts evictions that actually happen, even under a
 //! policy that is set later.
 
 use crate::sync::Mutex;
@@ -13,7 +13,7 @@ pub(crate) struct Evictions(Mutex<Option<Count>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
-    /// The server's run id: the count starts anew after a restart, and on another server.
+    /// The server's run id: the count starts again at zero after a restart, and on another server.
     run: String,
     keys: u64,
 }

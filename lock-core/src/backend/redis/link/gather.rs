@@ -13,8 +13,8 @@ const ENOUGH: usize = 4 * 1024;
 /// A stream that writes at once while nothing is unanswered, and gathers commands otherwise.
 ///
 /// The runtime polls the driver of a connection right after each task that sends a command. If each command left alone,
-/// each would cost both sides a system call and a packet. If all of them left together, client and server would work by
-/// turns. So commands leave when they are at least as long as all that was sent since the last answer, or
+/// each would cost both sides a system call and a packet. If all of them left together, client and server would take
+/// turns at working. So commands leave when they are at least as long as all that was sent since the last answer, or
 /// [`ENOUGH`]. The next answer lets the rest leave. On a long link a command thus waits for the next answer at most.
 #[derive(Debug)]
 pub(crate) struct Gather<S> {

@@ -39,7 +39,7 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Self::Session, Failure>> + Send;
 
     /// Asks other servers whether the server at `place` still has the role. Called once for each connection, after the
-    /// server was reached: a server that was paused still takes itself for what it was before.
+    /// server was reached: a server that was paused still believes that it has the role.
     ///
     /// # Errors
     /// The other servers name another one, or do not answer.

@@ -14,8 +14,8 @@ use crate::owner::Owner;
 
 /// How long a queue outlives its last heartbeat; far longer than a waiter's lease.
 const QUEUE_TTL: Duration = Duration::from_secs(60);
-/// The digits that the tickets of the same 10 s have in common, of 16 until the year 2286. The first claim of every 10 s
-/// gives its queue [`QUEUE_TTL`] again.
+/// How many of a ticket's 16 digits (until the year 2286) are equal for all tickets of the same 10 s. The first claim
+/// that queues in such a span sets the expiry of the queue to [`QUEUE_TTL`] again.
 const SPAN_LEN: u64 = 9;
 
 /// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Other data at the key

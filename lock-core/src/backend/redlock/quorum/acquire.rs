@@ -186,7 +186,7 @@ impl<B: Backend> Inner<B> {
         // `Keep` alone does not keep a grant: the owner may have released the claim while this request was on its way.
         // That release reached the node before the request did, so no later release would undo the grant.
         let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
-        // The release that waits for this slot frees the grant. It is sent also if it has lost patience.
+        // The release that waits for this slot frees the grant. It is sent even if it has given up that wait.
         if taken && unwanted && !slot.tracked.is_followed(slot.node) {
             self.clean(&slot, claim).await;
         }
@@ -196,7 +196,7 @@ impl<B: Backend> Inner<B> {
     /// release. Returns whether the node answered.
     async fn clean(&self, slot: &Slot, claim: &Claim) -> bool {
         let node = &self.nodes[slot.node];
-        // Noted before the release is sent. If no answer comes, the node has no vote for this owner any more.
+        // Noted before the release is sent. If no answer comes, the node no longer has a vote for this owner.
         slot.tracked.releasing(slot.node);
         let limit = timing::patience(claim.ttl, self.node_timeout);
         match tokio::time::timeout(limit, node.backend.release(claim, None)).await {
@@ -310,8 +310,8 @@ impl<B: Backend> Inner<B> {
         let (mut answers, mut cleaning) = (Vec::new(), Vec::new());
         let mut clean = counts && fate == Disposition::GiveBack;
         if fate == Disposition::GiveBack {
-            // The releases below may break up the majority, so the ledger must not vouch for the grant or its token any
-            // more.
+            // The releases below may break up the majority, so the ledger must no longer vouch for the grant or its
+            // token.
             attempt.tracked.loses();
         }
         for said in attempt.open.close(fate) {
@@ -365,7 +365,7 @@ impl<B: Backend> Inner<B> {
         sent: Moment,
         given: &[Grant],
     ) -> Result<crate::backend::FencingToken> {
-        // The owner already had the grant. A repeated request must return the same token, also if other nodes answer
+        // The owner already had the grant. A repeated request must return the same token, even if other nodes answer
         // this time.
         if let Some(known) = tracked.fence(claim.handoffs, sent) {
             return Ok(known);

@@ -150,8 +150,8 @@ impl<B> Inner<B> {
     /// that `failed` in this call.
     pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
-        // If the other nodes are no majority, the suspect ones decide, and a caller that skipped them would fail for
-        // nothing.
+        // If the other nodes are not a majority, the suspect ones decide, and a caller that skipped them would fail
+        // without need.
         let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
         move |node| enough && self.nodes[node].is_suspect()
     }

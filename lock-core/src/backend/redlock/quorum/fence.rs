@@ -71,8 +71,9 @@ impl<B: Backend> Inner<B> {
         // that does not know it, and get a smaller one.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // This is the rest of the lease and no more: a request for a token must not extend the grant. And none of
-            // it once the grant is over, though a majority may still have it: the next owner must not wait for longer.
+            // This is the rest of the lease and no more: a request for a token must not extend the grant. Once the
+            // grant is over, nothing of the lease is left, although a majority may still have the grant: the next owner
+            // must not wait for longer.
             let Some(ttl) = tracked.left(self.now()) else {
                 return Err(LockError::lost(&claim.key, LossReason::Expired));
             };
@@ -164,7 +165,7 @@ impl<B: Backend> Inner<B> {
         answers: Vec<Option<Answer<T>>>,
     ) -> Result<(Vec<T>, usize)> {
         let nodes = self.nodes.len();
-        // No node is waited for any more, so a node without an answer counts neither way.
+        // From here on no node is waited for, so a node without an answer counts neither way.
         let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
         let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
         for (node, answer) in self.nodes.iter().zip(answers) {

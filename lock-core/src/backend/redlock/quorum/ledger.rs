@@ -4,7 +4,7 @@
 //! then remove the grant of the second attempt, and with it a vote that was counted. Hence the one rule of this file:
 //! **a node's answer counts for an owner only while no release for that owner can be under way to that node.** Attempts
 //! of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After a release
-//! without an answer the node has no vote for that owner any more ([`Tracked::is_sure`]).
+//! without an answer the node no longer has a vote for that owner ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -268,8 +268,8 @@ impl Tracked {
             return;
         }
         if memory.left(sent).is_none() {
-            // The grant had expired before the request, and another owner may have had it: an old token is not valid
-            // any more.
+            // The grant had expired before the request, and another owner may have had it: an old token is no longer
+            // valid.
             (memory.valid, memory.fence) = (None, None);
         }
         // Answers may arrive out of order: a late one never shortens the validity.

@@ -34,8 +34,8 @@ impl<B> Node<B> {
         &self.name
     }
 
-    /// Returns whether the node failed to answer lately. It is still asked, which is how its return is noticed, but no
-    /// caller waits for it while the others are a majority.
+    /// Returns whether the node has recently failed to answer. It is still asked, which is how its return is noticed,
+    /// but no caller waits for it while the others are a majority.
     pub(super) fn is_suspect(&self) -> bool {
         // Relaxed: the counters only say whom to wait for. No grant depends on them.
         self.failures.load(Ordering::Relaxed) >= SUSPECT_AFTER

@@ -168,7 +168,7 @@ impl<B: Backend> Inner<B> {
 }
 
 impl Batch {
-    /// Returns the parts that a node answered not to have.
+    /// Returns the parts for which a node has answered that it does not have the grant.
     pub(super) fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
         let answers = answers.unwrap_or_default().iter().zip(&self.parts).enumerate();
         let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotOwned));

@@ -71,7 +71,7 @@ pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     Waits { node: share.min(STRAGGLER), majority: share.min(AT_MOST) }
 }
 
-/// Returns when a detached call to a node is given up: much later than by its caller, because a slow answer is no
+/// Returns when a detached call to a node is given up: much later than by its caller, because a slow answer is not a
 /// failure.
 pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
     // A short node timeout ends the caller's wait and not the call: a node that answers a little later is not suspect.

@@ -113,7 +113,7 @@ pub(super) enum Kept {
 pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending: usize) -> Kept {
     if yes >= majority(nodes) {
         Kept::Yes
-    // The others are no majority, even if all of them have the grant.
+    // The others are not a majority, even if all of them have the grant.
     } else if no > max_failures(nodes) {
         Kept::No
     } else if pending == 0 {

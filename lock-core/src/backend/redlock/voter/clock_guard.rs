@@ -72,8 +72,8 @@ impl ClockGuard {
             self.last = Some(reading);
             return None;
         };
-        // `max`, because each runtime has a connection, and their answers may be recorded in another order than they
-        // came.
+        // `max`, because each runtime has a connection, and their answers may be recorded in an order other than that
+        // of their arrival.
         let known = last.aged(reading.at.max(last.at));
         let step = reading.beyond(known);
         // While both readings agree, their intersection counts, so that one slow answer with wide bounds hides no later

@@ -66,7 +66,7 @@ impl VoterSession {
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
         let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
-        // Any difference counts, also a smaller number: `CONFIG RESETSTAT` begins a new count, and keys may have been
+        // Any difference counts, even a smaller number: `CONFIG RESETSTAT` begins a new count, and keys may have been
         // evicted since.
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
         // Stored only after the bootstrap: if that fails, the next heartbeat must find the difference again.
