@@ -199,8 +199,8 @@ impl Engine {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Releases a grant and waits for the answer. The caller notes the release as under way, also for its repetition by
-    /// the background.
+    /// Releases a grant and waits for the answer. The caller has noted that the release is under way. The note also
+    /// covers a repetition by the background.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = self.store.release(claim, keep_for).await;
         // This is done after an error too: the store may have freed the key, and only this notifies the head of the

@@ -19,7 +19,7 @@ pub enum LockErrorKind {
     Contended,
     /// Another owner held the key until the wait was over.
     TimedOut,
-    /// The lock was held and is not held any more; see [`LockError::loss_reason`].
+    /// The lock was held and is no longer held; see [`LockError::loss_reason`].
     Lost,
     /// The store cannot be reached, or refuses the request.
     Unavailable,
@@ -43,7 +43,7 @@ pub enum LockErrorKind {
     ShuttingDown,
 }
 
-/// Why a lock that was held is not held any more.
+/// Why a lock that was held is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -292,7 +292,7 @@ impl LockError {
         matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
     }
 
-    /// Returns whether the key had no holder any more: the last one has released it, and it stays locked until its
+    /// Returns whether the key no longer had a holder: the last one has released it, and it stays locked until its
     /// [`min_hold`](crate::LockRequest::min_hold) is over. [`retry_after`](Self::retry_after) is the time until then,
     /// if the store knows it, and [`holder`](Self::holder) the last holder.
     #[must_use]

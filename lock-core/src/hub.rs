@@ -76,8 +76,8 @@ impl Hub {
         let owners: HashSet<&Owner> = owners.iter().collect();
         survives(|| self.engine.local_queue.lose_all_lingering(&owners));
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {
-            // If one key of a multi-key lock is lost, the others must be released. A session takes all with it. A log
-            // that panics at one of them must not keep the others from being notified.
+            // If one key of a multi-key lock is lost, the others must be released. When a session ends, the store has
+            // freed them all. A log that panics at one of them must not keep the others from being notified.
             let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
@@ -91,7 +91,7 @@ impl Hub {
 /// log, the metrics or a waker of the application panics, these tasks must continue.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
-        // An owner that does not wait any more has no mailbox: it holds the lock already, or its release is under way.
+        // An owner that no longer waits has no mailbox: it holds the lock already, or its release is under way.
         survives(|| self.engine.notifications.granted(owner, waiters));
     }
 

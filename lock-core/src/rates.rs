@@ -66,7 +66,7 @@ impl Window {
         f64::from(self.before) * covered + f64::from(self.current)
     }
 
-    /// Returns whether nothing of it counts any more.
+    /// Returns whether all of it is too old to count.
     fn is_over(&self, now: Moment) -> bool {
         now.since(self.began) >= 2 * SECOND
     }

@@ -1,6 +1,6 @@
 //! A simulated world: the clock and the network of one thread, in place of those of the machine.
 //!
-//! This module exists for the simulation of this workspace and is no part of the public promise. On a thread that has
+//! This module exists for the simulation of this workspace and is not part of the public promise. On a thread that has
 //! [`enter`]ed a world, leases are measured with the world's clock, connections to remote stores are made by the
 //! world's dialler, and grants are renewed on the caller's runtime instead of a thread of their own.
 //!

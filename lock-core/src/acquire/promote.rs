@@ -58,7 +58,7 @@ impl Acquire<'_> {
             None => schedule.watch_handoff(lease),
         };
         let is_complete = !self.plan.fencing || lease.known_fence().is_some();
-        // A future that is not polled any more must not keep its lease, so renewals wait until the grant is complete.
+        // A future that is no longer polled must not keep its lease, so renewals wait until the grant is complete.
         if is_complete {
             keep(&lease);
         } else {

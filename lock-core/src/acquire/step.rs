@@ -8,7 +8,7 @@
 //!                                           Gathered     Enough -> Ask, Finish -> Refused, Worthless -> End
 //! ```
 //!
-//! A grant ends the loop and is no event here; see `run.rs`.
+//! A grant ends the loop and is not an event here; see `run.rs`.
 
 use std::time::Duration;
 
@@ -223,8 +223,8 @@ fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     }
 }
 
-/// Returns the last request before the wait ends. If the last one lies before a pause, the key may be free by now. A
-/// claim that sends heartbeats would have been notified.
+/// Returns the last request before the wait ends. If the last one was sent before a pause, the key may be free by now.
+/// A claim that sends heartbeats would have been notified.
 fn last_try(rules: &Rules, asked: Asked) -> Option<Ask> {
     let is_due = match asked {
         Asked::Never => true,

@@ -28,7 +28,8 @@ const AFTER_LEASE: Duration = Duration::from_millis(1);
 impl Acquire<'_> {
     /// Joins the local queue.
     ///
-    /// There was a request before, but a holder of this process that has released since knew of no waiter in the queue.
+    /// A holder of this process may have released the key after the last request, when there was no waiter here that it
+    /// could notify.
     pub(super) fn join(&mut self, pause: Duration) -> Result<Happened> {
         let engine = self.engine();
         let max = self.plan.max_waiters.filter(|_| !self.tries.has_queued).unwrap_or(usize::MAX);

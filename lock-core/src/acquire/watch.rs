@@ -14,8 +14,8 @@ use crate::sync::Mutex;
 /// waiter sends a request this often in any case: a third as often as it would send heartbeats.
 const REMOTE_FLOOR: Duration = WAITER_LEASE;
 
-/// The same over a store in this process. No network loses its notifications, so this bounds the cost of a bug, and
-/// thousands of waiters cost the store nothing.
+/// The same over a store in this process. It loses no notification, so this interval only bounds the cost of a bug; it
+/// is long, so that thousands of waiters cost the store nothing.
 const EMBEDDED_FLOOR: Duration = Duration::from_secs(60);
 
 /// The longest time between two requests of a waiter that the store notifies.
@@ -29,9 +29,9 @@ pub(super) fn floor(placement: Placement) -> Duration {
 /// The pending [`Backend::changed`] of a waiting claim.
 ///
 /// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200
-/// ms would otherwise set and remove a watch five times a second. It is made anew for another owner; for a claim that
-/// has got or lost an entry in the store's queue since, because it then waits for another event; and when it is as old
-/// as the floor, because it may have missed its event.
+/// ms would otherwise set and remove a watch five times a second. It is replaced for another owner; for a claim that
+/// has got or lost an entry in the store's queue since, because that claim waits for another event; and when it is as
+/// old as the floor, because it may have missed its event.
 ///
 /// [`Backend::changed`]: crate::backend::Backend::changed
 pub(super) struct Watch {
@@ -53,7 +53,7 @@ impl Watch {
         Self { owner, queued, until, changed: Mutex::new(changed) }
     }
 
-    /// Returns whether it still watches for `claim` at `now`.
+    /// Returns whether this watch is still of use to `claim` at `now`.
     pub(super) fn is_of(&self, claim: &PendingClaim, now: Moment) -> bool {
         (self.owner, self.queued) == (claim.claim.owner, claim.is_queued()) && !self.until.is_past(now)
     }

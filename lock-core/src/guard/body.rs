@@ -267,8 +267,8 @@ impl Inside {
     /// Drops what is left of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // Drops a future within the scope. This does not panic, even on a thread that ends and has no task-locals any
-        // more.
+        // Drops a future within the scope. This does not panic, even on a thread that ends and no longer has
+        // task-locals.
         drop(self.scope.clone().enter(Ending(body)));
     }
 

@@ -51,7 +51,7 @@ impl LockGuard {
 }
 
 async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
-    // The hub is dropped last, also after an error: it keeps the background alive, which releases the lock.
+    // The hub is dropped last, even after an error: it keeps the background alive, which releases the lock.
     let (hub, hold) = guard.into_parts();
     let lease = Arc::clone(hold.lease());
     let refused = |detail: &'static str| {

@@ -48,12 +48,12 @@ impl LockHandle {
     ///
     /// From then on [`is_held`](Self::is_held) is `false`, [`check`](Self::check) and
     /// [`fencing_token`](Self::fencing_token) fail, and a nested request for the key asks the store like any other.
-    /// This is no loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result of the body is
-    /// returned. The guard releases nothing when it ends.
+    /// This is not a loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result of the body
+    /// is returned. The guard releases nothing when it ends.
     ///
     /// Returns [`Released::StillHeld`], and does nothing, while nested calls or [other guards](Self::to_guard) share
     /// the lock: one of them would lose it from under its body. Returns [`Released::Released`] at once for a lock that
-    /// was released before, also while the store has not answered that release yet, and for a write lock that became a
+    /// was released before, even while the store has not answered that release yet, and for a write lock that became a
     /// read lock, which is still held.
     ///
     /// # Errors

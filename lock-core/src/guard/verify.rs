@@ -33,11 +33,11 @@ impl LockHandle {
     /// From then on the lock goes back to the store when it is released: it is not handed off inside the process, and
     /// it does not linger, because only the store knows whether the transaction is still open.
     ///
-    /// After an error the server rolls the transaction back, also if `commit` is called.
+    /// After an error the server rolls the transaction back, even if `commit` is called.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lease is over or the lock was released.
-    /// [`Unsupported`](LockErrorKind::Unsupported) over another store than Postgres.
+    /// [`Unsupported`](LockErrorKind::Unsupported) over a store other than Postgres.
     /// [`Unavailable`](LockErrorKind::Unavailable) when the statement failed, also because of an older snapshot
     /// (temporary).
     ///

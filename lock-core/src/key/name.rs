@@ -98,7 +98,8 @@ impl Key {
         &self.text
     }
 
-    /// Returns which of `shards` the key belongs to. It uses other bits than a [`KeyMap`] uses to find the key in a shard.
+    /// Returns which of `shards` the key belongs to. The bits of the hash that it uses are not those by which a
+    /// [`KeyMap`] finds the key in a shard.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "the upper bits are cut off before")]
         let half = (self.hash >> 32) as u32 as usize;

@@ -166,7 +166,7 @@ impl CountDownLatch {
     /// Waits until the latch is open, however long that takes.
     ///
     /// It also waits for a latch that is not set yet, so a job may start to wait before the latch is set; the log warns
-    /// every 30 s. **A latch that was forgotten after it opened looks the same**: if a wait may start that late, use
+    /// every 30 s. **A latch that was forgotten after it opened looks the same**: if a wait may start after that, use
     /// [`wait_within`](Self::wait_within).
     ///
     /// The wait extends the latch's lease. The store notifies the waiter when the latch opens. The waiter also asks
@@ -213,7 +213,7 @@ impl CountDownLatch {
         waited.map_err(|error| error.with_latch(key))
     }
 
-    /// Returns the key, after a check, before any I/O, of the key and of what the store can do.
+    /// Checks the key and the abilities of the store, without I/O, and returns the key.
     fn checked(&self) -> Result<&Key> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         self.check().map_err(|error| error.with_latch(key))?;

@@ -35,7 +35,7 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
         let now = engine.clock.now();
         let (pause, waited) = (pauses.next(), now.since(started));
         // When the lease may have run out, a retry could set a latch a second time, or count down a latch that was set
-        // anew.
+        // again.
         if waited.saturating_add(pause) >= ttl {
             return Err(error.with_waited(waited));
         }

@@ -23,9 +23,9 @@ enum Verdict {
     Open,
     /// The count that is left.
     Closed(u32),
-    /// It is not set yet.
+    /// The latch is not set yet.
     Unset,
-    /// It was set at the last request of this wait, and is not any more.
+    /// It was set at the last request of this wait, and no longer is.
     Forgotten,
 }
 

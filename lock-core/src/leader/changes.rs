@@ -129,7 +129,7 @@ impl LeaderChanges {
             let waited = match &self.told {
                 Told::Own(term) => {
                     let (handle, every) = (term.handle.clone(), self.every);
-                    // A lead that its body gives up early is no loss, and causes no wake-up. So it is checked after
+                    // A lead that its body gives up early is not a loss, and causes no wake-up. So it is checked after
                     // each pause, in this process and not in the store.
                     self.unless_changed(async move {
                         let _ = tokio::time::timeout(every, handle.lost()).await;

@@ -31,7 +31,7 @@ pub(super) const GOOD_TERM: Duration = Duration::from_secs(1);
 /// store only when one of its methods is called.
 ///
 /// Clones are the same candidate: they share whether it leads, and [`resign`](Self::resign) concerns all of them. Every
-/// call of `LockManager::leader` makes another candidate, also for the same key.
+/// call of `LockManager::leader` makes another candidate, even for the same key.
 ///
 /// # Examples
 /// ```

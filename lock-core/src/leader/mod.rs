@@ -32,7 +32,7 @@
 //! same key keeps candidates out. If the store keeps an order of arrival, candidates lead in that order.
 //!
 //! The lock is one in order of arrival, because a barging lock is handed off inside the process, and the store would then
-//! show the record of the previous leader. An observer reads who leads by `inspect`, in pauses:
+//! show the record of the previous leader. An observer reads the present leader with `inspect`, once in each pause:
 //! [`changed`](crate::backend::Backend::changed) would count the observer among the waiters.
 //!
 //! # What it can promise

@@ -19,7 +19,7 @@ pub(super) fn of_grant(
     let store_until = match engine.cleanup.has_session() {
         true => expiry::forgotten(grant.sent, length),
         // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have
-        // made it `ttl`.
+        // extended it to `ttl`.
         false => expiry::forgotten(*arrived, ttl.max(grant.lease)),
     };
     let deadline = expiry::held_until(engine.capability.placement, grant.sent, length);

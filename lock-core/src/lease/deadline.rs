@@ -92,7 +92,8 @@ impl Lease {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// Returns the rest of `min_hold` at `now`. A release that counts from another time would end it early.
+    /// Returns the rest of `min_hold` at `now`. A release that counted it from any other time would end `min_hold`
+    /// early.
     pub(crate) fn keep_for(&self, now: Moment) -> Option<Duration> {
         self.keep_until().and_then(|end| expiry::left(end, now))
     }

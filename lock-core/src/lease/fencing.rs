@@ -1,8 +1,8 @@
 //! The fencing token of a lease: from the store, or the next number of this process.
 //!
-//! A token that a process numbers itself stays below what the store has confirmed. The process's clock alone is no
-//! bound: it continues when the store has lost its data and granted the key to another process, whose token would then
-//! be the smaller one.
+//! A token that a process numbers itself stays below what the store has confirmed. The process's clock alone cannot be
+//! the bound: it runs on after the store has lost its data and granted the key to another process, whose token would
+//! then be the smaller one.
 
 use std::sync::atomic::{self, Ordering};
 

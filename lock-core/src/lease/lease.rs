@@ -76,7 +76,7 @@ pub(crate) struct Lease {
     /// The fencing token: the first that was made.
     pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
-    /// The time at which the renewer checks this lease next. Entries of the schedule with another time are stale.
+    /// The time at which the renewer checks this lease next. Entries of the schedule with a different time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
     /// Dropping the span runs the log of the application.

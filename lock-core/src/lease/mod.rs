@@ -26,12 +26,12 @@
 //! The application's log and wakers run inside the renewer, and a panic in one of them must not end the renewals of all
 //! others.
 //!
-//! A runtime that ends takes its renewer along. Its leases stay listed, so that a shutdown and the reports of the store
-//! reach them, and they are held until they run out.
+//! When a runtime ends, its renewer ends with it. Its leases stay listed, so that a shutdown and the reports of the
+//! store reach them, and they are held until they run out.
 //!
-//! A loss is reported before the lease ends, also over the memory store, 2 ms early: expiry and its timer are on one
-//! clock there, and without that margin a waiter could run before the old body is dropped. Releases of dropped guards
-//! and of cancelled acquires also run on the renewer's runtime (`pending/cleanup.rs`).
+//! A loss is reported before the lease ends. Over the memory store the margin is 2 ms: expiry and the timer of the loss
+//! are on one clock there, and without the margin a waiter could run before the old body is dropped. Releases of
+//! dropped guards and of cancelled acquires also run on the renewer's runtime (`pending/cleanup.rs`).
 
 mod bounds;
 mod deadline;

@@ -17,8 +17,8 @@ impl Lease {
         self.engine.cleanup.under_way.add(self.claim(), self.now())
     }
 
-    /// Releases the grant of a lost lease in the background, at the time at which a lease of the grant alone would have
-    /// expired. This is for a session, whose grants do not expire.
+    /// Releases the grant of a lost lease in the background, after the time that the lease would have lasted. This is
+    /// for a session, whose grants do not expire.
     pub(super) fn release_when_forgotten(&self) {
         let (keep_until, context) = (self.keep_until(), self.recorder.release_context());
         self.engine.cleanup.release_later(self.claim(), keep_until, self.store_until(), context);

@@ -20,7 +20,7 @@ impl Form {
         Self { shared: claim.may_be_shared() }
     }
 
-    /// Returns whether requests of the claim name another form by now.
+    /// Returns whether requests of the claim now name the other form.
     pub(super) fn is_former(self, claim: &Claim) -> bool {
         self.shared != claim.may_be_shared()
     }

@@ -75,10 +75,10 @@ fn slack(ttl: i64) -> i64 {
 
 /// An item of a schedule.
 pub(crate) trait Scheduled {
-    /// Returns when the item is checked next. Entries of the queue with another time are stale.
+    /// Returns when the item is checked next. Entries of the queue with a different time are stale.
     fn next_look(&self) -> &AtomicI64;
 
-    /// Returns whether the item need not be checked any more.
+    /// Returns whether the item needs no further checks.
     fn has_ended(&self) -> bool;
 }
 
@@ -154,7 +154,7 @@ impl<T: Scheduled> Schedule<T> {
     }
 
     /// Announces that the loop sleeps until the next check, or until `limit` if that is earlier. Returns `None` if an
-    /// item was filed meanwhile, so that the loop must not sleep.
+    /// item was filed meanwhile: then the loop must not sleep.
     pub(super) fn sleeps_until(&self, limit: i64) -> Option<i64> {
         let next = self.next().unwrap_or(i64::MAX).min(limit);
         self.wakes_at.store(next, Ordering::Release);

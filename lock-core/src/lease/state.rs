@@ -5,7 +5,7 @@ use crate::error::LossReason;
 pub(super) const HELD: u8 = 0;
 /// Renewals are late, and the grant is still held.
 pub(super) const ENDANGERED: u8 = 1;
-/// The last guard was released or dropped: renewals end, and losses are not reported any more.
+/// The last guard was released or dropped: renewals end, and losses are no longer reported.
 pub(super) const ENDED: u8 = 2;
 pub(super) const EXPIRED: u8 = 3;
 pub(super) const TAKEN: u8 = 4;

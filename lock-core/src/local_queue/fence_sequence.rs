@@ -8,7 +8,7 @@ use crate::clock::Moment;
 /// If a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own holders.
 /// Each gets the next number, below a time that the store's clock certainly showed while this process had the grant. A
 /// later owner's token is at least the time of its own grant, and so larger, even if the store has forgotten the grant.
-/// The clock of this process alone is no bound: it continues after the grant is lost.
+/// The clock of this process alone cannot be the bound: it runs on after the grant is lost.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -62,7 +62,7 @@ impl Handoff {
         self.under_way = Some(under_way);
     }
 
-    /// Returns whether the manager is shutting down, so that the grant must not be handed off any more.
+    /// Returns whether the manager is shutting down: then the grant must not be handed off.
     pub(super) fn is_too_late(&self) -> bool {
         self.grant().cleanup.is_hurrying()
     }

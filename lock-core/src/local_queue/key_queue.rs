@@ -76,7 +76,7 @@ pub(super) struct KeyQueue {
     questions: Questions,
     /// The waiter that was handed the grant last.
     handed: Given,
-    /// The head that was last told to send a request to the store.
+    /// The head that was last notified to send a request to the store.
     asked: Given,
     pub(super) last_answer: Option<LastAnswer>,
 }
@@ -141,14 +141,15 @@ impl KeyQueue {
     }
 
     /// Adds a waiter at the end. The first waiter asks the store, unless the key is held through the queue: then it is
-    /// notified when that ends. Returns whether it got the lingering grant, and so is not in the queue.
+    /// notified when that ends. Returns whether the waiter got the lingering grant, and so is not in the queue.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
         let lingered = self.push(&node, now);
         (node, lingered)
     }
 
-    /// Adds a waiter that was skipped at the end. Returns whether it got the lingering grant.
+    /// Puts a waiter that was skipped back into the queue, at the end. Returns whether the waiter got the lingering
+    /// grant.
     pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
         let skipped = std::mem::take(&mut node.state().skipped);
         skipped && self.push(node, now)
@@ -367,14 +368,14 @@ impl KeyQueue {
         !self.nodes.is_empty() && self.quantum.is_open_question(now) && may_ask() && self.questions.is_due()
     }
 
-    /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The request took so long.
+    /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The request `took` this long.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         if !others_wait {
             self.questions.nobody_waited();
         }
         match self.held {
             Some(holder) if holder != owner => {}
-            // The grant has no holder any more.
+            // The grant no longer has a holder.
             None => {}
             Some(_) if others_wait => self.quantum.others_waited(now),
             Some(_) => self.quantum.nobody_waited(took, now),

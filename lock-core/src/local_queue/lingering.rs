@@ -24,8 +24,8 @@ impl LocalQueue {
         !self.lingering.is_empty() && self.with(key, |queue| queue.lingering().is_some()).unwrap_or(false)
     }
 
-    /// Takes the grant of `key` that lingers, if there is one. The caller is then its holder, and must tell the queue
-    /// when it is released.
+    /// Takes the grant of `key` that lingers, if there is one. The caller is then its holder, and must report its
+    /// release to the queue.
     pub(crate) fn take_lingering(&self, key: &Key) -> Option<Handoff> {
         if self.lingering.is_empty() {
             return None;

@@ -203,7 +203,7 @@ impl LocalQueue {
         }
     }
 
-    /// Notes the answer, at `now`, whether others wait for `key`, which `owner` holds. The request took so long.
+    /// Notes the answer, at `now`, whether others wait for `key`, which `owner` holds. The request `took` this long.
     pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
@@ -344,7 +344,7 @@ impl LocalQueue {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
-        // The entry is still here if the key has no queue any more. Dropping it releases it.
+        // The entry is still here if the key no longer has a queue. Dropping it releases it.
         drop(entry);
     }
 

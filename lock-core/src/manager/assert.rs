@@ -8,9 +8,9 @@ use crate::manager::LockManager;
 /// Asserts in debug builds that the calling task holds a lock: for functions that must be called under one.
 ///
 /// The key is a text with the arguments of `format!`, or anything else that is a key. The attribute and the HTTP layer
-/// encode the values that they put into a key, and `format!` does not: a number is the same either way, but of text
-/// that may have other characters than `A-Z a-z 0-9 . _ ~ -` make the key with [`KeyBuilder`](crate::key::KeyBuilder),
-/// as below.
+/// encode the values that they put into a key, and `format!` does not. A number is the same either way; for text that
+/// may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder), as
+/// below.
 ///
 /// A namespace is not written. Without a manager it is the namespace of
 /// [`LockManager::current`](crate::LockManager::current), or, if there is none, of the manager that holds the lock.

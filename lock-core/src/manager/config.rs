@@ -35,7 +35,7 @@ impl ManagerBuilder {
     /// and `reentrant`.
     ///
     /// A variable is named after the profile and the option, in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
-    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. Every character in the name of a profile that is no letter or digit
+    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. Every character in the name of a profile that is not a letter or digit
     /// becomes an underscore. A variable that is empty counts as one that is not set. Variables can also make a profile
     /// that the file does not have; its name is in lower case.
     ///

@@ -71,8 +71,8 @@ impl LockManager {
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the key holds other data than a lock, so that every request for
-    /// it is refused too.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the key holds data that are not a lock, so that every request
+    /// for it is refused too.
     ///
     /// # Cancel safety
     /// Cancel safe.

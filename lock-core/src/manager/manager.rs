@@ -103,7 +103,7 @@ impl LockManager {
     /// Requests `key` in strict order of arrival, over all processes.
     ///
     /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to
-    /// the next waiter, in whichever process. So a hand-over costs a round trip to the store, also inside one process:
+    /// the next waiter, in whichever process. So a hand-over costs a round trip to the store, even inside one process:
     /// [`lock`](Self::lock) is faster on a key that is wanted many times.
     ///
     /// A waiter that dies delays the waiters after it by its ttl, or by the [waiter

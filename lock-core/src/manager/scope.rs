@@ -55,7 +55,7 @@ impl LockScope {
         self.grants_of(Some(manager), &key).any(|lease| lease.is_held())
     }
 
-    /// Returns why a lock of `key` that was held in this scope is not held any more; `None` if there was none.
+    /// Returns why a lock of `key` that was held in this scope is no longer held; `None` if there was none.
     pub(super) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
         self.grants_of(manager, key).find_map(|lease| lease.check().err())
     }

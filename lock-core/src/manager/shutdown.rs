@@ -72,7 +72,7 @@ impl LockManager {
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
         let mut any = false;
         for lease in self.hub().leases() {
-            // The lease may have expired on a runtime that has ended, which has not noted it.
+            // The lease may have expired unnoticed, because the runtime of its renewer has ended.
             let ran_out = lease.deadline().is_past(lease.now());
             let reason = if ran_out { LossReason::Expired } else { LossReason::ShutDown };
             // A log that panics at one lock must not keep it, or the others, from being released.

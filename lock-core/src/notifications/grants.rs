@@ -31,8 +31,8 @@ impl Notifications {
         Subscription { notifications: Arc::clone(notifications), owner, mailbox }
     }
 
-    /// Notifies `owner` that the store granted its request. Does nothing for an owner that does not wait any more: it
-    /// holds the lock, or it gave up and releases the grant.
+    /// Notifies `owner` that the store granted its request. Does nothing for an owner that no longer waits: it holds
+    /// the lock, or it gave up and releases the grant.
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
         // The lock is released before the waiter is woken: a waker may drop a `Subscription`, which acquires it.
         let mailbox = self.mailboxes().get(&owner).cloned();

@@ -7,7 +7,7 @@ use crate::error::LossReason;
 use crate::owner::Owner;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The owners whose grants the store has lately reported as lost.
+/// The owners whose grants the store has recently reported as lost.
 ///
 /// The report may come while a grant is between two holders, in an answer or in a hand-off, when there is no lease to
 /// notify. So the code that makes a lease of a grant checks this list, before and after.
@@ -46,7 +46,7 @@ impl LostOwners {
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Returns why the grant of `owner` was lost, if it was lost lately.
+    /// Returns why the grant of `owner` was lost, if it was lost recently.
     pub(crate) fn reason(&self, owner: Owner) -> Option<LossReason> {
         if !self.any.load(Ordering::SeqCst) {
             return None;

@@ -39,7 +39,7 @@ impl LockName {
     }
 }
 
-/// An event of a lock. A nested call that enters a lock again is no event.
+/// An event of a lock. A nested call that enters a lock again is not an event.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockEvent {
@@ -139,7 +139,7 @@ pub enum LockEvent {
     /// loses it at its next renewal.
     #[non_exhaustive]
     StoreEvicted {
-        /// The number of evicted keys since the last check. Locks need not be among them.
+        /// The number of evicted keys since the last check, which need not be locks.
         keys: u64,
     },
     /// The number of events before this one that were dropped, because the subscriber lagged too far.

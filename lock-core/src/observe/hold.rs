@@ -68,8 +68,8 @@ impl HoldRecorder {
         (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// As [`close`](Self::close), for the last guard of a hold that has ended and was not lost: no other thread opens
-    /// or closes the record any more, so this need not be one atomic step.
+    /// As [`close`](Self::close), for the last guard of a hold that has ended and was not lost: no other thread can
+    /// open or close the record now, so this need not be one atomic step.
     pub(crate) fn close_released(&self) -> Option<&Subject> {
         let was_open = self.phase.load(Ordering::Acquire) == OPEN;
         self.phase.store(CLOSED, Ordering::Release);

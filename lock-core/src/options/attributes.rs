@@ -82,7 +82,7 @@ fn invalid(detail: String) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// The expansion of an attribute with a profile. Without the feature `config` it is nothing.
+/// The expansion of an attribute with a profile. Without the feature `config` it expands to nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

@@ -118,7 +118,7 @@ impl Options {
         self.check_own_max_waiters(&*strategy)
     }
 
-    /// Refuses a linger beside a kind that cannot have it.
+    /// Refuses a linger with a kind that cannot have it.
     fn check_own_linger(&self, linger: Duration) -> Checked {
         let kind = self.kind.filter(|_| !linger.is_zero());
         match kind.and_then(|kind| Some((kind, linger::cannot_linger(kind, false)?))) {

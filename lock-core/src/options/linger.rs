@@ -10,7 +10,7 @@ use crate::kind::Kind;
 /// linger.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Returns the longest linger beside a lease of `ttl`. A renewal is due after a third of the lease, so the rest of the
+/// Returns the longest linger for a lease of `ttl`. A renewal is due after a third of the lease, so the rest of the
 /// lease is long enough for the linger, and for a holder that comes at its end.
 fn longest(ttl: Duration) -> Duration {
     LONGEST.min(ttl / 3)

@@ -14,7 +14,7 @@ use crate::guard::LockGuard;
 use crate::kind::Kind;
 use crate::strategy::{Backoff, Strategy};
 
-/// The options of a request, of an HTTP layer, and as a named set those of a profile of the manager.
+/// The options of a request or of an HTTP layer; with a name, a profile of the manager.
 ///
 /// Each option counts from the first of these that sets it: the request, its profile, the manager, and this library. An
 /// option that refines another belongs to the one beside it: the wait and the pauses to their strategy, `renew_every` to
@@ -190,8 +190,8 @@ impl Profile {
     /// at all.
     ///
     /// The costs:
-    /// - **A try in another process is refused for so long** after the last release: a request that fails at once or
-    ///   skips, and the first try of a request that waits. If this process takes the key again and again within that
+    /// - **A try in another process is refused during that time** after the last release: a request that fails at once
+    ///   or skips, and the first try of a request that waits. If this process takes the key again and again within that
     ///   time, such a request may be refused each time.
     /// - A request that **waits** in another process is served at once, because the store notifies this process, which
     ///   then releases the key. If that notification is lost, the waiter waits for the end of the linger, or for about
@@ -203,10 +203,11 @@ impl Profile {
     /// - If the process dies meanwhile, the key is free when its lease is over, as if it died with the lock. A
     ///   lingering lock is not renewed.
     ///
-    /// A task of this process that waits already has precedence, and a task that needs the key in another way (fair,
-    /// together with other keys, with a shorter ttl) has it given back first. [`release`](LockGuard::release) returns
-    /// at once. Each acquisition counts `max_hold` and `min_hold` anew, and until the end of its `min_hold` a lock is
-    /// kept in the store instead. Without [renewal](Self::renew), each acquisition costs one renewal.
+    /// A task of this process that waits already has precedence. For a task that needs the key in another way (fair,
+    /// together with other keys, with a shorter ttl), the key is first given back to the store.
+    /// [`release`](LockGuard::release) returns at once. `max_hold` and `min_hold` count from each acquisition, and
+    /// until the end of its `min_hold` a lock is kept in the store instead. Without [renewal](Self::renew), each
+    /// acquisition costs one renewal.
     ///
     /// Only for [`lock`](crate::LockManager::lock), and on stores that notify a holder of waiters
     /// ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)): not on a `redlock://` of several servers.
@@ -279,9 +280,9 @@ impl Profile {
 
     /// Sets how many may wait for the key before a further request fails with
     /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock) the waiters of this process
-    /// count, and for every other kind those in the store's queue, of all processes. A waiter that died counts for its
-    /// waiter lease, min(ttl, 2 s), and until the next heartbeat of a living one beside it, a third of that. Default:
-    /// any number.
+    /// count, and for every other kind those in the store's queue, of all processes. A waiter that died counts until
+    /// its waiter lease is over, min(ttl, 2 s), and then until the next heartbeat of a living waiter, at most a third
+    /// of that later. Default: any number.
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.options.max_waiters = Some(max);
         self
@@ -333,7 +334,7 @@ impl Profile {
     /// lease is over, as without this option. At most what the store can keep: 366 days on Redis, and the `max_ttl` of
     /// a `redlock://`, whose servers do not vote for that long after they lost their data. Default: none.
     ///
-    /// A request that is refused meanwhile is told that no client holds the key any more:
+    /// The error of a request that is refused meanwhile says that no client holds the key:
     /// [`LockError::is_kept`](crate::LockError::is_kept).
     pub fn min_hold(mut self, min: Duration) -> Self {
         self.options.min_hold = Some(min);
@@ -347,9 +348,9 @@ impl Profile {
         self
     }
 
-    /// Sets what the lock is for. The owner record contains it, which errors and operators show, and so do spans and
-    /// events, also with [`redact_keys`](crate::ManagerBuilder::redact_keys): no secrets. A label of more than 256 bytes
-    /// is cut. Default: none.
+    /// Sets what the lock is for. It must not be a secret: the owner record contains it, which errors and operators
+    /// show, and so do spans and events, even with [`redact_keys`](crate::ManagerBuilder::redact_keys). A label of more
+    /// than 256 bytes is cut. Default: none.
     ///
     /// The label of a profile is the same text for all its locks: only a label of the attribute or of the HTTP layer has
     /// placeholders.

@@ -126,7 +126,7 @@ impl PendingClaim {
         let entry = self.entry.as_ref()?;
         let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
         // The grant began after `sent`, because a claim that holds already is not answered with "keep waiting". The
-        // time at which the notification arrived is no bound: it may have been delayed.
+        // time at which the notification arrived cannot be the bound, because it may have been delayed.
         let end = expiry::held_until(self.cleanup.capability.placement, grant.sent, entry.lease);
         let arrived = self.cleanup.clock.now();
         (!end.is_past(arrived)).then_some(Granted { grant, arrived })
@@ -161,8 +161,8 @@ impl PendingClaim {
     }
 
     /// Notes that the entry is about to be released: no other waiter can take it over, and no notification of it
-    /// counts. The next acquisition of this process waits for the release, also if the background completes it: until the
-    /// entry is released, it may be granted.
+    /// counts. The next acquisition of this process waits for the release, even if the background completes it: until
+    /// the entry is released, it may be granted.
     pub(crate) fn leaving(&mut self) {
         self.entry = None;
         self.leaving = Some(self.cleanup.under_way.add(&self.claim, self.cleanup.clock.now()));

@@ -118,8 +118,8 @@ impl Cleanup {
         self.release_as(claim, None, certainty, until, begun, ReleaseContext::default());
     }
 
-    /// Releases a claim in the background. Never blocks and never panics; callable from anywhere, also outside a runtime
-    /// and while unwinding.
+    /// Releases a claim in the background. Never blocks and never panics; callable from anywhere, even outside a
+    /// runtime and while unwinding.
     ///
     /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives in
     /// a session. `begun` is there if the release has begun before.
@@ -162,8 +162,8 @@ impl Cleanup {
         });
     }
 
-    /// Releases the grant of a lost lease at the time at which a lease of the grant alone would have expired: until
-    /// then the body may not know that the lock is lost. This is for a session, whose grants do not expire.
+    /// Releases the grant of a lost lease after the time that the lease would have lasted: until then the body may not
+    /// know that the lock is lost. This is for a session, whose grants do not expire.
     pub(crate) fn release_later(
         self: &Arc<Self>,
         claim: &Claim,
@@ -309,7 +309,7 @@ impl Cleanup {
             let answer = {
                 // While the store hangs, the releases must not use up the connection.
                 let _permit = self.permits.acquire().await;
-                // The rest is computed anew for each try, because `min_hold` counts from the grant, however late its
+                // The rest is computed again for each try, because `min_hold` counts from the grant, however late its
                 // release arrives.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
                 // The log and the metrics of the application are called within. Only this task releases the key.

@@ -188,7 +188,7 @@ impl LockRequest {
         Ok(plan)
     }
 
-    /// Takes its options out, filled in and checked. `None` if they are the manager's.
+    /// Takes the options out of the request, filled in and checked. `None` if they are the manager's.
     fn resolve(&mut self) -> Result<Option<Box<Resolved>>> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         if self.is_plain() {
@@ -212,7 +212,7 @@ impl LockRequest {
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
     }
 
-    /// Returns whether it is for one holder of one key without further options, as most are.
+    /// Returns whether the request is for one holder of one key without further options, as most requests are.
     fn is_plain(&self) -> bool {
         self.options.is_none()
             && self.profile.is_none()

@@ -46,7 +46,8 @@ pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
     pub(super) more: MoreKeys,
-    /// Whether it is for several keys, which may turn out to be one: each has one holder.
+    /// Whether the request was made for several keys, even if only one is left without the duplicates: each key has one
+    /// holder.
     pub(super) of_all: bool,
     /// `None` for the profile's kind.
     pub(super) kind: Option<Kind>,

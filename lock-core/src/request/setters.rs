@@ -34,9 +34,9 @@ impl LockRequest {
         self
     }
 
-    /// Takes the options that the request does not set from the profile with this name, and further ones from the
-    /// manager. A request of [`LockManager::request`](crate::LockManager::request) with `None` for its kind also takes
-    /// the profile's kind. The profile is looked up when the lock is acquired, in the state of the last
+    /// Takes each option that the request does not set from the profile with this name, or else from the manager. A
+    /// request of [`LockManager::request`](crate::LockManager::request) with `None` for its kind also takes the
+    /// profile's kind. The profile is looked up when the lock is acquired, in the state of the last
     /// [reload](crate::LockManager#method.reload). An unknown name fails with
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the lock is acquired.
     pub fn profile(mut self, name: impl Into<Cow<'static, str>>) -> Self {
@@ -51,7 +51,7 @@ impl LockRequest {
         self
     }
 
-    /// Sets the kind, before that of the profile.
+    /// Sets the kind, which takes precedence over that of the profile.
     #[cfg(feature = "macros")]
     pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);

@@ -89,7 +89,8 @@ fn scale(duration: Duration, fraction: f64) -> Duration {
     let fraction = if fraction.is_nan() { 1.0 } else { fraction.clamp(0.0, 1.0) };
     // At most 2^94 nanoseconds times 2^32 fit 128 bits.
     let nanos = duration.as_nanos() * u128::from((fraction * ONE as f64) as u64) / ONE;
-    // All pauses below centuries take this branch: a division of 128 bits takes a hundred instructions.
+    // Every pause shorter than centuries takes this branch, because a division of 128 bits takes a hundred
+    // instructions.
     if let Ok(nanos) = u64::try_from(nanos) {
         return Duration::from_nanos(nanos);
     }

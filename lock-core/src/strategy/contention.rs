@@ -26,8 +26,8 @@ pub struct Contention {
     pub holder_remaining: Option<Duration>,
     /// The number of other waiters of the key, if known.
     pub waiters: Option<usize>,
-    /// The number of requests a second of this process that lately found the key held, this one included. Known if the
-    /// strategy [uses](super::Strategy::uses_rate) it.
+    /// The number of requests a second of this process that have recently found the key held, this one included. Known
+    /// if the strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
     /// Whether the caller is notified when the key is granted to it, or when its turn comes: it is in the store's
     /// queue, or waits behind others of its process. A pause then delays no request to the store: after the pause, only

@@ -21,7 +21,7 @@ mod count {
     }
 
     pub(super) fn add(change: i32) {
-        // A thread that ends may have no count any more.
+        // A thread that ends may no longer have a count.
         let _ = LOCKS.try_with(|locks| locks.set(locks.get().saturating_add_signed(change)));
     }
 

@@ -52,7 +52,7 @@ impl StrategyWord {
         matches!(self, Self::Retry | Self::RetryOrSkip | Self::ShedAbove(_))
     }
 
-    /// The words, for an error.
+    /// Returns the list of the words, for an error.
     pub(crate) fn list() -> String {
         list(Self::NAMES.into_iter().chain([Self::SHED_ABOVE]))
     }

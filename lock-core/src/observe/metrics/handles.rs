@@ -244,7 +244,7 @@ impl Meter {
         self.with(|series| series.held.increment(1));
     }
 
-    /// A lock that [was held](Self::hold_began) is not held any more.
+    /// A lock that [was held](Self::hold_began) is no longer held.
     pub(crate) fn hold_ended(&self) {
         self.with(|series| series.held.decrement(1));
     }

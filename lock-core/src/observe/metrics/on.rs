@@ -19,7 +19,7 @@ const MAX_TEMPLATES: usize = 512;
 /// The label of all templates beyond that.
 const OTHERS: &str = "other";
 
-/// How often handles are registered anew: an exporter may forget an idle series, and the counts of its handle would be
+/// How often handles are registered again: an exporter may forget an idle series, and the counts of its handle would be
 /// lost.
 const REFRESH: Duration = Duration::from_secs(60);
 
@@ -130,7 +130,7 @@ impl Meters {
         Meter::new(series)
     }
 
-    /// Registers everything anew if the handles are not valid for `recorder`. A new recorder gets all registered
+    /// Registers everything again if the handles are not valid for `recorder`. A new recorder gets all registered
     /// templates, at zero.
     fn refresh(&self, recorder: RecorderId, now: Moment) {
         let stale = self.cache.with(|cache| {

@@ -21,7 +21,7 @@ pub(crate) fn templates_of_attributes() -> impl Iterator<Item = &'static str> {
     inventory::iter::<NamedTemplate>.into_iter().map(|named| named.0)
 }
 
-/// The expansion of an attribute. Without the feature `metrics` it is nothing.
+/// The expansion of an attribute. Without the feature `metrics` it expands to nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_template {

@@ -66,7 +66,7 @@ fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str),
     longest.into_iter().find_map(of_new).ok_or_else(|| no_option(rest, known))
 }
 
-/// Returns the mistake of a variable that ends with no option.
+/// Returns the mistake of a variable whose name does not end with an option.
 fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
     let words: Vec<String> = parts().map(upper).collect();
     let all = || words.iter().map(String::as_str);
@@ -91,7 +91,7 @@ fn parts() -> impl Iterator<Item = &'static str> {
     words().filter(|word| *word != "backoff").chain([BACKOFF_BASE, BACKOFF_MAX])
 }
 
-/// Returns a name as variables write it: in upper case, with underscores for all characters that are no letters or
+/// Returns a name as variables write it: in upper case, with underscores for all characters that are not letters or
 /// digits.
 pub(super) fn upper(name: &str) -> String {
     let each = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };

@@ -53,8 +53,8 @@ pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mista
     }
 }
 
-/// Reads `kind` and `permits`, which make one option, whatever the source of each. A kind belongs to the permits beside
-/// it.
+/// Reads `kind` and `permits`, which make one option, whatever the source of each. A kind belongs to the permits of the
+/// same source.
 pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Option<Kind> {
     let [own_kind, own_permits] = ["kind", "permits"].map(|word| written.entries.get(word));
     let [their_kind, their_permits] = ["kind", "permits"].map(|word| beneath.entries.get(word));
@@ -100,7 +100,8 @@ pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes
     None
 }
 
-/// Reads `take`, whatever its source. Like permits, it belongs to the kind beside it. `kind` is the result of [`kind`].
+/// Reads `take`, whatever its source. Like permits, it belongs to the kind of the same source. `kind` is the result of
+/// [`kind`].
 pub(super) fn take(
     written: &Written,
     beneath: &Written,

@@ -69,7 +69,8 @@ impl Source {
         Ok(named)
     }
 
-    /// Returns the refusal of a file that had profiles and has none any more, unless it says so: it may be half written.
+    /// Returns the error for a file that had profiles and now has none: it may be half written. A file with an empty
+    /// table `[profile]` says that it has none, and is accepted.
     fn lost_all(&self, name: &str, text: &str, profiles: &Profiles) -> Option<LockError> {
         let says_none = || text.lines().any(|line| line.trim() == "[profile]");
         if !profiles.is_empty() || !self.had_profiles.load(Ordering::Acquire) || says_none() {
@@ -140,7 +141,8 @@ fn origin_of<'a>(
         .or_else(|| both().find_map(|written| written.begin.as_ref()))
 }
 
-/// Logs that a variable made a profile with nearly the name of another one. This may be intended, so it is no mistake.
+/// Logs that a variable made a profile with nearly the name of another one. This may be intended, so it is not a
+/// mistake.
 fn warn_of_new(of_environment: &Profiles, known: &BTreeSet<&str>) {
     for (name, written) in of_environment.iter().filter(|(name, _)| !known.contains(name.as_str())) {
         if let (Some(near), Some(origin)) = (nearest(name, known.iter().copied()), &written.begin) {

@@ -76,7 +76,7 @@ pub(super) fn form(word: &str) -> String {
     }
 }
 
-/// Returns the mistake of `word`, which is no option of a profile.
+/// Returns the mistake that `word` is not an option of a profile.
 pub(super) fn unknown(word: &str) -> String {
     let all = list(words());
     if OF_ONE_CALL.contains(&word) {
