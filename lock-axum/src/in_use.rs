@@ -1,4 +1,4 @@
-//! How long the requests of a layer use their keys, from which a refused client gets its `Retry-After`.
+//! How long the requests of a layer use their keys: the `Retry-After` of a refused client is computed from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

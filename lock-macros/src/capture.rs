@@ -46,7 +46,7 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     quote!(#(#values)* #permits #take #strategy #waiters #manager)
 }
 
-/// Returns whether `name` occurs anywhere in `tokens`, also in a text, where `{name}` may be an argument. If it is
+/// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If it is
 /// another thing of that name, only a warning is lost.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {

@@ -14,7 +14,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Returns what to write for a `placeholder` that is, or starts with, this part.
+    /// Returns the advice for a `placeholder` that is this part, or starts with it.
     pub(crate) fn advice(&self, placeholder: &str) -> String {
         let rest = placeholder.strip_prefix(&self.name).unwrap_or_default();
         let named = match &self.whole {

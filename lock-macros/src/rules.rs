@@ -131,7 +131,7 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     }
 }
 
-/// Several keys have one holder each, also if the kind is that of a profile.
+/// Several keys have one holder each, even if the kind comes from a profile.
 fn take_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(take), Some(keys), None) = (&args.take, &args.keys, &args.kind) else { return };
     let message = "`take` cannot be combined with `keys`: several keys have one holder each; remove `take`, or lock one `key`";

@@ -37,7 +37,7 @@ impl Segment {
         }
     }
 
-    /// Returns whether it is the value of a parameter such as `_id`.
+    /// Returns whether this is the value of a parameter such as `_id`.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         matches!(self, Self::Value(value) if value.to_token_stream().to_string().starts_with('_'))
     }

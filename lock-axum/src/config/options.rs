@@ -18,7 +18,7 @@ use crate::in_use::UseTimes;
 use crate::key::Registered;
 use crate::key_limit::KeyLimit;
 
-/// The options of a layer. Each is described at the method of [`LockLayer`](crate::LockLayer) with its name.
+/// The options of a layer. The docs of each are at the method of [`LockLayer`](crate::LockLayer) with the same name.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) manager: LockManager,

@@ -88,7 +88,8 @@ impl<'a> PathParams<'a> {
     /// Returns the text of the parameter `name`, decoded. If two parameters have this name, it is the one of the inner
     /// router.
     ///
-    /// A handler parses several texts to one number: if it does, use [`parse`](Self::parse).
+    /// A handler that parses a number reads several texts as the same one, such as `1` and `01`: then use
+    /// [`parse`](Self::parse).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().filter(|(param, _)| *param == name).last().map(|(_, value)| value)

@@ -37,7 +37,7 @@ impl KeySource {
         self.template.clash_with_values(&other.template, values_of)
     }
 
-    /// Returns whether it has a path parameter.
+    /// Returns whether the key has a path parameter.
     pub(crate) fn needs_path(&self) -> bool {
         self.values.iter().any(Value::is_of_path)
     }

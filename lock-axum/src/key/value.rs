@@ -82,12 +82,12 @@ impl Value {
         }
     }
 
-    /// Returns whether it is a path parameter.
+    /// Returns whether the value is a path parameter.
     pub(crate) fn is_of_path(&self) -> bool {
         matches!(self.origin, Origin::Path(_))
     }
 
-    /// Returns whether it needs a route.
+    /// Returns whether the value needs a route.
     pub(super) fn is_of_route(&self) -> bool {
         matches!(self.origin, Origin::Path(_) | Origin::Route)
     }

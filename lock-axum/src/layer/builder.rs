@@ -102,7 +102,8 @@ impl LockLayer {
     ///
     /// A layer also works without this check. But a router mounts the layers of
     /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client. A
-    /// contradiction is then found that late: it is logged once, and every request of the route is answered with 500.
+    /// contradiction is then found only at that time: it is logged once, and every request of the route is answered
+    /// with 500.
     ///
     /// # Errors
     /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for
@@ -110,7 +111,7 @@ impl LockLayer {
     /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) of 0 or
     ///   without waiting;
     /// - a [`kind`](Self::kind) other than `Reentrant` and `Write` with [`keys`](Self::keys), or a semaphore with 0 permits;
-    /// - a number to [`take`](Self::take) that is 0 or more than there are permits, or a kind that has none;
+    /// - [`take`](Self::take) with 0 or with more permits than there are, or with a kind that has no permits;
     /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
     /// - a [`ttl`](Self::ttl) that the store does not support, a [`min_hold`](Self::min_hold) above
     ///   [`max_hold`](Self::max_hold), or [`renew_every`](Self::renew_every) without renewal;

@@ -92,7 +92,7 @@ impl<K> LockLayer<K> {
     /// would wait for its own request, so it is answered with 500.
     ///
     /// # Panics
-    /// As [`key`](Self::key). Also if there is no template, the same template twice, or two that
+    /// As [`key`](Self::key), and if there is no template, the same template twice, or two that
     /// [clash](lock_core::key::KeyTemplate::clash). [`try_keys`](Self::try_keys) returns that as an error instead.
     ///
     /// # Examples
