@@ -48,7 +48,7 @@ pub(crate) const LEASE_OVER: &str = "LC001";
 /// The error of a migration that meets the tables of a later version; see tables.sql.
 pub(crate) const LATER_VERSION: &str = "LC003";
 
-/// The error of a call in a transaction with an older snapshot; see queue.sql.
+/// The error of a call in a transaction with an older snapshot; see shared.sql.
 pub(crate) const OTHER_ISOLATION: &str = "LC002";
 
 /// The error of a call that has timed out waiting for a row.

@@ -1,7 +1,7 @@
 //! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
 
-use super::request_queue::RequestKind;
 use super::server::Server;
+use super::unsent::RequestKind;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Listening;
 use crate::backend::{Ask, Attempt, Claim, Heartbeat};

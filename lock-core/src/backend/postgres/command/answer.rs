@@ -33,7 +33,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads the columns from one value, an array of texts; see `flat` in queue.sql. A column that is missing is null.
+    /// Reads the columns from one value, an array of texts; see `flat` in shared.sql. A column that is missing is null.
     pub(super) fn read(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
         let [row] = rows else { return Err(Failure::unexpected("not one row")) };
         let columns: Vec<Option<String>> = row.try_get(0).map_err(|_| Failure::unexpected("another type"))?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::request_queue::RequestQueue;
+use super::unsent::UnsentRequests;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
@@ -44,7 +44,7 @@ pub(super) struct Calls {
     turns: Arc<Semaphore>,
     row: Row,
     /// The requests that wait for the next call.
-    pub(super) queue: RequestQueue,
+    pub(super) unsent: UnsentRequests,
 }
 
 /// The state of the row of a key.
@@ -106,7 +106,7 @@ impl StuckKeys {
         let calls = keys.entry(name.clone()).or_insert_with(|| Calls {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             row: Row::default(),
-            queue: RequestQueue::default(),
+            unsent: UnsentRequests::default(),
         });
         let turns = Some(Arc::clone(&calls.turns));
         drop(keys);

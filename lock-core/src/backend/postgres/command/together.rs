@@ -11,10 +11,10 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::answer::Answer;
 use super::parameter::texts;
-use super::request_place::RequestPlace;
-use super::request_queue::{Asked, QueuedRequest, RequestKind, name_of};
 use super::server::Server;
 use super::stuck::{Entry, Turn};
+use super::unsent::{Asked, QueuedRequest, RequestKind, name_of};
+use super::unsent_place::UnsentPlace;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Connection, Parameter, text};
 use crate::backend::{Ask, Claim};
@@ -27,7 +27,7 @@ impl Server {
     pub(super) async fn ask(&self, claim: &Claim, kind: RequestKind, ask: Ask) -> Result<Answer, Failure> {
         let (told, mut answer) = oneshot::channel();
         let mut place =
-            RequestPlace::new(self.stuck.entry(name_of(claim)), claim, kind, Asked::new(claim, ask), told);
+            UnsentPlace::new(self.stuck.entry(name_of(claim)), claim, kind, Asked::new(claim, ask), told);
         loop {
             let next = tokio::select! {
                 biased;
@@ -42,7 +42,7 @@ impl Server {
             };
             // There is no await from here until the driver has the requests.
             let alone = turn.finds_out().then_some(place.number);
-            let batch = place.entry.with(|calls| calls.queue.take(alone));
+            let batch = place.entry.with(|calls| calls.unsent.take(alone));
             if batch.is_empty() {
                 drop(turn);
                 return heard(answer.await);

@@ -7,7 +7,7 @@ use crate::backend::postgres::error::{LATER_VERSION, LEASE_OVER, OTHER_ISOLATION
 /// The steps of the migration, in their order. They need a `search_path` of `pg_catalog` alone.
 const STEPS: [&str; 11] = [
     include_str!("tables.sql"),
-    include_str!("queue.sql"),
+    include_str!("shared.sql"),
     include_str!("acquire.sql"),
     include_str!("release.sql"),
     include_str!("short.sql"),
@@ -51,7 +51,7 @@ pub(crate) fn identifier(schema: &str) -> String {
 /// The words of the files that stand for constants.
 fn constants() -> [(&'static str, String); 7] {
     [
-        // The settings of a function that any session may call; see queue.sql.
+        // The settings of a function that any session may call; see shared.sql.
         (
             ":settings",
             format!(

@@ -48,12 +48,12 @@ pub(super) struct QueuedRequest {
 
 /// The requests for one key, in their order of arrival.
 #[derive(Debug, Default)]
-pub(super) struct RequestQueue {
+pub(super) struct UnsentRequests {
     last: u64,
     waiting: VecDeque<QueuedRequest>,
 }
 
-impl RequestQueue {
+impl UnsentRequests {
     /// Adds a request, and returns its number.
     pub(super) fn add(
         &mut self,
@@ -81,7 +81,7 @@ impl RequestQueue {
         taken
     }
 
-    /// Takes the request with this number out of the queue.
+    /// Takes the request with this number out.
     pub(super) fn withdraw(&mut self, number: u64) -> Option<QueuedRequest> {
         let at = self.waiting.iter().position(|one| one.number == number)?;
         self.waiting.remove(at)

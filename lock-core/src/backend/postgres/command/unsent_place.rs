@@ -1,22 +1,22 @@
-//! The place of a request in the queue of its key.
+//! The place of a request among those that were not sent yet.
 
 use tokio::sync::oneshot;
 
 use super::answer::Answer;
-use super::request_queue::{Asked, RequestKind};
 use super::stuck::Entry;
+use super::unsent::{Asked, RequestKind};
 use crate::backend::Claim;
 use crate::backend::postgres::error::Failure;
 
-/// The place of a request in the queue, until the request is sent.
-pub(super) struct RequestPlace<'a> {
+/// The place of a request among those of its key, until the request is sent.
+pub(super) struct UnsentPlace<'a> {
     pub(super) entry: Entry,
     pub(super) number: u64,
     claim: &'a Claim,
     withdrawn: bool,
 }
 
-impl<'a> RequestPlace<'a> {
+impl<'a> UnsentPlace<'a> {
     pub(super) fn new(
         entry: Entry,
         claim: &'a Claim,
@@ -24,19 +24,19 @@ impl<'a> RequestPlace<'a> {
         asked: Asked,
         told: oneshot::Sender<Result<Answer, Failure>>,
     ) -> Self {
-        let number = entry.with(|calls| calls.queue.add(kind, asked, told));
+        let number = entry.with(|calls| calls.unsent.add(kind, asked, told));
         Self { entry, number, claim, withdrawn: false }
     }
 
-    /// Takes the request out of the queue. Returns `false` if it was sent.
+    /// Takes the request out. Returns `false` if it was sent.
     pub(super) fn withdraw(&mut self) -> bool {
-        let found = self.entry.with(|calls| calls.queue.withdraw(self.number));
+        let found = self.entry.with(|calls| calls.unsent.withdraw(self.number));
         self.withdrawn |= found.is_some();
         self.withdrawn
     }
 }
 
-impl Drop for RequestPlace<'_> {
+impl Drop for UnsentPlace<'_> {
     fn drop(&mut self) {
         // A request that was sent may take effect, so a dropped claim must be released.
         if !self.withdraw() {
@@ -50,8 +50,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::request_queue::{PER_CALL, name_of};
     use super::super::stuck::StuckKeys;
+    use super::super::unsent::{PER_CALL, name_of};
     use super::*;
     use crate::backend::Ask;
     use crate::key::Key;
@@ -68,13 +68,13 @@ mod tests {
         let (keys, claim) = (Arc::<StuckKeys>::default(), claim());
         let place = |kind| {
             let (told, _) = oneshot::channel();
-            RequestPlace::new(keys.entry(name_of(&claim)), &claim, kind, Asked::new(&claim, Ask::Try), told)
+            UnsentPlace::new(keys.entry(name_of(&claim)), &claim, kind, Asked::new(&claim, Ask::Try), told)
         };
         let mut places: Vec<_> = (0..PER_CALL + 2)
             .map(|number| place(if number == 1 { RequestKind::Heartbeat } else { RequestKind::Attempt }))
             .collect();
         let take = |alone| -> Vec<u64> {
-            let taken = keys.entry(name_of(&claim)).with(|calls| calls.queue.take(alone));
+            let taken = keys.entry(name_of(&claim)).with(|calls| calls.unsent.take(alone));
             taken.iter().map(|one| one.number).collect()
         };
         let last = u64::try_from(PER_CALL).expect("a number") + 2;
@@ -94,7 +94,7 @@ mod tests {
         let (told, _) = oneshot::channel();
         let entry = keys.entry(name_of(&claim));
         let asked = Asked::new(&claim, Ask::Try);
-        drop(RequestPlace::new(keys.entry(name_of(&claim)), &claim, RequestKind::Attempt, asked, told));
-        assert!(!claim.is_sent() && entry.with(|calls| calls.queue.take(None)).is_empty());
+        drop(UnsentPlace::new(keys.entry(name_of(&claim)), &claim, RequestKind::Attempt, asked, told));
+        assert!(!claim.is_sent() && entry.with(|calls| calls.unsent.take(None)).is_empty());
     }
 }
