@@ -1,10 +1,13 @@
 //! Starts the program.
 #![allow(clippy::disallowed_methods, reason = "it measures how long the test waits")]
 
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use lock_tests::PATIENCE;
+use lock_tests::{Directory, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The program with the URL of a store.
@@ -21,12 +24,15 @@ pub(crate) struct Said {
 
 impl Ctl {
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_lockctl"));
+        command.args(arguments);
         command
-            .args(arguments)
-            .env("LOCK_URL", &self.0)
-            .env_remove("LOCKCTL_HELD")
-            .env_remove("LOCK_NAMESPACE");
+    }
+
+    /// Returns a command that knows the store.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("LOCK_URL", &self.0).env_remove("LOCKCTL_HELD").env_remove("LOCK_NAMESPACE");
         command.stdin(Stdio::null());
         command
     }
@@ -36,11 +42,9 @@ impl Ctl {
         said(self.command(arguments).output().expect("lockctl starts"))
     }
 
-    /// Starts it.
+    /// Starts it. What it says goes to files: a pipe would be held open by what outlives it.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(command.spawn().expect("lockctl starts"))
+        Running::of(self.command(arguments))
     }
 
     fn shown(&self, key: &str) -> serde_json::Value {
@@ -60,17 +64,80 @@ impl Ctl {
 }
 
 /// One that runs.
-pub(crate) struct Running(Child);
+pub(crate) struct Running {
+    process: Child,
+    said: Directory,
+}
 
 impl Running {
+    pub(crate) fn of(mut command: Command) -> Self {
+        let said = Directory::new();
+        let file = |name| File::create(said.path().join(name)).expect("a file");
+        command.stdout(file("out")).stderr(file("err"));
+        Self { process: command.spawn().expect("it starts"), said }
+    }
+
+    fn id(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, signal).expect("it runs");
+        kill_process(self.id(), signal).expect("it runs");
+    }
+
+    /// Types into it.
+    pub(crate) fn types(&mut self, text: &str) {
+        let input = self.process.stdin.as_mut().expect("a pipe");
+        input.write_all(text.as_bytes()).and_then(|()| input.flush()).expect("it reads");
+    }
+
+    /// Returns what it has printed so far.
+    pub(crate) fn printed(&self) -> String {
+        let bytes = fs::read(self.said.path().join("out")).expect("a file");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Returns its warden, other than `before`.
+    pub(crate) fn warden(&self, before: Option<Pid>) -> Pid {
+        let mut found = None;
+        until("it has a warden", || {
+            found = self.wardens().into_iter().find(|warden| Some(*warden) != before);
+            found.is_some()
+        });
+        found.expect("it was found")
+    }
+
+    fn wardens(&self) -> Vec<Pid> {
+        let own = format!(" {} ", self.id());
+        let names = fs::read_dir("/proc")
+            .expect("a list")
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let processes = names.filter_map(|name| Pid::from_raw(name.parse().ok()?));
+        let is_warden = |process: &Pid| {
+            // `id (name) state parent ..`
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            stat.split_once("(warden) ")
+                .is_some_and(|(_, rest)| !rest.starts_with('Z') && rest[1..].starts_with(&own))
+        };
+        processes.filter(is_warden).collect()
     }
 
     /// Waits for its end.
-    pub(crate) fn end(self) -> Said {
-        said(self.0.wait_with_output().expect("lockctl ends"))
+    pub(crate) fn end(mut self) -> Said {
+        let mut status = None;
+        until("lockctl ends", || {
+            status = self.process.try_wait().expect("it is a child");
+            status.is_some()
+        });
+        let read = |name| fs::read(self.said.path().join(name)).expect("a file");
+        said(Output { status: status.expect("it has ended"), stdout: read("out"), stderr: read("err") })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Of a test that has failed.
+        let _ = self.process.kill();
     }
 }
 

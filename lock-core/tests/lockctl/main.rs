@@ -2,6 +2,9 @@
 //! commands print.
 
 mod ctl;
+mod log;
+mod loss;
 mod running;
 mod shown;
 mod stores;
+mod terminal;

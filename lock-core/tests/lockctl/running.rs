@@ -1,27 +1,17 @@
 //! Commands under a lock, on Redis.
 
-use std::fs;
-use std::path::Path;
 use std::thread;
 
-use lock_tests::{Directory, RedisServer};
+use lock_tests::RedisServer;
 use rustix::process::Signal;
 
 use crate::ctl::{Ctl, until};
+use crate::log::Log;
 
-fn redis() -> (RedisServer, Ctl) {
+pub(crate) fn redis() -> (RedisServer, Ctl) {
     let server = RedisServer::start();
     let ctl = Ctl(server.url());
     (server, ctl)
-}
-
-/// Returns a command line of a shell that writes a line to a file.
-fn says(file: &Path, line: &str) -> String {
-    format!("echo {line} >> {}", file.display())
-}
-
-fn lines(file: &Path) -> Vec<String> {
-    fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -41,6 +31,8 @@ fn each_end_has_its_exit_code() {
         ("held, a reader", &["run", "held", "-n", "--shared", "--", "true"], 75, "key `held`"),
         ("held, wait", &["wait", "held", "--wait", "50ms"], 75, "was not free in time"),
         ("free, wait", &["wait", "free"], 0, ""),
+        ("a wait of ages", &["wait", "free", "--wait", "500000000000years"], 0, ""),
+        ("a run that would wait for ages", &["run", "a", "--wait", "500000000000years", "--", "true"], 0, ""),
         ("free, show", &["show", "free"], 1, ""),
         ("free, force-release", &["force-release", "free", "--reason", "x", "--yes"], 1, "is free"),
         (
@@ -92,9 +84,8 @@ fn a_command_knows_its_lock() {
 #[test]
 fn a_hundred_at_once_run_one_at_a_time() {
     let (_server, ctl) = redis();
-    let directory = Directory::new();
-    let log = directory.path().join("log");
-    let command = format!("{}; sleep 0.01; {}", says(&log, "in"), says(&log, "out"));
+    let log = Log::new();
+    let command = format!("{}; sleep 0.01; {}", log.says("in"), log.says("out"));
     let runs: Vec<_> = (0..100)
         .map(|_| {
             let (ctl, command) = (ctl.clone(), command.clone());
@@ -104,7 +95,7 @@ fn a_hundred_at_once_run_one_at_a_time() {
     for run in runs {
         assert_eq!(run.join().expect("it ends"), 0);
     }
-    let lines = lines(&log);
+    let lines = log.lines();
     assert_eq!(lines.len(), 200);
     assert!(lines.chunks(2).all(|pair| pair == ["in", "out"]), "two at once: {lines:?}");
 }
@@ -138,23 +129,22 @@ fn a_lock_of_an_outer_command_is_not_waited_for() {
 #[test]
 fn signals_reach_the_whole_command() {
     let (_server, ctl) = redis();
-    let directory = Directory::new();
-    let log = directory.path().join("log");
+    let log = Log::new();
     // A shell lets its background ignore INT and QUIT.
     for (signal, name) in [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::USR1, "USR1")] {
         // The inner shell is a child of the command.
         let inner = format!(
             "trap '{}; exit 0' {name}; {}; while :; do sleep 0.05; done",
-            says(&log, name),
-            says(&log, "ready")
+            log.says(name),
+            log.says("ready")
         );
         let outer = format!("trap 'wait; exit 4' {name}; sh -c \"{inner}\" & wait");
         let run = ctl.start(&["run", "a", "--", "sh", "-c", &outer]);
-        until("the command runs", || lines(&log).last().is_some_and(|line| line == "ready"));
+        until("the command runs", || log.lines().last().is_some_and(|line| line == "ready"));
         run.signal(signal);
         let said = run.end();
         assert_eq!(said.code, 4, "{name}: {said:?}");
-        assert_eq!(lines(&log).last().map(String::as_str), Some(name));
+        assert_eq!(log.lines().last().map(String::as_str), Some(name));
     }
 }
 
@@ -171,61 +161,6 @@ fn a_signal_ends_a_wait() {
     ctl.until_waited_for("a", 0);
     held.signal(Signal::INT);
     assert_eq!(held.end().code, 0);
-}
-
-/// A command that writes a line every 10 ms, and ignores TERM if it is told to.
-fn worker(log: &Path, name: &str, stubborn: bool) -> String {
-    let trap = if stubborn { "trap '' TERM; " } else { "" };
-    format!("{trap}while :; do {}; sleep 0.01; done", says(log, name))
-}
-
-#[test]
-fn a_command_ends_before_another_one_can_hold_its_lock() {
-    for stubborn in [false, true] {
-        let server = RedisServer::start();
-        let ctl = Ctl(server.url());
-        let directory = Directory::new();
-        let log = directory.path().join("log");
-        // Renewals stop, as if the store were away for the first one alone: its lease ends by itself.
-        let first = worker(&log, "first", stubborn);
-        let run = ctl.start(&[
-            "run",
-            "a",
-            "--ttl",
-            "2s",
-            "--no-renew",
-            "--grace",
-            "300ms",
-            "--",
-            "sh",
-            "-c",
-            &first,
-        ]);
-        until("it works", || !lines(&log).is_empty());
-        let second = format!("{}; sleep 0.3", says(&log, "second"));
-        assert_eq!(ctl.run(&["run", "a", "--", "sh", "-c", &second]).code, 0);
-        let lines = lines(&log);
-        let began = lines.iter().position(|line| line == "second").expect("it ran");
-        assert_eq!(began, lines.len() - 1, "the first one worked on: stubborn {stubborn}");
-        let said = run.end();
-        assert_eq!(said.code, 76, "{said:?}");
-        assert!(said.err.contains("the lock `a` was lost and the command was stopped"), "{said:?}");
-    }
-}
-
-#[test]
-fn a_store_that_is_away_ends_the_command() {
-    let (server, ctl) = redis();
-    let directory = Directory::new();
-    let log = directory.path().join("log");
-    let run = ctl.start(&["run", "a", "--ttl", "2s", "--", "sh", "-c", &worker(&log, "x", false)]);
-    until("it works", || !lines(&log).is_empty());
-    server.stop();
-    let said = run.end();
-    assert_eq!(said.code, 76, "{said:?}");
-    let ended = lines(&log).len();
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!(lines(&log).len(), ended, "nothing works on");
 }
 
 #[test]
@@ -247,25 +182,6 @@ fn a_warning_lets_the_command_work_on() {
     let said = ctl.run(&arguments);
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.err.contains("works on"), "{said:?}");
-}
-
-#[test]
-fn a_killed_lockctl_leaves_no_command() {
-    let (_server, ctl) = redis();
-    let directory = Directory::new();
-    let log = directory.path().join("log");
-    // The command ends with its parent at once, its child by the warden.
-    let command = format!("sh -c '{}' & {}", worker(&log, "child", false), worker(&log, "command", false));
-    let run = ctl.start(&["run", "a", "--ttl", "3s", "--", "sh", "-c", &command]);
-    until("both work", || {
-        ["child", "command"].iter().all(|name| lines(&log).iter().any(|line| line == name))
-    });
-    run.signal(Signal::KILL);
-    assert_eq!(run.end().code, 137);
-    assert_eq!(ctl.run(&["run", "a", "--", "sh", "-c", &says(&log, "next")]).code, 0);
-    let ended = lines(&log);
-    let next = ended.iter().position(|line| line == "next").expect("it ran");
-    assert_eq!(next, ended.len() - 1, "something worked on: {:?}", &ended[next..]);
 }
 
 #[test]

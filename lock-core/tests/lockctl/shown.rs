@@ -5,6 +5,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::ctl::{Ctl, until};
+use crate::running::redis;
 
 fn json(text: &str) -> Vec<Value> {
     text.lines()
@@ -63,6 +64,24 @@ fn a_wait_is_told_in_lines_where_no_terminal_is() {
     assert_eq!(events.last().map(|event| event["exit"].clone()), Some(75.into()));
     held.signal(Signal::TERM);
     held.end();
+}
+
+#[test]
+fn an_error_is_json_where_json_is_asked_for() {
+    let (_server, ctl) = redis();
+    for arguments in [
+        &["--json", "run", "a", "--shared", "--fair", "--", "true"][..],
+        &["run", "a", "--ttl", "5", "--json", "--", "true"],
+        &["--url", "foo://x", "list", "--json"],
+    ] {
+        let said = ctl.run(arguments);
+        let [error] = &json(&said.err)[..] else { panic!("{said:?}") };
+        assert!(said.code == 64 && error["exit"] == 64, "{said:?}");
+        assert!(error["error"].as_str().is_some_and(|text| !text.starts_with("error")), "{said:?}");
+    }
+    // An option of the command is not one of `lockctl`.
+    let said = ctl.run(&["run", "a", "--fair", "--shared", "--", "true", "--json"]);
+    assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
 #[test]

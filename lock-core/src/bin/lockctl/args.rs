@@ -43,6 +43,9 @@ pub(crate) struct Store {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock.
+    ///
+    /// The lock is released when the command itself has ended. What the command has left in the background works on
+    /// without the lock: let the command wait for it. If the lock is lost, all of its processes are ended.
     Run(Run),
     /// Hold a lock until a signal (TERM, INT, HUP).
     Hold(Lock),
@@ -101,6 +104,8 @@ pub(crate) enum Command {
     /// Internal: ends the command of a `run` that was killed.
     #[command(name = "__warden", hide = true)]
     Warden {
+        // A signal to 1 as a group would reach every process.
+        #[arg(value_parser = clap::value_parser!(i32).range(2..))]
         process: i32,
         #[arg(long)]
         group: bool,
@@ -108,6 +113,8 @@ pub(crate) enum Command {
         mark: u64,
         #[arg(long, value_parser = duration)]
         grace: Duration,
+        #[arg(long)]
+        until: u64,
     },
 }
 
@@ -244,9 +251,13 @@ pub(crate) struct Bench {
     pub(crate) hot: bool,
 }
 
+/// A longer time is as good as for ever, and could not be added to the present.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// Parses a time with a unit, such as `500ms`, `30s` or `5m`.
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
+        .map(|time| time.min(LONGEST))
         .map_err(|_| "expected a number with a unit, such as 500ms, 30s or 5m".to_owned())
 }
 
@@ -262,8 +273,19 @@ mod tests {
     }
 
     #[test]
+    fn a_warden_never_ends_every_process() {
+        // Not started: a signal to the group 1 reaches all that this user may signal.
+        for (process, is_taken) in [("2", true), ("1", false), ("0", false), ("-1", false)] {
+            let line =
+                ["lockctl", "__warden", process, "--group", "--mark", "1", "--grace", "1s", "--until", "1"];
+            assert_eq!(Args::try_parse_from(line).is_ok(), is_taken, "{process}");
+        }
+    }
+
+    #[test]
     fn a_time_needs_a_unit() {
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
         assert!(duration("5").is_err() && duration("").is_err());
+        assert_eq!(duration("500000000000years"), Ok(LONGEST));
     }
 }

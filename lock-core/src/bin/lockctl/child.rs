@@ -1,72 +1,84 @@
 //! A command that runs, and its warden.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal};
+use std::fs::File;
+use std::io::{Error, ErrorKind};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child as Process, Command};
+use tokio::process::Child as Process;
+use tokio::time::{Instant, sleep};
 
 use crate::exit::{Exit, Fault};
 use crate::target::{MARK, Target};
-use crate::warden::DONE;
+use crate::warden::Warden;
 
-/// How long a warden may take to end.
-const DISMISSAL: Duration = Duration::from_secs(1);
+/// The pause between two looks at what is left of a command.
+const LOOK: Duration = Duration::from_millis(20);
 
-/// A command, and its warden, which ends it if this process is killed or stopped.
+/// A command, and its warden.
 #[derive(Debug)]
 pub(crate) struct Child {
-    program: PathBuf,
     process: Process,
     target: Target,
-    warden: Process,
-    grace: Duration,
+    warden: Warden,
 }
 
 impl Child {
-    /// Starts a command with these variables. `grace` is what it gets from TERM to KILL.
+    /// Starts a command with these variables. `grace` is what it gets from TERM to KILL, and `allowed` for how long it may
+    /// work without news of the lease.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, String)],
         grace: Duration,
+        allowed: Duration,
     ) -> Result<Self, Fault> {
-        let program = std::env::current_exe().map_err(|error| failed("this program", &error))?;
-        let group = !std::io::stdin().is_terminal();
         let mark = fastrand::u64(..);
-        let mut start = Command::new(&program);
+        let group = terminal().is_none();
+        let mut start = own_program("lockctl")?;
         start.arg("__exec").arg(std::process::id().to_string()).arg("--").args(command);
-        start.envs(variables.iter().map(|(name, value)| (name, value))).env(MARK, format!("{mark:x}"));
+        start.envs(variables.iter().map(|(name, value)| (name, value)));
+        start.env(MARK, Target::marks(mark, &std::env::var(MARK).unwrap_or_default()));
         if group {
             start.process_group(0);
         }
-        let process = start.spawn().map_err(|error| failed("the command", &error))?;
+        let process = tokio::process::Command::from(start).spawn();
+        let process = process.map_err(|error| failed("the command", &error))?;
         let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let Some(pid) = pid else {
             return Err(Fault::new(Exit::NOT_EXECUTABLE, "the command has no process id"));
         };
         let target = Target { process: pid, group, mark };
-        let warden = warden(&program, target, grace).inspect_err(|_| target.send(Signal::KILL))?;
-        Ok(Self { program, process, target, warden, grace })
+        match Warden::start(target, grace, allowed) {
+            Ok(warden) => Ok(Self { process, target, warden }),
+            Err(fault) => {
+                target.send(&[Signal::KILL]);
+                Err(fault)
+            }
+        }
     }
 
-    pub(crate) fn send(&self, signal: Signal) {
-        self.target.send(signal);
+    /// Sends TERM. A command that is stopped could not end, so it continues.
+    pub(crate) fn stop(&self) {
+        self.target.send(&[Signal::TERM, Signal::CONT]);
+    }
+
+    /// Sends KILL. Returns whether a process was left.
+    pub(crate) fn kill(&self) -> bool {
+        self.target.send(&[Signal::KILL])
     }
 
     /// Forwards a signal to the command.
     pub(crate) fn forward(&self, signal: Signal) {
         // A terminal sends these to all of its foreground itself.
-        if self.target.group || !matches!(signal, Signal::INT | Signal::QUIT) {
-            self.send(signal);
+        if self.target.group || !is_foreground() || !matches!(signal, Signal::INT | Signal::QUIT) {
+            self.target.forward(signal);
         }
         if self.target.group {
             // One that waits for a terminal is stopped, and could not end.
-            self.send(Signal::CONT);
+            self.target.forward(Signal::CONT);
         }
     }
 
@@ -75,42 +87,52 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Tells the warden for how long the command may work on without further news. Starts another warden if it has ended.
-    pub(crate) async fn may_work(&mut self, long: Duration) -> Result<(), Fault> {
-        let line = format!("{}\n", long.as_millis());
-        let told = match &mut self.warden.stdin {
-            Some(input) => input.write_all(line.as_bytes()).await.is_ok(),
-            None => false,
-        };
-        if !told {
-            self.warden = warden(&self.program, self.target, self.grace)?;
+    /// Waits until nothing is left of the command, while `may_wait`. Then sends KILL, for at most `kill`.
+    pub(crate) async fn end_rest(&self, may_wait: impl Fn() -> bool, kill: Duration) {
+        while may_wait() && self.target.is_alive() {
+            sleep(LOOK).await;
         }
-        Ok(())
+        let since = Instant::now();
+        while self.kill() && since.elapsed() < kill {
+            sleep(LOOK).await;
+        }
     }
 
-    /// Tells the warden that there is nothing left to end.
-    pub(crate) async fn dismiss(mut self) {
-        if let Some(mut input) = self.warden.stdin.take() {
-            let _ = input.write_all(DONE.as_bytes()).await;
-        }
-        let _ = tokio::time::timeout(DISMISSAL, self.warden.wait()).await;
+    /// Tells the warden for how long the command may work on without further news.
+    pub(crate) async fn may_work(&mut self, allowed: Duration) -> Result<(), Fault> {
+        self.warden.allow(allowed).await
+    }
+
+    /// Tells the warden that there is nothing left to end. Returns whether it has ended the command before.
+    pub(crate) async fn dismiss(&mut self) -> bool {
+        self.warden.dismiss().await
     }
 }
 
-/// Starts the warden of a command. It has a process group of its own, so that what is meant for the command or for the
-/// terminal does not end it.
-fn warden(program: &Path, target: Target, grace: Duration) -> Result<Process, Fault> {
-    let mut start = Command::new(program);
-    start.arg("__warden").arg(target.process.as_raw_nonzero().to_string());
-    start.arg("--grace").arg(format!("{}ms", grace.as_millis())).arg("--mark").arg(target.mark.to_string());
-    if target.group {
-        start.arg("--group");
-    }
-    start.env_remove(MARK).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
-    start.spawn().map_err(|error| failed("the warden of the command", &error))
+/// Returns the terminal that controls this process.
+fn terminal() -> Option<File> {
+    File::open("/dev/tty").ok()
 }
 
-fn failed(what: &str, error: &std::io::Error) -> Fault {
+/// Returns whether this process gets the signals of its terminal.
+fn is_foreground() -> bool {
+    let foreground = terminal().and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
+    foreground == Some(rustix::process::getpgrp())
+}
+
+/// Returns a command that starts this program under a name.
+pub(crate) fn own_program(name: &str) -> Result<Command, Fault> {
+    // The path of a program that was replaced since, as an upgrade does, starts nothing, or another version.
+    #[cfg(target_os = "linux")]
+    let program: Result<_, Error> = Ok("/proc/self/exe");
+    #[cfg(not(target_os = "linux"))]
+    let program = std::env::current_exe();
+    let mut command = Command::new(program.map_err(|error| failed("this program", &error))?);
+    command.arg0(name);
+    Ok(command)
+}
+
+pub(crate) fn failed(what: &str, error: &Error) -> Fault {
     Fault::new(Exit::NOT_EXECUTABLE, format!("cannot start {what}: {error}"))
 }
 
@@ -124,7 +146,7 @@ pub(crate) fn exec(parent: i32, command: &[OsString]) -> Fault {
         return Fault::new(Exit::LOST, "lockctl ended before the command began");
     }
     let [program, arguments @ ..] = command else { return Fault::usage("no command") };
-    let error = std::process::Command::new(program).args(arguments).exec();
+    let error = Command::new(program).args(arguments).exec();
     let exit = if error.kind() == ErrorKind::NotFound { Exit::NOT_FOUND } else { Exit::NOT_EXECUTABLE };
     Fault::new(exit, format!("{}: {error}", program.to_string_lossy().escape_debug()))
 }

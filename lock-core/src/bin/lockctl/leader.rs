@@ -4,8 +4,8 @@ use crate::acquire::ended;
 use crate::args::{Leader, Store};
 use crate::exit::{Exit, Fault};
 use crate::out;
-use crate::run;
 use crate::signals::Signals;
+use crate::supervise::under;
 use crate::table;
 
 /// Shows the leader, or runs a command while leading.
@@ -25,26 +25,11 @@ pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result
         won = election.campaign() => won?,
         number = signals.next() => return Err(ended(&options.name, number)),
     };
-    let outcome =
-        run::under(leadership.guard(), options.ttl, &options.end, &options.command, &[], &mut signals).await;
-    let lost = leadership.check().err();
-    let resigned = leadership.resign().await;
-    match outcome {
-        run::Ended::Done(exit) => {
-            if let Err(error) = resigned {
-                eprintln!("lockctl: {error}");
-            }
-            Ok(exit)
-        }
-        run::Ended::Stopped => {
-            let why = lost.map_or_else(|| "its lease was nearly over".to_owned(), |error| error.to_string());
-            Err(Fault::new(
-                Exit::LOST,
-                format!("the lead of `{}` was lost and the command was stopped: {why}", options.name),
-            ))
-        }
-        run::Ended::Failed(fault) => Err(fault),
-    }
+    let ended =
+        under(leadership.guard(), options.ttl, &options.end, &options.command, &[], &mut signals).await;
+    let what = format!("the lead of `{}`", options.name.escape_debug());
+    let loss = leadership.check().err();
+    ended.exit(&what, loss, leadership.resign().await.err())
 }
 
 fn show(name: &str, found: Option<&lock_core::leader::Leader>, json: bool) -> Exit {

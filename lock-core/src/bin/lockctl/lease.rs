@@ -18,7 +18,7 @@ pub(crate) struct Limits {
     /// The rest of the lease at which the command is stopped.
     stop: Duration,
     /// The rest of the lease at which it is killed, which leaves the kernel the time for it.
-    kill: Duration,
+    pub(crate) kill: Duration,
     /// The time from TERM to KILL, at most.
     pub(crate) grace: Duration,
 }

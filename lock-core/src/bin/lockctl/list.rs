@@ -1,15 +1,10 @@
 //! Who holds what.
 
-use std::io::IsTerminal;
-use std::time::Duration;
-
 use lock_core::LockInfo;
-use tokio::time::sleep;
 
 use crate::args::{List, Store};
 use crate::exit::{Exit, Fault};
 use crate::out;
-use crate::signals::Signals;
 use crate::table;
 
 /// Lists the locks that are held.
@@ -64,57 +59,4 @@ pub(crate) async fn available(store: &Store, key: &str, permits: u32, json: bool
         out::line(free);
     }
     Ok(Exit::OK)
-}
-
-/// Shows the locks again and again, on a terminal in one picture that changes.
-pub(crate) async fn top(store: &Store, every: Duration) -> Result<Exit, Fault> {
-    let mut signals = Signals::ending()?;
-    let locks = signals.unless_ended(store.connect()).await?;
-    let terminal = std::io::stdout().is_terminal();
-    if terminal {
-        // Another screen, without a cursor.
-        out::print(format_args!("\x1b[?1049h\x1b[?25l"));
-    }
-    let outcome = loop {
-        let listed = tokio::select! {
-            biased;
-            _ = signals.next() => break Ok(Exit::OK),
-            listed = locks.locks() => listed,
-        };
-        let picture = match listed {
-            Ok(mut listed) => {
-                // Those with the most waiters first.
-                listed.locks.sort_by(|a, b| b.waiting.cmp(&a.waiting).then_with(|| a.key.cmp(&b.key)));
-                let waiting: usize = listed.locks.iter().map(|lock| lock.waiting).sum();
-                let more = if listed.truncated { " or more" } else { "" };
-                let head =
-                    format!("{} locks{more}, {waiting} waiting, on {}", listed.locks.len(), locks.store());
-                format!("{head}\n\n{}", table::table(&listed.locks))
-            }
-            Err(error) if terminal && error.is_temporary() => format!("{error}\n"),
-            Err(error) => break Err(error.into()),
-        };
-        if terminal {
-            out::print(format_args!("\x1b[H\x1b[2J{}", fitted(&picture)));
-        } else {
-            out::line(picture);
-        }
-        tokio::select! {
-            biased;
-            _ = signals.next() => break Ok(Exit::OK),
-            () = sleep(every) => {}
-        }
-    };
-    if terminal {
-        out::print(format_args!("\x1b[?25h\x1b[?1049l"));
-    }
-    outcome
-}
-
-/// Returns the part of a picture that the terminal has room for.
-fn fitted(picture: &str) -> String {
-    let (columns, rows) = rustix::termios::tcgetwinsize(std::io::stdout())
-        .map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-    let lines = picture.lines().take(rows.saturating_sub(1).max(1));
-    lines.map(|line| line.chars().take(columns).collect::<String>()).collect::<Vec<_>>().join("\r\n")
 }

@@ -5,9 +5,10 @@
 //! | `args` | the command line |
 //! | `store` | the manager of the store that the command line names |
 //! | `acquire`, `progress` | the wait for a lock, and what is shown meanwhile |
-//! | `run`, `lease`, `child`, `target`, `warden` | a command under a lock: its process, and its end before the lease is over |
+//! | `run`, `supervise`, `lease` | a command under a lock, and its end before the lease is over |
+//! | `child`, `target`, `warden`, `watch` | its processes, and the process that ends them if `lockctl` cannot |
 //! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
-//! | `list`, `table`, `force` | who holds what, and its release by force |
+//! | `list`, `top`, `table`, `force` | who holds what, and its release by force |
 //! | `bench`, `postgres` | the rate of a store; the tables of Postgres |
 //! | `exit`, `out` | exit codes; the standard output |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its outputs")]
@@ -30,25 +31,28 @@ mod progress;
 mod run;
 mod signals;
 mod store;
+mod supervise;
 mod table;
 mod target;
+mod top;
 mod wait;
 mod warden;
+mod watch;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use rustix::process::Pid;
 
 use args::{Args, Command};
 use exit::{Exit, Fault};
+use target::Target;
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::USAGE.into() } else { ExitCode::SUCCESS };
-        }
+        Err(error) => return refused(&error),
     };
     // One thread: the kernel ends a command with the thread that has started it.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -62,6 +66,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints why the command line is refused, or the help that it asks for.
+fn refused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let mut options = std::env::args_os().take_while(|argument| argument != "--");
+    if options.any(|argument| argument == "--json") {
+        let text = error.render().to_string();
+        return Fault::usage(text.trim_start_matches("error: ").trim_end()).report(true);
+    }
+    let _ = error.print();
+    Exit::USAGE.into()
+}
+
 async fn execute(args: Args) -> Result<Exit, Fault> {
     let Args { store, json, command } = args;
     match command {
@@ -71,7 +90,7 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
         Command::Wait(options) => wait::wait(&store, &options, json).await,
         Command::List(options) => list::list(&store, &options, json).await,
         Command::Show { key } => list::show(&store, &key, json).await,
-        Command::Top { every } => list::top(&store, every).await,
+        Command::Top { every } => top::top(&store, every, json).await,
         Command::Available { key, permits } => list::available(&store, &key, permits, json).await,
         Command::ForceRelease(options) => force::force_release(&store, &options, json).await,
         Command::Bench(options) => bench::bench(&store, &options, json).await,
@@ -84,6 +103,9 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
             Ok(Exit::OK)
         }
         Command::Exec { parent, command } => Err(child::exec(parent, &command)),
-        Command::Warden { process, group, mark, grace } => warden::watch(process, group, mark, grace),
+        Command::Warden { process, group, mark, grace, until } => {
+            let process = Pid::from_raw(process).ok_or_else(|| Fault::usage("a process id is positive"))?;
+            Ok(watch::watch(Target { process, group, mark }, grace, Duration::from_millis(until)))
+        }
     }
 }

@@ -2,6 +2,14 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::os::fd::AsFd;
+
+/// Returns the columns and the rows of a terminal. One that does not know its size, as of `script`, says 0.
+pub(crate) fn size(terminal: impl AsFd) -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
+    let or = |value: u16, other| if value == 0 { other } else { usize::from(value) };
+    (or(size.0, 80), or(size.1, 24))
+}
 
 /// Prints a line. If the reader has gone, as `head` does, the program ends as one that the signal PIPE has ended.
 pub(crate) fn line(text: impl Display) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lock_core::{LockInfo, LockManager};
 use tokio::time::{Instant, sleep};
 
+use crate::out;
 use crate::table;
 
 /// A wait that is shorter is not shown.
@@ -71,8 +72,7 @@ impl<'a> Progress<'a> {
     fn turn(&mut self, found: Option<&LockInfo>) {
         let waited = self.started.elapsed();
         let spinner = SPINNER[(waited.as_millis() / TURN.as_millis()) as usize % SPINNER.len()];
-        let width =
-            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+        let (width, _) = out::size(std::io::stderr());
         let line = format!("{spinner} {}", text(self.key, waited, found));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
         let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");

@@ -25,6 +25,16 @@ impl Signals {
         Self::receive(&[&ENDING[..], &FORWARDED[..]].concat())
     }
 
+    /// Receives the signal of Ctrl-Z.
+    pub(crate) fn stopping() -> Result<Self, Fault> {
+        Self::receive(&[SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw())])
+    }
+
+    /// Receives nothing.
+    pub(crate) fn none() -> Self {
+        Self(Vec::new())
+    }
+
     fn receive(kinds: &[SignalKind]) -> Result<Self, Fault> {
         let ignored = ignored();
         let kinds = kinds.iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);

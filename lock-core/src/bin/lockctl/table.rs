@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lock_core::backend::Mode;
-use lock_core::owner::OwnerRecord;
+use lock_core::owner::{Identity, OwnerRecord};
 use lock_core::{HolderInfo, LockInfo};
 use serde_json::{Value, json as object};
 
@@ -41,7 +41,12 @@ pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
 
 /// Returns whether the record is one of this process.
 pub(crate) fn is_own(record: &OwnerRecord) -> bool {
-    record.identity().pid() == std::process::id()
+    is_of_this_host(record) && record.identity().pid() == std::process::id()
+}
+
+/// Returns whether the record is one of this host, where a process id names one process.
+pub(crate) fn is_of_this_host(record: &OwnerRecord) -> bool {
+    record.identity().host() == Identity::of_this_process("").host()
 }
 
 /// Returns the mode as text.

@@ -1,53 +1,177 @@
 //! The processes of a command.
 
+use std::fs;
+
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
+    Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
 
-/// The variable that marks a command and its children.
+/// The variable that marks a command and its children: the marks of all `lockctl run` around them, the innermost last.
 pub(crate) const MARK: &str = "LOCKCTL_RUN";
 
-/// What a signal is sent to.
+/// A command and its children, also those that have left its process group. A child that has left the group and has
+/// cleared its environment is not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) process: Pid,
-    /// Whether the command has a process group of its own. On a terminal it has none: it stays in the foreground, reads the
-    /// terminal, and gets Ctrl-C from it. Its children are then found by their mark.
+    /// Whether the command has a process group of its own. With a terminal it has none: it stays in the foreground, reads
+    /// the terminal, and gets Ctrl-C from it.
     pub(crate) group: bool,
-    /// The value of [`MARK`].
+    /// This command's part of [`MARK`].
     pub(crate) mark: u64,
 }
 
+/// A process of the command that has not ended.
+struct Member {
+    process: Pid,
+    in_group: bool,
+    /// A nested `lockctl run` started it, which forwards signals to it.
+    nested: bool,
+}
+
 impl Target {
-    /// Sends a signal to the command and to its children.
-    pub(crate) fn send(self, signal: Signal) {
+    /// Returns the value of [`MARK`] for a command, given the value that this process has.
+    pub(crate) fn marks(mark: u64, outer: &str) -> String {
+        if outer.is_empty() { format!("{mark:x}") } else { format!("{outer}:{mark:x}") }
+    }
+
+    /// Sends signals to the command and to its children, and returns whether there are any. A nested `lockctl` forwards
+    /// the signals to its own command; only KILL, which cannot be forwarded, is sent there too.
+    pub(crate) fn send(self, signals: &[Signal]) -> bool {
+        let Some(members) = self.members() else { return self.send_blindly(signals) };
+        // The kernel signals a group at once: no process escapes by a fork meanwhile.
+        let has_group = members.iter().any(|member| member.in_group);
+        for &signal in signals {
+            if has_group {
+                let _ = kill_process_group(self.process, signal);
+            }
+            let others = members.iter().filter(|member| !member.in_group);
+            for member in others.filter(|member| !member.nested || signal == Signal::KILL) {
+                let _ = kill_process(member.process, signal);
+            }
+        }
+        !members.is_empty()
+    }
+
+    /// Sends a signal to the process group of the command. If it has none, sends the signal to the command and to its
+    /// children.
+    pub(crate) fn forward(self, signal: Signal) {
         if self.group {
             let _ = kill_process_group(self.process, signal);
-            return;
+        } else {
+            self.send(&[signal]);
         }
-        let _ = kill_process(self.process, signal);
-        self.marked().into_iter().filter(|process| *process != self.process).for_each(|process| {
-            let _ = kill_process(process, signal);
-        });
     }
 
-    /// Returns whether a process is left.
+    /// Returns whether a process is left. A zombie is not.
     pub(crate) fn is_alive(self) -> bool {
-        match self.group {
-            true => test_kill_process_group(self.process).is_ok(),
-            false => test_kill_process(self.process).is_ok() || !self.marked().is_empty(),
-        }
+        self.send(&[])
     }
 
-    /// Returns the processes with the mark in their environment. Empty where there is no `/proc`.
-    fn marked(self) -> Vec<Pid> {
-        let mark = format!("{MARK}={:x}", self.mark);
-        let has_mark = |process: &Pid| {
-            let environment = std::fs::read(format!("/proc/{}/environ", process.as_raw_nonzero()));
-            environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == mark.as_bytes()))
-        };
-        let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        pids.filter_map(Pid::from_raw).filter(has_mark).collect()
+    /// As [`send`](Self::send), where there is no `/proc`.
+    fn send_blindly(self, signals: &[Signal]) -> bool {
+        for &signal in signals {
+            let _ = match self.group {
+                true => kill_process_group(self.process, signal),
+                false => kill_process(self.process, signal),
+            };
+        }
+        let tested =
+            if self.group { test_kill_process_group(self.process) } else { test_kill_process(self.process) };
+        // One that must not be signaled is alive.
+        tested != Err(Errno::SRCH)
+    }
+
+    /// Returns the processes of the command: those with the mark in their environment, and those of its group; `None`
+    /// where there is no `/proc`. A process that got the id of one that has ended is not among them.
+    fn members(self) -> Option<Vec<Member>> {
+        let session = getsid(None).ok()?;
+        let own = format!("{:x}", self.mark);
+        fs::metadata("/proc/self/stat").ok()?;
+        let names =
+            fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let processes = names.filter_map(|name| Pid::from_raw(name.parse().ok()?));
+        Some(processes.filter_map(|process| self.member(process, session, &own)).collect())
+    }
+
+    fn member(self, process: Pid, session: Pid, own: &str) -> Option<Member> {
+        let (its_group, its_session) = group_and_session(process)?;
+        let is_near = its_session == session.as_raw_pid();
+        let in_group = self.group && is_near && its_group == self.process.as_raw_pid();
+        // A command with another environment, as of `env -i`, has no mark.
+        if in_group || is_near && process == self.process {
+            return Some(Member { process, in_group, nested: false });
+        }
+        let marks = marks(process)?;
+        let is_marked = marks.split(':').any(|mark| mark == own);
+        let nested = marks.rsplit(':').next() != Some(own);
+        is_marked.then_some(Member { process, in_group, nested })
+    }
+}
+
+/// Returns the process group and the session of a process that has not ended. They are 0 for one of the kernel.
+fn group_and_session(process: Pid) -> Option<(i32, i32)> {
+    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // `id (name) state parent group session ..`, and the name may contain anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    let mut number = |skipped: usize| fields.nth(skipped)?.parse().ok();
+    Some((number(1)?, number(0)?))
+}
+
+/// Returns the marks of a process that has not ended.
+fn marks(process: Pid) -> Option<String> {
+    let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
+    let environment = String::from_utf8_lossy(&environment);
+    let value = environment.split('\0').find_map(|one| one.strip_prefix(MARK)?.strip_prefix('='))?;
+    Some(value.to_owned())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use super::*;
+
+    #[test]
+    fn marks_are_appended() {
+        assert_eq!(Target::marks(255, ""), "ff");
+        assert_eq!(Target::marks(255, "1:2"), "1:2:ff");
+    }
+
+    #[test]
+    fn a_process_that_got_the_id_of_one_that_has_ended_is_let_alone() {
+        // Another session and another mark.
+        let mut other =
+            std::process::Command::new("setsid").args(["sleep", "600"]).spawn().expect("it starts");
+        let process = Pid::from_child(&other);
+        // `setsid` has a session of its own when it has become `sleep`.
+        while fs::read_to_string(format!("/proc/{process}/comm")).expect("it runs") != "sleep\n" {
+            std::thread::yield_now();
+        }
+        for group in [false, true] {
+            let target = Target { process, group, mark: fastrand::u64(..) };
+            assert!(!target.is_alive());
+            target.send(&[Signal::KILL]);
+        }
+        assert!(other.try_wait().expect("it can be asked").is_none(), "it runs");
+        other.kill().expect("it ends");
+        other.wait().expect("it has ended");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_alive() {
+        let mut child = std::process::Command::new("true").process_group(0).spawn().expect("it starts");
+        let target = Target { process: Pid::from_child(&child), group: true, mark: 1 };
+        while group_and_session(target.process).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(!target.is_alive());
+        child.wait().expect("it has ended");
     }
 }

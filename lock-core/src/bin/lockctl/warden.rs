@@ -1,51 +1,93 @@
-//! The warden of a command: a process that ends the command if `lockctl` cannot, because it was killed or stopped.
+//! The warden of a command, as `lockctl` sees it.
 
-use std::io::BufRead;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child as Process, Command};
+use tokio::time::timeout;
 
-use crate::exit::{Exit, Fault};
-use crate::target::Target;
+use crate::child;
+use crate::exit::Fault;
+use crate::target::{MARK, Target};
+use crate::watch::{DONE, since_boot};
 
-/// What the warden reads when there is nothing left to end.
-pub(crate) const DONE: &str = "done\n";
+/// How long a warden may take to read a line. One that is stopped takes for ever.
+const READS: Duration = Duration::from_millis(50);
+/// How long a warden may take to end.
+const ENDS: Duration = Duration::from_secs(1);
 
-const LOOK: Duration = Duration::from_millis(10);
-/// Until the first news, which come at once.
-const BEGIN: Duration = Duration::from_secs(10);
+/// A process that ends the command if `lockctl` is killed or stopped.
+#[derive(Debug)]
+pub(crate) struct Warden {
+    process: Process,
+    target: Target,
+    grace: Duration,
+    /// Whether it has ended the command.
+    acted: bool,
+}
 
-/// Reads lines: for how many milliseconds the command may work on. If the next line does not come in that time, or the input
-/// ends without [`DONE`], ends the command: by TERM, and after `grace` by KILL. A command whose `lockctl` is killed is
-/// killed by the kernel besides; its children are not.
-pub(crate) fn watch(process: i32, group: bool, mark: u64, grace: Duration) -> Result<Exit, Fault> {
-    // What looks for `lockctl` by its name, as `pkill` does, must not find its warden.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::thread::set_name(c"warden");
-    let Some(process) = Pid::from_raw(process) else { return Err(Fault::usage("a process id is positive")) };
-    let (send, news) = channel();
-    thread::spawn(move || {
-        // An error is an end as well.
-        let lines = std::io::stdin().lock().lines().map_while(Result::ok);
-        lines.for_each(|line| drop(send.send(line)));
-    });
-    let mut long = BEGIN;
-    loop {
-        match news.recv_timeout(long) {
-            Ok(line) if line == DONE.trim_end() => return Ok(Exit::OK),
-            Ok(line) => long = line.parse().map_or(long, Duration::from_millis),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+impl Warden {
+    /// Starts the warden of a command that may work for as long as `allowed`. It has a process group of its own, so that
+    /// what is meant for the command or for the terminal does not end it.
+    pub(crate) fn start(target: Target, grace: Duration, allowed: Duration) -> Result<Self, Fault> {
+        // A name that those who look for `lockctl`, as `pkill -f` does, do not find.
+        let mut start = Command::from(child::own_program("lock-warden")?);
+        start.arg("__warden").arg(target.process.to_string());
+        start
+            .arg("--grace")
+            .arg(format!("{}ms", grace.as_millis()))
+            .arg("--mark")
+            .arg(target.mark.to_string());
+        start.arg("--until").arg(until(allowed).to_string());
+        if target.group {
+            start.arg("--group");
+        }
+        start.env_remove(MARK).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let process = start.spawn().map_err(|error| child::failed("the warden of the command", &error))?;
+        Ok(Self { process, target, grace, acted: false })
+    }
+
+    /// Tells the warden for how long the command may work on without further news. Replaces a warden that does not read.
+    pub(crate) async fn allow(&mut self, allowed: Duration) -> Result<(), Fault> {
+        if self.acted || self.tell(&format!("{}\n", until(allowed))).await {
+            return Ok(());
+        }
+        // One that is stopped would end the command as soon as it continues.
+        let _ = self.process.start_kill();
+        if self.has_acted().await {
+            return Ok(());
+        }
+        *self = Self::start(self.target, self.grace, allowed)?;
+        Ok(())
+    }
+
+    /// Tells the warden that there is nothing left to end. Returns whether it has ended the command before.
+    pub(crate) async fn dismiss(&mut self) -> bool {
+        self.tell(DONE).await;
+        drop(self.process.stdin.take());
+        let acted = self.has_acted().await;
+        let _ = timeout(ENDS, self.process.wait()).await;
+        acted
+    }
+
+    async fn tell(&mut self, line: &str) -> bool {
+        match &mut self.process.stdin {
+            Some(input) => matches!(timeout(READS, input.write_all(line.as_bytes())).await, Ok(Ok(()))),
+            None => false,
         }
     }
-    let target = Target { process, group, mark };
-    target.send(Signal::TERM);
-    target.send(Signal::CONT);
-    let deadline = Instant::now() + grace;
-    while target.is_alive() && Instant::now() < deadline {
-        thread::sleep(LOOK);
+
+    /// Returns whether it has ended the command. It writes a line before that, and otherwise ends without one.
+    async fn has_acted(&mut self) -> bool {
+        if let Some(output) = &mut self.process.stdout {
+            self.acted |= matches!(timeout(ENDS, output.read(&mut [0; 1])).await, Ok(Ok(1)));
+        }
+        self.acted
     }
-    target.send(Signal::KILL);
-    Ok(Exit::LOST)
+}
+
+/// Returns when that time will be over, as the warden reads it: in milliseconds since the start of the machine.
+fn until(allowed: Duration) -> u128 {
+    (since_boot() + allowed).as_millis()
 }

@@ -1,0 +1,187 @@
+//! A command under a lock: it is ended before the lease of the lock is over.
+
+use std::ffi::OsString;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use lock_core::{LockError, LockGuard};
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use crate::args::{End, OnLost};
+use crate::child::{Child, code};
+use crate::exit::{Exit, Fault};
+use crate::lease::{Limits, Verdict};
+use crate::signals::Signals;
+
+/// How often the lease is looked at, at most.
+const LOOK: Duration = Duration::from_millis(50);
+/// For how long a command may work on that is not stopped when its lock is lost.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
+
+/// How a command under a lock has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The command ended by itself, or by a signal of another process.
+    Done(Exit),
+    /// It was stopped, because the lock was about to be lost.
+    Stopped,
+    /// It was not started, or not waited for.
+    Failed(Fault),
+}
+
+impl Ended {
+    /// Returns the exit code. `what` was lost by `loss`, and released with this error. A release that fails is told, and
+    /// changes no code: the key is free when its lease is over.
+    pub(crate) fn exit(
+        self,
+        what: &str,
+        loss: Option<LockError>,
+        release: Option<LockError>,
+    ) -> Result<Exit, Fault> {
+        match self {
+            Self::Stopped => {
+                let why = loss
+                    .or(release)
+                    .map_or_else(|| "its lease was nearly over".to_owned(), |error| error.to_string());
+                Err(Fault::new(Exit::LOST, format!("{what} was lost and the command was stopped: {why}")))
+            }
+            Self::Done(exit) => {
+                if let Some(error) = release {
+                    eprintln!("lockctl: {error}");
+                }
+                Ok(exit)
+            }
+            Self::Failed(fault) => Err(fault),
+        }
+    }
+}
+
+/// Runs the command, forwards signals to it, and ends it before the lease of its lock is over.
+pub(crate) async fn under(
+    guard: &LockGuard,
+    ttl: Duration,
+    end: &End,
+    command: &[OsString],
+    more: &[(&str, String)],
+    signals: &mut Signals,
+) -> Ended {
+    let mut variables = vec![("LOCK_KEY", guard.key().to_owned())];
+    variables.extend(more.iter().cloned());
+    // A store without tokens refuses; the command has none then.
+    if let Ok(token) = guard.fencing_token().await {
+        variables.push(("LOCK_FENCING_TOKEN", token.to_string()));
+    }
+    let lease = match whole_lease(guard, ttl).await {
+        Ok(lease) => lease,
+        Err(fault) => return Ended::Failed(fault),
+    };
+    let limits = Limits::new(lease, end.grace);
+    let work = Work { guard, limits, on_lost: end.on_lost };
+    let mut child = match Child::start(command, &variables, limits.grace, work.allowed()) {
+        Ok(child) => child,
+        Err(fault) => return Ended::Failed(fault),
+    };
+    let ended = work.supervise(&mut child, signals).await;
+    child.dismiss().await;
+    ended
+}
+
+/// Returns the length of a lease that was renewed just now. A grant that came from a queue has the short lease of a waiter
+/// until its first renewal. A store of sessions renews by itself, and its leases are as long as its session.
+async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
+    if guard.remaining() < ttl / 2 {
+        let _ = guard.extend(ttl).await;
+        guard.check()?;
+    }
+    Ok(guard.remaining().min(ttl))
+}
+
+/// What the command works under.
+struct Work<'a> {
+    guard: &'a LockGuard,
+    limits: Limits,
+    on_lost: OnLost,
+}
+
+impl Work<'_> {
+    /// Returns for how long the command may work on without further news.
+    fn allowed(&self) -> Duration {
+        match self.on_lost {
+            OnLost::Warn => FOR_EVER,
+            OnLost::Kill => self.limits.may_work(self.guard.remaining()),
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        self.limits.verdict(self.guard.remaining())
+    }
+
+    async fn supervise(&self, child: &mut Child, signals: &mut Signals) -> Ended {
+        let mut stopping: Option<Instant> = None;
+        let mut warned = false;
+        loop {
+            if let Err(fault) = child.may_work(self.allowed()).await {
+                child.end_rest(|| false, self.limits.kill).await;
+                return Ended::Failed(fault);
+            }
+            match (self.on_lost, self.verdict(), stopping) {
+                (_, Verdict::Work, _) => {}
+                (OnLost::Warn, ..) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        let key = self.guard.key().escape_debug();
+                        eprintln!("lockctl: the lock `{key}` is not renewed, and the command works on");
+                    }
+                }
+                (OnLost::Kill, Verdict::Stop, None) => {
+                    child.stop();
+                    stopping = Some(Instant::now());
+                }
+                (OnLost::Kill, Verdict::Stop, Some(since)) if since.elapsed() < self.limits.grace => {}
+                (OnLost::Kill, ..) => {
+                    child.kill();
+                    stopping.get_or_insert_with(Instant::now);
+                }
+            }
+            let pause = LOOK.min(self.guard.remaining() / 8).max(Duration::from_millis(5));
+            tokio::select! {
+                biased;
+                status = child.ended() => return self.conclude(child, status, stopping).await,
+                number = signals.next() => {
+                    if let Some(signal) = Signal::from_named_raw(number) {
+                        child.forward(signal);
+                    }
+                }
+                () = sleep(if warned { LOOK } else { pause }) => {}
+            }
+        }
+    }
+
+    /// Returns how a command has ended that was told to end at `stopping`. If it was stopped, its children end with it.
+    async fn conclude(
+        &self,
+        child: &mut Child,
+        status: std::io::Result<ExitStatus>,
+        stopping: Option<Instant>,
+    ) -> Ended {
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => {
+                let text = format!("the command was lost: {error}");
+                return Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text));
+            }
+        };
+        // The warden may have come first, also to a command that ends with 0 by TERM.
+        let is_over = stopping.is_some() || self.allowed().is_zero();
+        if !is_over && !child.dismiss().await {
+            return Ended::Done(code(status));
+        }
+        let since = stopping.unwrap_or_else(|| {
+            child.stop();
+            Instant::now()
+        });
+        let may_wait = || self.verdict() != Verdict::Kill && since.elapsed() < self.limits.grace;
+        child.end_rest(may_wait, self.limits.kill).await;
+        Ended::Stopped
+    }
+}

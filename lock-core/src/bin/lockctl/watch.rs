@@ -1,0 +1,107 @@
+//! The program of a warden: a process that ends a command if `lockctl` cannot, because it was killed or stopped.
+
+use std::io::{BufRead, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::exit::Exit;
+use crate::target::Target;
+
+/// What the warden reads when there is nothing left to end.
+pub(crate) const DONE: &str = "done\n";
+
+const LOOK: Duration = Duration::from_millis(20);
+/// A warden that is so late was stopped itself.
+const LATE: Duration = Duration::from_millis(100);
+/// The time in which such a warden reads what was written meanwhile.
+const READS: Duration = Duration::from_millis(50);
+/// For how long KILL is repeated, for processes that are started meanwhile.
+const KILLS: Duration = Duration::from_secs(1);
+
+/// Reads lines: until when the command may work, in milliseconds [since the start](since_boot) of the machine. If that time
+/// comes, or the input ends without [`DONE`], ends the command: by TERM, and after `grace` by KILL. Writes a line before
+/// that. A command whose `lockctl` is killed is killed by the kernel besides; its children are not.
+pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
+    // What looks for `lockctl` by its name, as `pkill` does, must not find its warden.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::set_name(c"warden");
+    let (send, news) = channel();
+    thread::spawn(move || {
+        // An error is an end as well.
+        let lines = std::io::stdin().lock().lines().map_while(Result::ok);
+        lines.for_each(|line| drop(send.send(line)));
+    });
+    if !is_over(&news, until) {
+        return Exit::OK;
+    }
+    let _ = writeln!(std::io::stdout(), "ending");
+    target.send(&[Signal::TERM, Signal::CONT]);
+    wait_while(grace, || target.is_alive());
+    wait_while(KILLS, || target.send(&[Signal::KILL]));
+    Exit::LOST
+}
+
+/// Waits until the time of the command is over, which each line puts off. Returns `false` after [`DONE`].
+fn is_over(news: &Receiver<String>, mut until: Duration) -> bool {
+    loop {
+        let mut read = news.recv_timeout(until.saturating_sub(since_boot()));
+        if read == Err(RecvTimeoutError::Timeout) && since_boot() > until + LATE {
+            read = news.recv_timeout(READS);
+        }
+        match read {
+            Ok(line) if line == DONE.trim_end() => return false,
+            Ok(line) => until = line.parse().map_or(until, Duration::from_millis),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
+        }
+    }
+}
+
+fn wait_while(patience: Duration, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while is_so() && started.elapsed() < patience {
+        thread::sleep(LOOK);
+    }
+}
+
+/// Returns the time since the start of the machine, which is the same in each process.
+pub(crate) fn since_boot() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_put_the_end_off_and_done_ends_the_watch() {
+        let soon = |millis| since_boot() + Duration::from_millis(millis);
+        let (send, news) = channel();
+        let line = |until: Duration| send.send(until.as_millis().to_string()).expect("it is read");
+        assert!(is_over(&news, soon(5)));
+        line(soon(3_600_000));
+        send.send("done".to_owned()).expect("it is read");
+        assert!(!is_over(&news, soon(1_000)));
+        // A line of the past is over at once, also for a warden that comes late to it.
+        line(Duration::ZERO);
+        assert!(is_over(&news, soon(3_600_000)));
+        drop(send);
+        assert!(is_over(&news, soon(3_600_000)));
+    }
+
+    #[test]
+    fn a_warden_that_was_stopped_reads_what_came_meanwhile() {
+        let (send, news) = channel();
+        let late = thread::spawn(move || is_over(&news, since_boot().saturating_sub(2 * LATE)));
+        thread::sleep(LOOK);
+        let _ = send.send("done".to_owned());
+        assert!(!late.join().expect("it ends"));
+    }
+}
