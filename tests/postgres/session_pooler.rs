@@ -96,7 +96,7 @@ async fn a_pooler_of_transactions_is_recognised_before_anything_is_set() {
 #[tokio::test]
 async fn a_pooler_with_one_connection_is_reported() {
     let (_server, pooler) = pooled(1, SESSION).await;
-    let url = format!("{}?pooling=session&connect_timeout=2s", pooler.url());
+    let url = format!("{}?pooling=session&connect_timeout=20s", pooler.url());
     let error = LockManager::connect(&url).await.expect_err("there is no second connection");
     assert!(error.to_string().contains("default_pool_size"), "{error}");
 }
@@ -104,7 +104,7 @@ async fn a_pooler_with_one_connection_is_reported() {
 #[tokio::test]
 async fn a_server_without_a_pooler_takes_the_option() {
     let server = PostgresServer::start();
-    let locks = connect(&format!("{}&pooling=session", server.url())).await;
+    let locks = connect(&format!("{}&pooling=session&timeout=10s", server.url())).await;
     cycle(&locks, "k").await;
 }
 
