@@ -5,6 +5,7 @@
 //! every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts: `CLOCK_BOOTTIME`,
 //! which runs during suspend, and `CLOCK_MONOTONIC`, which does not.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::sync::Lazy;
@@ -100,6 +101,20 @@ fn tokio_now() -> std::time::Instant {
 #[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
 pub(crate) fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A time since the Unix epoch, as text: `2026-11-20T20:53:20Z`.
+pub(crate) struct Date(pub(crate) Duration);
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+        match UNIX_EPOCH.checked_add(self.0).filter(|_| self.0 < YEAR_10000) {
+            Some(time) => humantime::format_rfc3339_seconds(time).fmt(f),
+            // Only a wrong clock shows that.
+            None => f.write_str("a time after the year 9999"),
+        }
+    }
 }
 
 impl Clock {

@@ -13,6 +13,7 @@ pub type Result<T, E = LockError> = std::result::Result<T, E>;
 
 /// The kind of an error, as a value to match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LockErrorKind {
     /// Another owner holds the key and the strategy does not wait.
@@ -43,8 +44,35 @@ pub enum LockErrorKind {
     ShuttingDown,
 }
 
+impl LockErrorKind {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Contended => "lock is held",
+            Self::TimedOut => "lock was not free in time",
+            Self::Lost => "lock was lost",
+            Self::Unavailable => "lock store is unavailable",
+            Self::NoQuorum => "no quorum",
+            Self::Overloaded => "too many requests wait for the lock",
+            Self::InvalidKey => "invalid key",
+            Self::InvalidRequest => "invalid request",
+            Self::Unsupported => "unsupported",
+            Self::NotInstalled => "no lock manager",
+            Self::Upgrade => "read lock cannot become a write lock",
+            Self::Reentered => "lock is already held by this task",
+            Self::ShuttingDown => "lock manager is shutting down",
+        }
+    }
+}
+
+impl fmt::Display for LockErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
 /// Why a lock that was held is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LossReason {
     /// The lease ran out: renewals failed, came too late, or were switched off.
@@ -334,21 +362,9 @@ impl LockError {
 impl Inner {
     fn what(&self) -> &'static str {
         match self.kind {
-            LockErrorKind::Contended => "lock is held",
             LockErrorKind::TimedOut if self.latch => "latch did not open in time",
             LockErrorKind::Lost if self.latch => "latch was lost",
-            LockErrorKind::TimedOut => "lock was not free in time",
-            LockErrorKind::Lost => "lock was lost",
-            LockErrorKind::Unavailable => "lock store is unavailable",
-            LockErrorKind::NoQuorum => "no quorum",
-            LockErrorKind::Overloaded => "too many requests wait for the lock",
-            LockErrorKind::InvalidKey => "invalid key",
-            LockErrorKind::InvalidRequest => "invalid request",
-            LockErrorKind::Unsupported => "unsupported",
-            LockErrorKind::NotInstalled => "no lock manager",
-            LockErrorKind::Upgrade => "read lock cannot become a write lock",
-            LockErrorKind::Reentered => "lock is already held by this task",
-            LockErrorKind::ShuttingDown => "lock manager is shutting down",
+            kind => kind.text(),
         }
     }
 }

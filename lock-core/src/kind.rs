@@ -10,6 +10,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Kind {
     /// One holder, which may acquire the lock again inside the same task. The default.

@@ -54,6 +54,7 @@
 //! | `tls` | TLS for the stores that are on: `rediss://`, `redlocks://`, `etcds://`, `zookeepers://`, `?sslmode=verify-full` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `config` | profiles from a TOML file and from the environment | no |
+//! | `serde` | `serde::Serialize` for what [`locks`](LockManager::locks), [`inspect`](LockManager::inspect), [`ping`](LockManager::ping) and [`events`](LockManager::events) give: times in whole milliseconds | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `cli` | the program `lockctl`; not in `full` | no |
@@ -129,6 +130,8 @@ pub mod clock;
 mod error;
 mod expiry;
 pub mod owner;
+#[cfg(feature = "serde")]
+mod serialize;
 
 // The stores.
 pub mod backend;
@@ -146,8 +149,9 @@ pub mod testing;
 #[cfg_attr(docsrs, doc(cfg(feature = "testkit")))]
 pub mod testkit;
 
+pub use backend::inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 pub use backend::ping::Ping;
-pub use backend::{FencingToken, GrantId, HolderInfo, Listed, LockInfo, Released, WaiterInfo};
+pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
 pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};
 pub use kind::Kind;

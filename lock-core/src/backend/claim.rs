@@ -15,6 +15,7 @@ use crate::owner::{Owner, OwnerRecord};
 
 /// The way in which a claim excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Mode {
     /// One owner and no other.

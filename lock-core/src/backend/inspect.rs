@@ -1,5 +1,7 @@
 //! The holders of keys, for operators.
 
+mod display;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -26,6 +28,7 @@ pub const WAITERS_TOLD: usize = 16;
 /// # Ok::<(), lock_core::LockError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GrantId(Box<str>);
 
 impl GrantId {
@@ -64,6 +67,7 @@ impl FromStr for GrantId {
 
 /// A key that is held.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LockInfo {
     /// The key. From a backend it has the form that it has in the store; from a manager it comes without the namespace,
@@ -85,6 +89,7 @@ pub struct LockInfo {
 
 /// A holder of a key.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HolderInfo {
     /// The name of the grant.
@@ -92,6 +97,10 @@ pub struct HolderInfo {
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
     /// What is left of the lease; `None` without an expiry. A live holder renews it.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "remaining_ms", serialize_with = "crate::serialize::millis_if_any")
+    )]
     pub remaining: Option<Duration>,
     /// Whether the holder has released the key and asked for it to stay taken for the rest of the lease.
     pub kept: bool,
@@ -99,6 +108,7 @@ pub struct HolderInfo {
 
 /// A waiter for a key.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct WaiterInfo {
     /// Describes the waiter.
@@ -109,6 +119,7 @@ pub struct WaiterInfo {
 
 /// The result of listing a store.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Listed {
     /// The keys that are held, sorted.

@@ -16,7 +16,7 @@ mod erased;
 #[cfg(feature = "etcd")]
 #[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
 pub mod etcd;
-mod inspect;
+pub(crate) mod inspect;
 mod latch;
 mod lease_check;
 pub mod memory;
@@ -51,7 +51,8 @@ pub use capability::{Capability, Fencing, LeaseScope, Placement};
 pub use claim::{Ask, Claim, Mode, Queue};
 pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
-pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
+pub(crate) use inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
+pub use inspect::{HOLDERS_TOLD, WAITERS_TOLD};
 pub use latch::{LatchState, LatchStep};
 pub use lease_check::LeaseCheck;
 pub use more_keys::MoreKeys;

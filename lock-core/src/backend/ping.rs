@@ -7,9 +7,14 @@ use crate::error::Result;
 
 /// The answer of a store to a [ping](crate::LockManager::ping).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Ping {
     /// The time from the request to the answer. If there are several servers, the time until most of them had answered.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "round_trip_us", serialize_with = "crate::serialize::micros")
+    )]
     pub round_trip: Duration,
     /// The number of servers that decide about locks: the voters of `redlock://`, the primaries of a Redis Cluster, and
     /// otherwise 1. etcd and ZooKeeper count as one server, because the member that answers has asked the others.

@@ -12,12 +12,14 @@ use crate::owner::OwnerRecord;
 
 /// The lock that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LockName {
     /// The key, with its namespace; of several keys the first. It is there even with
     /// [`redact_keys`](crate::ManagerBuilder::redact_keys), which only applies to spans and the log.
     pub key: Key,
     /// The other keys of a request for several.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::keys"))]
     pub more: Arc<[Key]>,
     /// The template that the key was rendered from.
     pub template: Option<Cow<'static, str>>,
@@ -41,6 +43,7 @@ impl LockName {
 
 /// An event of a lock. A nested call that enters a lock again is not an event.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "event", rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LockEvent {
     /// The lock was granted.
@@ -49,6 +52,10 @@ pub enum LockEvent {
         /// Which lock.
         lock: LockName,
         /// The time from the request to the grant.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
+        )]
         waited: Duration,
         /// The fencing token, if it came with the grant.
         fencing_token: Option<FencingToken>,
@@ -63,6 +70,10 @@ pub enum LockEvent {
         /// Whether the strategy skipped the call.
         skipped: bool,
         /// The time from the request to the refusal.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
+        )]
         waited: Duration,
         /// The holder, if the store knows it.
         holder: Option<OwnerRecord>,
@@ -73,6 +84,10 @@ pub enum LockEvent {
         /// Which lock.
         lock: LockName,
         /// The time from the request to its end.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
+        )]
         waited: Duration,
     },
     /// The last guard was released or dropped. The release was sent to the store, or will be.
@@ -81,6 +96,10 @@ pub enum LockEvent {
         /// Which lock.
         lock: LockName,
         /// The time since the grant.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "held_ms", serialize_with = "crate::serialize::millis")
+        )]
         held: Duration,
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
@@ -91,6 +110,10 @@ pub enum LockEvent {
         /// Which lock.
         lock: LockName,
         /// The rest of the lease.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "left_ms", serialize_with = "crate::serialize::millis")
+        )]
         left: Duration,
     },
     /// The holder has lost the lock, by force ([`LossReason::Forced`]) or otherwise.
@@ -101,6 +124,10 @@ pub enum LockEvent {
         /// The reason.
         reason: LossReason,
         /// The time since the grant.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "held_ms", serialize_with = "crate::serialize::millis")
+        )]
         held: Duration,
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
@@ -112,6 +139,10 @@ pub enum LockEvent {
         /// Which lock.
         lock: LockName,
         /// The time since the grant.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "held_ms", serialize_with = "crate::serialize::millis")
+        )]
         held: Duration,
     },
     /// A release failed: the store did not answer, or the lock belonged to another holder by then. An unanswered
@@ -133,6 +164,7 @@ pub enum LockEvent {
     #[non_exhaustive]
     Bypassed {
         /// The template of the key.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::text"))]
         template: Arc<str>,
     },
     /// The store has evicted keys because its memory was full, and locks may be among them. A holder whose lock is gone
@@ -143,5 +175,6 @@ pub enum LockEvent {
         keys: u64,
     },
     /// The number of events before this one that were dropped, because the subscriber lagged too far.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::missed"))]
     Missed(u64),
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod display;
 mod event;
 mod events;
 mod hold;

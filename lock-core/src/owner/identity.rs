@@ -1,6 +1,7 @@
 //! The process that requests a lock.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::OnceLock;
 
 use super::field::Field;
@@ -10,13 +11,22 @@ use crate::sync::Mutex;
 static KEPT: Mutex<BTreeMap<&str, &Identity>> = Mutex::new(BTreeMap::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Identity {
     pub(super) host: String,
     pub(super) pid: u32,
     pub(super) service: String,
     /// The three fields as the store keeps them, written once, when they are first needed.
+    #[cfg_attr(feature = "serde", serde(skip))]
     encoded: OnceLock<String>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Identity");
+        shown.field("host", &self.host).field("pid", &self.pid).field("service", &self.service).finish()
+    }
 }
 
 impl PartialEq for Identity {

@@ -11,21 +11,38 @@ use super::identity::Identity;
 use super::owner::{Owner, OwnerToken};
 #[cfg(any(test, feature = "testkit"))]
 use crate::clock;
+use crate::clock::Date;
 
 /// The holder of a lock and its time, for humans: errors, logs and the store's own shell show it.
 ///
 /// A grant that is handed off inside a process keeps its record: the label and the time are of its first holder.
 ///
 /// The store keeps it after the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OwnerRecord {
+    #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "identity"))]
     identity: Whose,
     label: Option<Cow<'static, str>>,
+    #[cfg_attr(feature = "serde", serde(rename = "since_ms", serialize_with = "crate::serialize::millis"))]
     since: Duration,
 }
 
+#[cfg(feature = "serde")]
+fn identity<S: serde::Serializer>(identity: &Whose, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&**identity, serializer)
+}
+
+impl fmt::Debug for OwnerRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("OwnerRecord");
+        shown.field("identity", &*self.identity).field("label", &self.label);
+        shown.field("since", &format_args!("{}", Date(self.since))).finish()
+    }
+}
+
 /// The identity of a record: of this process, or read from the store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Whose {
     Own(&'static Identity),
     Read(Arc<Identity>),

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::LockInfo;
 use lock_core::backend::memory::Memory;
-use lock_core::{LockError, LockManager, ManagerBuilder};
+use lock_core::{LockError, LockInfo, LockManager, ManagerBuilder};
 
 fn millis(n: u64) -> Duration {
     Duration::from_millis(n)

@@ -17,11 +17,11 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, Heartbeat, LatchState,
-    LatchStep, Listed, Listener, LockInfo, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, Heartbeat, LatchState, LatchStep,
+    Listener, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
 };
 use lock_core::key::Key;
-use lock_core::{LockError, LockErrorKind, Result};
+use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, Result};
 
 /// The broken memory store.
 #[derive(Clone, Debug)]

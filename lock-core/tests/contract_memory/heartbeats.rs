@@ -4,15 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, WaiterInfo, Waiting,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, LatchState, LatchStep, Listener,
+    Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::owner::Owner;
+use lock_core::{GrantId, Listed, LockInfo, Result, WaiterInfo};
 
 /// The part of the contract that it breaks.
 #[derive(Clone, Copy, Debug, PartialEq)]

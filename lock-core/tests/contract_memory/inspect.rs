@@ -1,9 +1,9 @@
 //! Wrong lists, and forced releases of the wrong grants.
 
-use lock_core::Result;
+use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Backend, GrantId, Listed, LockInfo};
 use lock_core::key::Key;
+use lock_core::{GrantId, Listed, LockInfo, Result};
 
 use super::Fault;
 

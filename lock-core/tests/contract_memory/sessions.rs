@@ -5,15 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use lock_core::backend::{
-    Ask, Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Listed, Listener, LockInfo,
-    Released, Renew, Renewal,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::owner::Owner;
 use lock_core::testkit::contract::{self, Report, Subject};
 use lock_core::testkit::{Claims, SessionControl, SessionStore};
-use lock_core::{LockError, LockErrorKind, LossReason, Result};
+use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, LossReason, Result};
 
 /// Returns the cases that do not apply to a store whose grants live in sessions: no lease expires, no key is kept, and
 /// of all else only latches are missing.

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, Held, Listener, LockInfo,
-    Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Listener, Released, Renew, Renewal,
 };
 use lock_core::clock::Moment;
 use lock_core::key::Key;
 use lock_core::strategy::{Contention, Decision, Strategy};
-use lock_core::{LockError, LockErrorKind, LockManager, Result};
+use lock_core::{GrantId, LockError, LockErrorKind, LockInfo, LockManager, Result};
 use tokio::time::Instant;
 
 /// A call of the store.

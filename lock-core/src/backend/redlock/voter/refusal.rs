@@ -1,10 +1,10 @@
 //! The reasons for which a voter does not vote.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::state::VoterState;
 use crate::backend::redis::error::Failure;
-use crate::clock::{self, Clock};
+use crate::clock::{self, Clock, Date};
 use crate::error::{LockError, LockErrorKind};
 
 /// The reason why an attempt on a voter has no vote.
@@ -51,9 +51,9 @@ impl Refusal {
         match self {
             Self::Failure(failure) => failure.to_error(address),
             Self::Quarantined { left, until } => {
-                let until = date(*until).map_or_else(String::new, |date| format!(" until {date},"));
+                let until = Date(*until);
                 let detail = format!(
-                    "redis at {address} is in quarantine{until} for {left:?} more: it restarted or lost its data, and \
+                    "redis at {address} is in quarantine until {until}, for {left:?} more: it restarted or lost its data, and \
                      does not vote before every lease that it may have forgotten is over"
                 );
                 // With `retry_after` the quorum takes this for an answer. A server in quarantine is alive, and must not
@@ -83,13 +83,6 @@ impl Refusal {
     }
 }
 
-/// Formats a time since 1970 for people; `None` from the year 10000 on, which only a wrong clock shows.
-fn date(since: Duration) -> Option<String> {
-    const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
-    let time = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| since < YEAR_10000)?;
-    Some(humantime::format_rfc3339_millis(time).to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,9 +96,9 @@ mod tests {
         let table = [
             (
                 1_763_672_000_123_456,
-                "redis at a:1 is in quarantine until 2025-11-20T20:53:20.123Z, for 1.5s more",
+                "redis at a:1 is in quarantine until 2025-11-20T20:53:20Z, for 1.5s more",
             ),
-            (u64::MAX, "redis at a:1 is in quarantine for 1.5s more"),
+            (u64::MAX, "redis at a:1 is in quarantine until a time after the year 9999, for 1.5s more"),
         ];
         for (micros, expected) in table {
             let (left, until) = (Duration::from_millis(1_500), Duration::from_micros(micros));

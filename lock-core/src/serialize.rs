@@ -1,0 +1,47 @@
+//! The form of times and of shared text in serialized values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::ser::{SerializeStruct, Serializer};
+
+use crate::key::Key;
+
+/// Writes whole milliseconds.
+pub(crate) fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Writes whole milliseconds, or nothing.
+#[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
+pub(crate) fn millis_if_any<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.serialize_some(&u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Writes whole microseconds.
+pub(crate) fn micros<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Writes a list of keys.
+pub(crate) fn keys<S: Serializer>(keys: &Arc<[Key]>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(keys.iter())
+}
+
+/// Writes a text that is shared.
+pub(crate) fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+/// Writes the number of missed events. The tag of an event needs a field beside it.
+pub(crate) fn missed<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut missed = serializer.serialize_struct("Missed", 1)?;
+    missed.serialize_field("count", count)?;
+    missed.end()
+}
