@@ -13,6 +13,7 @@
 //! | [`configuration`] | options from a file and from the environment |
 //! | [`shutdown`] | a program that ends without leaving keys locked |
 //! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson, Curator, kazoo or etcdctl |
+//! | [`without_rust`] | who holds a lock, and how to free it by hand: with redis-cli, psql, etcdctl and zkCli |
 //! | [`faq`] | what a lock can promise, clocks, pauses, the ttl, cancelled futures |
 //!
 //! The crate `lock-axum` has pages for HTTP: the key of a tenant, a key from the body, `Idempotency-Key`.
@@ -52,4 +53,7 @@ pub mod shutdown {
 }
 pub mod which_lock {
     #![doc = include_str!("which_lock.md")]
+}
+pub mod without_rust {
+    #![doc = include_str!("without_rust.md")]
 }

@@ -30,6 +30,11 @@ CREATE OR REPLACE FUNCTION lock_core.list(
     ORDER BY 1, 2
 $$;
 
+-- The held keys, for an operator with psql: one row for each holder and each waiter. `id` is for `force_release`.
+CREATE OR REPLACE VIEW lock_core.held AS
+    SELECT l.key, l.waits, l.mode, l.id, l.record, l.left_us * interval '1 microsecond' AS "left", l.kept
+        FROM lock_core.list('', false, 10000, 100, 16) l;
+
 -- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
 --
 -- p_to  the key that the caller came to with its last call: it goes on from there at once, unless somebody else has gone on
