@@ -1,10 +1,10 @@
 //! Every kind, and what is refused.
 
 use lock_core::{LockErrorKind, Released};
-use lock_tests::{PATIENCE, ZooKeeperServers};
+use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
 use crate::outside::{every_call_outside, refused_outside};
-use crate::support::{LONG, SESSION, connect, try_once, url};
+use crate::support::{LONG, SESSION, connect, ms, try_once, url};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_excludes_as_it_should() {
@@ -37,6 +37,27 @@ async fn every_kind_excludes_as_it_should() {
     second.release().await.expect("an answer");
     waiting.await.expect("no panic").expect("a permit").release().await.expect("an answer");
     first.release().await.expect("an answer");
+}
+
+/// Another program, which knows no permits, queues between two of them. It does not refuse the second one.
+#[tokio::test]
+async fn a_permit_waits_for_a_lock_of_another_program() {
+    let servers = ZooKeeperServers::start();
+    let (locks, other) = (connect(&url(&servers)).await, connect(&url(&servers)).await);
+    let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");
+    let first = locks.semaphore("s", 1).ttl(LONG).acquire().await.expect("free");
+    let options =
+        zookeeper_client::CreateMode::EphemeralSequential.with_acls(zookeeper_client::Acls::anyone_all());
+    let path = "/locks/s/_c_01234567-89ab-cdef-0123-456789abcdef-lock-";
+    let (_, number) = client.create(path, b"", &options).await.expect("it queues");
+    let waiting = tokio::spawn(other.semaphore("s", 1).ttl(LONG).wait(LONG).acquire());
+    wait_until("the permit waits", PATIENCE, async || servers.nodes("locks/s") == 3).await;
+    first.release().await.expect("an answer");
+    // It sends another request.
+    tokio::time::sleep(ms(500)).await;
+    client.delete(&format!("{path}{number}"), None).await.expect("it held the key");
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
+    next.expect("its turn").release().await.expect("an answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

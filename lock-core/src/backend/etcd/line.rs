@@ -3,7 +3,7 @@
 use super::keyspace;
 use super::proto::{Compare, Event, KeyValue, RangeResponse};
 use crate::backend::conflict::{self, Use};
-use crate::backend::remote::queue_copy::Seen;
+use crate::backend::remote::queue_copy::{self, Seen};
 use crate::backend::remote::wait_queue::{self, WaitQueue};
 use crate::backend::{Claim, GrantId, Held, Mode};
 use crate::clock::Moment;
@@ -81,11 +81,13 @@ impl Entry {
     }
 }
 
-impl wait_queue::Entry for Entry {
+impl queue_copy::Entry for Entry {
     fn name(&self) -> &[u8] {
         &self.stored
     }
+}
 
+impl wait_queue::Entry for Entry {
     fn mode(&self) -> Mode {
         self.mode
     }

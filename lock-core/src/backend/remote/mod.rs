@@ -18,13 +18,15 @@ mod per_runtime;
 #[cfg(feature = "etcd")]
 pub(crate) mod queue_copy;
 pub(crate) mod race;
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+pub(crate) mod session_keeper;
 mod single_flight;
 pub(crate) mod socket;
 mod supervisor;
 mod tls;
 pub(crate) mod tries;
 mod url;
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
 pub(crate) mod wait_queue;
 mod words;
 

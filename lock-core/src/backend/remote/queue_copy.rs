@@ -12,12 +12,18 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::wait_queue::{Entry, WaitQueue};
+use super::wait_queue::{self, WaitQueue};
 use crate::backend::Mode;
 use crate::sync::{Mutex, Notify};
 
 /// How long a copy is kept up to date after its last waiter: a process that contends for a key usually returns soon.
 const LINGERS: Duration = Duration::from_secs(1);
+
+/// An entry that has a name.
+pub(crate) trait Entry: wait_queue::Entry {
+    /// A name that no other entry of its queue has.
+    fn name(&self) -> &[u8];
+}
 
 /// A queue as it was at one revision.
 #[derive(Clone, Debug)]
@@ -297,7 +303,9 @@ mod tests {
         fn name(&self) -> &[u8] {
             self.0
         }
+    }
 
+    impl wait_queue::Entry for Named {
         fn mode(&self) -> Mode {
             Mode::Exclusive
         }

@@ -8,13 +8,11 @@ use crate::backend::Mode;
 
 /// One entry of a queue.
 pub(crate) trait Entry {
-    /// A name that no other entry of its queue has.
-    fn name(&self) -> &[u8];
     fn mode(&self) -> Mode;
 }
 
 /// The entries of one key, in their order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WaitQueue<E>(Vec<E>);
 
 impl<E> Default for WaitQueue<E> {
@@ -34,6 +32,7 @@ impl<E: Entry> WaitQueue<E> {
     }
 
     /// Returns the entries, to be changed within their order.
+    #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "only etcd reports single changes"))]
     pub(crate) fn entries_mut(&mut self) -> &mut Vec<E> {
         &mut self.0
     }
@@ -99,10 +98,6 @@ mod tests {
     struct Letter(Mode);
 
     impl Entry for Letter {
-        fn name(&self) -> &[u8] {
-            b""
-        }
-
         fn mode(&self) -> Mode {
             self.0
         }

@@ -4,7 +4,7 @@ use zookeeper_client::Error;
 
 use super::error::{Failure, failure, is_refusal};
 use super::fence::at_birth;
-use super::line::{Line, Place, Standing};
+use super::line::{Line, Place};
 use super::places::{Created, Seen, Site, deleted};
 use super::session::{ended, now};
 use crate::backend::conflict::{self, Use};
@@ -108,12 +108,13 @@ impl Site<'_> {
 
     /// Answers for a claim that needs no node, or can have none.
     async fn without_node(&self, ask: Ask, line: &Line) -> Result<Option<Result<Attempt, Error>>, Failure> {
-        Ok(match line.of_newcomer(self.claim.mode) {
-            Standing::Holds => None,
-            Standing::Clashes(with) => return Err(self.in_use(with)),
-            _ if self.stays_outside(ask, line) => Some(self.held(ask, line, None).await),
-            _ => None,
-        })
+        if let Some(with) = line.clash(self.claim.mode) {
+            return Err(self.in_use(with));
+        }
+        if line.admits(self.claim.mode) || !self.stays_outside(ask, line) {
+            return Ok(None);
+        }
+        Ok(Some(self.held(ask, line, None).await))
     }
 
     /// Answers for a claim that has the node `own`, or had it a moment ago.
@@ -125,38 +126,35 @@ impl Site<'_> {
         own: &str,
         created: Option<Created>,
     ) -> Result<Result<Attempt, Error>, Failure> {
-        let Some((at, place)) = seen.line.at(own).and_then(|at| Some((at, seen.line.get(at)?))) else {
+        let Some(at) = seen.line.place_named(own) else {
             self.session.with(|grants| grants.forget(&self.prefix))?;
             return Err(deleted());
         };
         self.session.with(|grants| grants.has_node(&self.prefix, own))?;
-        if place.mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
+        if seen.line.entries()[at].mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
             // A reader cannot become a writer by a request.
             return Ok(self.held(ask, &seen.line, None).await);
         }
-        match seen.line.standing(at) {
-            Some(Standing::Holds) => {
-                if created.is_none()
-                    && let Err(error) = self.session.prove_recently(&self.config.base).await
-                {
-                    return Ok(Err(error));
-                }
-                self.granted(sent, &seen, created).await.map(Ok)
+        if seen.line.holds(at) {
+            if created.is_none()
+                && let Err(error) = self.session.prove_recently(&self.config.base).await
+            {
+                return Ok(Err(error));
             }
-            Some(Standing::Clashes(with)) => {
-                self.leave(own).await?;
-                Err(self.in_use(with))
-            }
-            _ => {
-                // A claim that had a place before keeps it.
-                let outside = created.is_some() && self.stays_outside(ask, &seen.line);
-                if outside || !ask.enqueues() {
-                    self.leave(own).await?;
-                    return Ok(self.held(ask, &seen.line, None).await);
-                }
-                Ok(self.held(ask, &seen.line, Some((sent, at))).await)
-            }
+            return self.granted(sent, &seen, created).await.map(Ok);
         }
+        // Later only another program can have changed the mode of the holders: the claim waits for its end.
+        if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| created.is_some()) {
+            self.leave(own).await?;
+            return Err(self.in_use(with));
+        }
+        // A claim that had a place before keeps it.
+        let outside = created.is_some() && self.stays_outside(ask, &seen.line);
+        if outside || !ask.enqueues() {
+            self.leave(own).await?;
+            return Ok(self.held(ask, &seen.line, None).await);
+        }
+        Ok(self.held(ask, &seen.line, Some((sent, at))).await)
     }
 
     /// Answers a grant, whose lease is the certain time of the session.
@@ -179,19 +177,19 @@ impl Site<'_> {
         if certain.is_zero() {
             return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
         }
-        let grant = Grant::new(sent, certain).with_fence(token).with_waiters(Some(seen.line.waiting()));
+        let grant = Grant::new(sent, certain).with_fence(token).with_waiters(Some(seen.line.waiters().len()));
         Ok(Attempt::Granted(grant))
     }
 
     /// Returns whether a claim that cannot be served now gets no place in the line.
     fn stays_outside(&self, ask: Ask, line: &Line) -> bool {
         let Ask::Enqueue { room } = ask else { return true };
-        let ahead = line.waiting() - usize::from(self.own_waits(line));
+        let ahead = line.waiters().len() - usize::from(self.own_waits(line));
         (self.claim.queue == Queue::Barging && self.own_holds(line)) || room.is_some_and(|room| ahead >= room)
     }
 
     fn own_waits(&self, line: &Line) -> bool {
-        line.find(&self.mark).is_some_and(|at| at >= line.holders().len())
+        line.place_of(&self.mark).is_some_and(|at| at >= line.holders().len())
     }
 
     /// Returns whether a holder of this manager may hand the key off to the claim.
@@ -210,9 +208,8 @@ impl Site<'_> {
     pub(super) async fn others_wait(&self) -> Result<bool, Error> {
         let line = self.look().await?.line;
         let holding = line.holders().len();
-        let holds = line.find(&self.mark).is_some_and(|at| at < holding);
-        let mut waiting = line.places().iter().skip(holding);
-        Ok(!holds || waiting.any(|place| !self.is_handed_off_with(place)))
+        let holds = line.place_of(&self.mark).is_some_and(|at| at < holding);
+        Ok(!holds || line.waiters().iter().any(|place| !self.is_handed_off_with(place)))
     }
 
     /// Answers that the key is held. `queued` is the time and the place of the claim.
@@ -237,7 +234,7 @@ impl Site<'_> {
             // Every waiter watches the holder, or is notified of its end.
             foreign: false,
             holder,
-            waiters: Some(line.waiting() - usize::from(self.own_waits(line))),
+            waiters: Some(line.waiters().len() - usize::from(self.own_waits(line))),
             position: queued.map(|(_, at)| at.saturating_sub(holders.len())),
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),

@@ -4,7 +4,7 @@ use zookeeper_client::Error;
 
 use super::error::Failure;
 use super::fence::at_birth;
-use super::line::Standing;
+use super::line::Line;
 use super::places::{Seen, Site, deleted, record};
 use super::session::{ended, now};
 use super::several::Several;
@@ -93,14 +93,9 @@ impl Several<'_> {
     }
 
     fn found(&self, surveyed: &[Surveyed]) -> Found {
-        let standing = |Surveyed { seen, own }: &Surveyed| {
-            let at = own.as_ref().and_then(|own| seen.line.at(own));
-            match at.and_then(|at| seen.line.standing(at)) {
-                Some(standing) => (standing, true),
-                None => (seen.line.of_newcomer(self.claim.mode), false),
-            }
-        };
-        found(surveyed.iter().map(standing))
+        let place =
+            |Surveyed { seen, own }: &Surveyed| own.as_ref().and_then(|own| seen.line.place_named(own));
+        found(self.claim.mode, surveyed.iter().map(|one| (&one.seen.line, place(one))))
     }
 
     /// Answers for the state that was found. A claim that does not get every key leaves every line; only the keys that
@@ -215,14 +210,15 @@ impl Site<'_> {
     }
 }
 
-/// Decides from the standing that the claim has, or would have, at each key, and whether it has a node there.
-fn found(standings: impl Iterator<Item = (Standing, bool)>) -> Found {
+/// Decides from the line of each key, and the place of the claim in it.
+fn found<'l>(mode: Mode, lines: impl Iterator<Item = (&'l Line, Option<usize>)>) -> Found {
     let (mut held, mut lacks) = (None, false);
-    for (at, (standing, has_node)) in standings.enumerate() {
-        match standing {
-            Standing::Clashes(with) => return Found::Clashes(at, with),
-            Standing::Behind(_) | Standing::BehindAny => held = held.or(Some(at)),
-            Standing::Holds => lacks |= !has_node,
+    for (at, (line, place)) in lines.enumerate() {
+        match (place, line.clash(mode)) {
+            (Some(place), _) if line.holds(place) => {}
+            (_, Some(with)) => return Found::Clashes(at, with),
+            (None, None) if line.admits(mode) => lacks = true,
+            _ => held = held.or(Some(at)),
         }
     }
     match held {
@@ -238,18 +234,25 @@ mod tests {
 
     #[test]
     fn all_or_none() {
-        use Standing::{Behind, Clashes, Holds};
+        let line = |kinds: &[&str]| {
+            let name = |(at, kind): (usize, &&str)| {
+                format!("_c_{at:08x}-89ab-cdef-0123-456789abcdef-{kind}{at:010}")
+            };
+            Line::of_children(kinds.iter().enumerate().map(name).collect())
+        };
+        let (free, one, two) = (line(&[]), line(&["lock-"]), line(&["lock-", "lock-"]));
+        let permit = line(&["permit-2-"]);
         let permits = Mode::Permit { of: 2 };
-        for (standings, expected) in [
-            ([(Holds, true), (Holds, true)], Found::Ours),
-            ([(Holds, false), (Holds, false)], Found::Free),
+        for (lines, expected) in [
+            ([(&one, Some(0)), (&two, Some(0))], Found::Ours),
+            ([(&free, None), (&free, None)], Found::Free),
             // One of the keys was granted to the owner before.
-            ([(Holds, true), (Holds, false)], Found::Free),
-            ([(Holds, true), (Behind(0), true)], Found::Held(1)),
-            ([(Behind(3), false), (Behind(0), false)], Found::Held(0)),
-            ([(Behind(0), false), (Clashes(permits), false)], Found::Clashes(1, permits)),
+            ([(&one, Some(0)), (&free, None)], Found::Free),
+            ([(&one, Some(0)), (&two, Some(1))], Found::Held(1)),
+            ([(&one, None), (&two, None)], Found::Held(0)),
+            ([(&one, None), (&permit, None)], Found::Clashes(1, permits)),
         ] {
-            assert_eq!(found(standings.into_iter()), expected, "{standings:?}");
+            assert_eq!(found(Mode::Exclusive, lines.into_iter()), expected, "{lines:?}");
         }
     }
 }

@@ -13,6 +13,7 @@ use super::process::Process;
 use super::session::now;
 use super::several::Several;
 use super::store::ZooKeeper;
+use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LeaseScope, Listed, Listener,
     LockInfo, Mode, Order, Ping, Released, Renew, Renewal, Waiting,

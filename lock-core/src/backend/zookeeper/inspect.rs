@@ -138,7 +138,7 @@ impl ZooKeeper {
 
 async fn line(session: &Session, directory: &str) -> Result<Line, Error> {
     match session.client().list_children(directory).await {
-        Ok(children) => Ok(Line::of(children)),
+        Ok(children) => Ok(Line::of_children(children)),
         Err(Error::NoNode) => Ok(Line::default()),
         Err(error) => Err(error),
     }
@@ -170,13 +170,13 @@ impl Look<'_> {
                 return Ok(None);
             }
             let info = LockInfo::new(key, first.mode, infos).with_holding(holders.len());
-            return Ok(Some(info.with_waiters(line.waiting(), self.waiters(&line).await?)));
+            return Ok(Some(info.with_waiters(line.waiters().len(), self.waiters(&line).await?)));
         }
     }
 
     /// Describes the first waiters.
     async fn waiters(&self, line: &Line) -> Result<Vec<WaiterInfo>, Error> {
-        let first = line.places().iter().skip(line.holders().len()).take(WAITERS_TOLD);
+        let first = line.waiters().iter().take(WAITERS_TOLD);
         let first = first.map(|place| -> BoxFuture<'_, _> { Box::pin(self.waiter(place)) }).collect();
         join_all(first).await.into_iter().collect()
     }

@@ -21,7 +21,7 @@ impl Site<'_> {
         certain: bool,
     ) -> Result<(Seen, Option<String>), Error> {
         let seen = if certain { self.look().await? } else { self.look_again().await? };
-        let own = match known.filter(|node| seen.line.at(node).is_some()) {
+        let own = match known.filter(|node| seen.line.place_named(node).is_some()) {
             Some(node) => Some(node),
             // A downgrade whose answer was lost has renamed it.
             None => self.own_node(&seen.line).await?,
@@ -48,7 +48,7 @@ impl Site<'_> {
     pub(super) async fn without_others(&self, own: &str, seen: Result<Seen, Error>) -> Result<Seen, Error> {
         let seen = seen?;
         let mut found = false;
-        for name in seen.line.all_of(&self.mark).filter(|name| *name != own) {
+        for name in seen.line.nodes_of(&self.mark).filter(|name| *name != own) {
             found = true;
             self.delete(name).await?;
         }
@@ -58,7 +58,7 @@ impl Site<'_> {
     /// Returns the node of the claim that this session created, and whose name no answer has returned.
     async fn own_node(&self, line: &Line) -> Result<Option<String>, Error> {
         let client = self.session.client();
-        for name in line.all_of(&self.mark) {
+        for name in line.nodes_of(&self.mark) {
             let stat = client.check_stat(&self.path(name)).await?;
             if stat.is_some_and(|stat| stat.ephemeral_owner == client.session_id().0) {
                 return Ok(Some(name.to_owned()));

@@ -63,7 +63,7 @@ impl<'a> Site<'a> {
     /// Reads the nodes. A missing directory has none.
     pub(super) async fn look(&self) -> Result<Seen, Error> {
         match self.session.client().get_children(&self.directory).await {
-            Ok((children, stat)) => Ok(Seen { line: Line::of(children), changed: stat.pzxid }),
+            Ok((children, stat)) => Ok(Seen { line: Line::of_children(children), changed: stat.pzxid }),
             Err(Error::NoNode) => Ok(Seen { line: Line::default(), changed: 0 }),
             Err(error) => Err(error),
         }

@@ -1,124 +1,80 @@
-//! The session of one manager, begun again whenever it ends.
+//! How the session of a manager begins, and how it is kept alive.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use zookeeper_client::SessionState;
 
 use super::config::Config;
 use super::error::Failure;
+use super::grants::Grants;
 use super::session::{PROOFS, Session, now};
-use crate::backend::{Listener, NodeAnswer};
+use crate::backend::NodeAnswer;
+use crate::backend::remote::session_keeper::{self, LOOK, SessionKeeper};
 use crate::error::{LockErrorKind, LossReason};
-use crate::sync::Mutex;
-
-/// The pause before another try to begin a session.
-const AGAIN: Duration = Duration::from_millis(100);
-/// The same, if the servers have changed. Each try costs them two writes.
-const LATER: Duration = Duration::from_secs(2);
-/// How often the task checks whether its manager was dropped, so that it ends too.
-const LOOK: Duration = Duration::from_millis(500);
+use crate::owner::Owner;
 
 /// A manager, as the store knows it.
+pub(super) type Process = SessionKeeper<Session>;
+
+/// The servers, and what the store has promised of them.
 #[derive(Debug)]
-pub(super) struct Process {
-    config: Arc<Config>,
+pub(super) struct Servers {
+    pub(super) config: Arc<Config>,
     /// The session timeout that the store promises in its capability.
-    promised: Duration,
-    listeners: Mutex<Vec<Weak<dyn Listener>>>,
-    background: Option<Handle>,
-    state: watch::Sender<State>,
+    pub(super) promised: Duration,
+    /// The runtime of the library's own thread.
+    pub(super) background: Option<Handle>,
 }
 
-/// The state that a call finds.
-#[derive(Clone, Debug)]
-enum State {
-    /// No session yet; the failure of the last try, if there was one.
-    Beginning(Option<Failure>),
-    Live(Arc<Session>),
-    /// There will be no session.
-    Gone(Gone),
-}
+impl session_keeper::Session for Session {
+    type Servers = Servers;
+    type Reaction = ();
 
-/// Why there will be no session.
-#[derive(Clone, Copy, Debug)]
-enum Gone {
-    Closed,
-    WithoutRuntime,
-}
+    const NOT_YET: &'static str = "no server is connected; are the servers up?";
 
-impl Gone {
-    fn failure(self) -> Failure {
-        let (kind, detail) = match self {
-            Self::Closed => (LockErrorKind::ShuttingDown, "the store is closed"),
-            Self::WithoutRuntime => {
-                (LockErrorKind::Unavailable, "there is no runtime that could keep a session alive")
+    async fn dial(servers: &Servers) -> Result<Self, Failure> {
+        let sent = now();
+        let (config, promised) = (&servers.config, servers.promised);
+        let within = config.dial_timeout;
+        let connecting = async {
+            match config.connect_again(promised).await {
+                Ok(client) => Ok(client),
+                Err(error) => Err(config.refusal(&error, within).await),
             }
         };
-        Failure::new(kind, detail).permanent()
+        let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
+        let session = Self::new(client.map_err(Failure::before_any_request)?, sent);
+        if session.timeout() > promised {
+            let now = session.timeout();
+            let text =
+                format!("the servers give sessions of {now:?} now, and gave {promised:?}: connect anew");
+            return Err(Failure::new(LockErrorKind::Unavailable, text).permanent());
+        }
+        Ok(session)
+    }
+
+    async fn keep(&self, process: &Process) {
+        tokio::select! {
+            () = keep(process, self) => {}
+            () = self.tidies() => {}
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    fn end(&self) -> Vec<Owner> {
+        let grants = self.grants.lock().take();
+        self.over.send_replace(true);
+        grants.map(Grants::into_granted).unwrap_or_default()
     }
 }
 
 impl Process {
-    /// Attaches a manager, and begins its session on `background`.
-    pub(super) fn attach(
-        config: Arc<Config>,
-        promised: Duration,
-        listener: Weak<dyn Listener>,
-        background: Option<&Handle>,
-    ) -> Arc<Self> {
-        let state = watch::Sender::new(State::Beginning(None));
-        let (listeners, own) = (Mutex::new(vec![listener]), background.cloned());
-        let process = Arc::new(Self { config, promised, listeners, background: own, state });
-        match background {
-            Some(background) => {
-                background.spawn(supervise(Arc::clone(&process)));
-            }
-            None => {
-                process.state.send_replace(State::Gone(Gone::WithoutRuntime));
-            }
-        }
-        process
-    }
-
-    pub(super) fn listen(&self, listener: Weak<dyn Listener>) {
-        let mut listeners = self.listeners.lock();
-        listeners.retain(|listener| listener.strong_count() > 0);
-        listeners.push(listener);
-    }
-
-    /// Returns whether the listener was dropped, or the store was closed.
-    pub(super) fn is_gone(&self) -> bool {
-        matches!(*self.state.borrow(), State::Gone(_))
-            || !self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
-    }
-
-    /// Ends the session, and begins no further one.
-    pub(super) fn close(&self) -> Option<Arc<Session>> {
-        match self.state.send_replace(State::Gone(Gone::Closed)) {
-            State::Live(session) => Some(session),
-            State::Beginning(_) | State::Gone(_) => None,
-        }
-    }
-
-    /// Returns the session, or waits for it, without a deadline.
-    async fn session(&self) -> Result<Arc<Session>, Failure> {
-        let mut state = self.state.subscribe();
-        loop {
-            match &*state.borrow_and_update() {
-                State::Live(session) if !session.is_over() => return Ok(Arc::clone(session)),
-                State::Gone(why) => return Err(why.failure()),
-                State::Beginning(Some(failure)) if failure.is_permanent() => return Err(failure.clone()),
-                State::Live(_) | State::Beginning(_) => {}
-            }
-            // The sender lives as long as `self`.
-            let _ = state.changed().await;
-        }
-    }
-
     /// Returns the session when it is connected, without a deadline.
     pub(super) async fn ready(&self) -> Result<Arc<Session>, Failure> {
         loop {
@@ -131,75 +87,10 @@ impl Process {
         }
     }
 
-    /// Returns the session if there is one.
-    pub(super) fn current(&self) -> Option<Arc<Session>> {
-        match &*self.state.borrow() {
-            State::Live(session) if !session.is_over() => Some(Arc::clone(session)),
-            State::Live(_) | State::Beginning(_) | State::Gone(_) => None,
-        }
-    }
-
-    /// Returns why there is no session.
-    pub(super) fn failure(&self) -> Failure {
-        match &*self.state.borrow() {
-            State::Beginning(Some(failure)) => failure.clone(),
-            State::Gone(why) => why.failure(),
-            State::Live(_) | State::Beginning(None) => {
-                Failure::new(LockErrorKind::Unavailable, "no server is connected; are the servers up?")
-            }
-        }
-    }
-
-    /// Replaces the state, unless the process was closed meanwhile. Returns whether it did.
-    fn set(&self, state: State) -> bool {
-        self.state.send_if_modified(|current| {
-            let open = !matches!(current, State::Gone(_));
-            if open {
-                *current = state;
-            }
-            open
-        })
-    }
-
-    fn tell(&self, report: impl Fn(&dyn Listener)) {
-        // The grants are collected first: no listener is called under the lock.
-        let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
-        all.iter().for_each(|listener| report(&**listener));
-    }
-
-    /// Waits until the process is closed.
-    async fn closed(&self) {
-        let _ = self.state.subscribe().wait_for(|state| matches!(state, State::Gone(_))).await;
-    }
-
-    /// Begins a session.
-    async fn begin(&self) -> Result<Arc<Session>, Failure> {
-        let sent = now();
-        let within = self.config.dial_timeout;
-        let connecting = async {
-            match self.config.connect_again(self.promised).await {
-                Ok(client) => Ok(client),
-                Err(error) => Err(self.config.refusal(&error, within).await),
-            }
-        };
-        let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
-        let client = client.map_err(Failure::before_any_request)?;
-        let session = Arc::new(Session::new(client, sent));
-        if session.timeout() > self.promised {
-            let (now, before) = (session.timeout(), self.promised);
-            return Err(Failure::new(
-                LockErrorKind::Unavailable,
-                format!("the servers give sessions of {now:?} now, and gave {before:?}: connect anew"),
-            )
-            .permanent());
-        }
-        Ok(session)
-    }
-
     /// Watches the node of a holder, if it is not watched yet. If another process deletes the node, the holder is
     /// notified.
     pub(super) fn watch(self: &Arc<Self>, session: &Arc<Session>, prefix: &str, directory: &str) {
-        let Some(background) = &self.background else { return };
+        let Some(background) = &self.servers.background else { return };
         let Ok(Some(node)) = session.with(|grants| grants.watch(prefix)) else { return };
         let (process, session) = (Arc::clone(self), Arc::clone(session));
         let path = format!("{directory}/{node}");
@@ -219,52 +110,13 @@ impl Process {
             self.tell(|listener| listener.lost(owner, reason));
         }
     }
-
-    /// Ends `session`, and reports its grants as lost.
-    pub(super) fn end(&self, session: &Session) {
-        let owners = session.end();
-        if !owners.is_empty() {
-            self.tell(|listener| listener.session_ended(&owners));
-        }
-        // The places of the waiters are lost too: they send another request.
-        self.tell(|listener| listener.reconnected());
-    }
-}
-
-/// Keeps a session for `process` until its manager was dropped.
-async fn supervise(process: Arc<Process>) {
-    while !process.is_gone() {
-        process.tell(|listener| listener.dials());
-        match process.begin().await {
-            Ok(session) => {
-                if process.set(State::Live(Arc::clone(&session))) {
-                    process.tell(|listener| listener.reconnected());
-                    tokio::select! {
-                        () = keep(&process, &session) => {}
-                        () = session.tidies() => {}
-                    }
-                }
-                // This comes first, so that a renewal finds either the session or its end.
-                process.end(&session);
-                process.set(State::Beginning(None));
-            }
-            Err(failure) => {
-                let pause = if failure.is_permanent() { LATER } else { AGAIN };
-                process.set(State::Beginning(Some(failure)));
-                sleep(pause).await;
-            }
-        }
-    }
-    if let Some(session) = process.close() {
-        process.end(&session);
-    }
 }
 
 /// Keeps the session alive, and returns when it is over or no longer needed.
 async fn keep(process: &Process, session: &Session) {
     let every = session.timeout() / PROOFS;
     // The client does not report which server answers for the ensemble.
-    let node = process.config.hosts();
+    let node = process.servers.config.hosts();
     let mut states = session.client().state_watcher();
     let mut lost = false;
     let mut looked = now();
@@ -274,7 +126,7 @@ async fn keep(process: &Process, session: &Session) {
                 // An answer counts from before the request, so a late one is useful too. Without any, the next try
                 // comes when the last proof has expired.
                 let asked = now();
-                let contact = timeout(session.timeout() / 2, session.contact(&process.config.base));
+                let contact = timeout(session.timeout() / 2, session.contact(&process.servers.config.base));
                 let contact = tokio::select! {
                     contact = contact => contact,
                     () = process.closed() => return,

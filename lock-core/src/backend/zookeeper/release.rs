@@ -41,9 +41,9 @@ impl Site<'_> {
     async fn release_all(&self, granted: bool) -> Result<Released, Error> {
         let seen = self.look_again().await?;
         let mut held = false;
-        for (at, name) in seen.line.all_of(&self.mark).enumerate() {
+        for (at, name) in seen.line.nodes_of(&self.mark).enumerate() {
             let deleted = self.delete(name).await?;
-            let index = seen.line.find(&self.mark).map(|first| first + at);
+            let index = seen.line.place_of(&self.mark).map(|first| first + at);
             held |= deleted && granted && index.is_some_and(|index| index < seen.line.holders().len());
         }
         let _ = self.session.with(|grants| grants.forget(&self.prefix));

@@ -10,9 +10,9 @@ use zookeeper_client::{Client, Error, EventType, MultiWriteError, SessionState};
 use super::error::{Failure, is_doubtful};
 use super::grants::Grants;
 use super::tidy::Made;
+use crate::backend::remote::session_keeper::Session as _;
 use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
-use crate::owner::Owner;
 use crate::sync::Mutex;
 
 /// The share of the session timeout for which a session is certain after a proof of contact.
@@ -36,8 +36,8 @@ pub(super) struct Session {
     /// Locked by the claim that requests a sign of life of the majority.
     asking: tokio::sync::Mutex<()>,
     /// `None` once the session is over.
-    grants: Mutex<Option<Grants>>,
-    over: watch::Sender<bool>,
+    pub(super) grants: Mutex<Option<Grants>>,
+    pub(super) over: watch::Sender<bool>,
     /// The bytes of the paths that are watched.
     watched: AtomicUsize,
     /// The directories that it has made.
@@ -242,21 +242,10 @@ impl Session {
         self.grants.lock().as_mut().map(change).ok_or_else(ended)
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        *self.over.borrow()
-    }
-
     /// Completes when the session is over.
     pub(super) async fn ends(&self) {
         // The sender lives as long as `self`.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
-    }
-
-    /// Ends the session here. Returns the owners of its grants; then it grants nothing more.
-    pub(super) fn end(&self) -> Vec<Owner> {
-        let grants = self.grants.lock().take();
-        self.over.send_replace(true);
-        grants.map(Grants::into_granted).unwrap_or_default()
     }
 }
 

@@ -30,7 +30,6 @@ use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
 
 use super::config::Config;
 use super::error::Failure;
-use super::line::Standing;
 use super::places::{Site, record};
 use super::session::{Session, now};
 use crate::backend::remote::join_all;
@@ -124,9 +123,9 @@ impl<'a> Several<'a> {
                     return;
                 }
             };
-            let at = entry.and_then(|entry| entry.node).and_then(|node| line.at(&node));
-            let standing = at.map_or_else(|| Some(line.of_newcomer(self.claim.mode)), |at| line.standing(at));
-            if standing != Some(Standing::Holds) {
+            let at = entry.and_then(|entry| entry.node).and_then(|node| line.place_named(&node));
+            let is_free = at.map_or_else(|| line.admits(self.claim.mode), |at| line.holds(at));
+            if !is_free {
                 return site.changed().await;
             }
         }

@@ -12,7 +12,7 @@ use zookeeper_client::Error;
 use super::config::Config;
 use super::error::Failure;
 use super::places::make_base;
-use super::process::Process;
+use super::process::{Process, Servers};
 use super::session::check;
 use crate::backend::Listener;
 use crate::backend::remote::tries;
@@ -104,7 +104,8 @@ impl ZooKeeper {
             Some(known) => known.listen(listener),
             None => {
                 let config = Arc::clone(&self.config);
-                processes.insert(process, Process::attach(config, self.session, listener, background));
+                let servers = Servers { config, promised: self.session, background: background.cloned() };
+                processes.insert(process, Process::attach(servers, listener, background));
             }
         }
     }
@@ -123,7 +124,6 @@ impl ZooKeeper {
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {
             let Some(session) = process.close() else { continue };
-            process.end(&session);
             let mut state = session.client().state_watcher();
             drop(session);
             let closed =
@@ -156,9 +156,7 @@ impl Drop for ZooKeeper {
         // The grants are collected first: no listener is called under the lock.
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {
-            if let Some(session) = process.close() {
-                process.end(&session);
-            }
+            process.close();
         }
     }
 }

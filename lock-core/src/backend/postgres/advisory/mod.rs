@@ -2,8 +2,8 @@
 
 mod grants;
 mod id;
+mod keep;
 mod session;
-mod session_keeper;
 mod store;
 
 pub use store::PostgresAdvisory;

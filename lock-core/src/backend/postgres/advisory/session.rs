@@ -38,7 +38,7 @@ const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.loc
 /// A session. Its connection is driven on the library's own thread, and ends with this value.
 #[derive(Debug)]
 pub(super) struct Session {
-    link: tokio::sync::Mutex<Option<link::Session>>,
+    pub(super) link: tokio::sync::Mutex<Option<link::Session>>,
     live: Arc<link::Connection>,
     lock: Statement,
     unlock: Statement,
@@ -49,10 +49,10 @@ pub(super) struct Session {
     /// When the last statement was sent that was answered.
     proof: Mutex<Moment>,
     /// `None` once the session is over.
-    grants: Mutex<Option<Grants>>,
+    pub(super) grants: Mutex<Option<Grants>>,
     /// Changes with every answer.
     answers: watch::Sender<u64>,
-    over: watch::Sender<bool>,
+    pub(super) over: watch::Sender<bool>,
     background: Handle,
 }
 
@@ -221,6 +221,10 @@ impl Session {
         Ok(answer)
     }
 
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Sends a sign of life. Returns whether the session is still the same.
     pub(super) async fn prove(&self) -> Result<bool, Failure> {
         self.say(&self.prove, None, now()).await
@@ -231,11 +235,6 @@ impl Session {
         if let Some(link) = &mut *self.link.lock().await {
             link.ended().await;
         }
-    }
-
-    /// Closes the connection, and with it the session of the server. Requests that are under way fail.
-    pub(super) async fn close(&self) {
-        *self.link.lock().await = None;
     }
 
     /// Waits for the answer to some request of this process.
@@ -264,21 +263,10 @@ impl Session {
         self.grants.lock().as_mut().map(change).ok_or_else(ended)
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        *self.over.borrow()
-    }
-
     /// Completes when the session is over.
     pub(super) async fn ends(&self) {
         // The sender lives as long as `self`.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
-    }
-
-    /// Ends the session here. Returns the owners of its grants; then it grants nothing more.
-    pub(super) fn end(&self) -> Vec<Owner> {
-        let grants = self.grants.lock().take();
-        self.over.send_replace(true);
-        grants.map(Grants::into_held).unwrap_or_default()
     }
 }
 

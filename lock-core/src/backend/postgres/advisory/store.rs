@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use super::id;
 use super::session::{Session, now};
-use super::session_keeper::SessionKeeper;
 use crate::backend::postgres::config::Config;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Shared;
-use crate::backend::remote::{deadline, tries};
+use crate::backend::remote::session_keeper::Session as _;
+use crate::backend::remote::{deadline, session_keeper, tries};
 use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, LeaseScope, Listener, Order, Ping, Released, Renew,
     Renewal, Waiting,
@@ -22,6 +22,8 @@ use crate::backend::{
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
 use crate::sync::Mutex;
+
+type SessionKeeper = session_keeper::SessionKeeper<Session>;
 
 /// Postgres's advisory locks as a lock store.
 ///
@@ -150,7 +152,7 @@ impl Backend for PostgresAdvisory {
     async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         self.capability().check(claim)?;
         let keeper = self.attached(claim)?;
-        let attempt = async { keeper.ready().await?.attempt(claim, id::number_of(&claim.key)).await };
+        let attempt = async { keeper.session().await?.attempt(claim, id::number_of(&claim.key)).await };
         let deadline = self.shared.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
@@ -169,7 +171,7 @@ impl Backend for PostgresAdvisory {
         let keeper = self.attached(claim)?;
         let release = async {
             loop {
-                let session = keeper.ready().await?;
+                let session = keeper.session().await?;
                 let released = session.release(claim.owner, id::number_of(&claim.key)).await;
                 // The next session knows the state of the grant.
                 if released.is_ok() || !session.is_over() {
@@ -192,7 +194,7 @@ impl Backend for PostgresAdvisory {
             LockError::new(LockErrorKind::ShuttingDown, detail)
         })?;
         let call = async {
-            let session = keeper.ready().await?;
+            let session = keeper.session().await?;
             let sent = now();
             match session.prove().await? {
                 true => Ok(now().since(sent)),
@@ -216,20 +218,20 @@ impl Backend for PostgresAdvisory {
         match keepers.get(&process) {
             Some(known) => known.listen(listener),
             None => {
-                let (shared, timeout) = (Arc::clone(&self.shared), self.shared.config.session_timeout());
-                keepers.insert(process, SessionKeeper::attach(shared, timeout, listener, background));
+                let shared = Arc::clone(&self.shared);
+                keepers.insert(process, SessionKeeper::attach(shared, listener, background));
             }
         }
     }
 
     async fn close(&self) {
-        self.drain().iter().for_each(|keeper| keeper.close());
+        self.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }
 
 impl Drop for PostgresAdvisory {
     fn drop(&mut self) {
         // The grants are collected first: no listener is called under the lock.
-        self.drain().iter().for_each(|keeper| keeper.close());
+        self.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }

@@ -1,0 +1,74 @@
+//! How the session of a manager begins, and how it is kept alive.
+
+use std::sync::Arc;
+
+use tokio::time::{sleep, timeout};
+
+use super::grants::Grants;
+use super::session::{PROOFS, Session, now};
+use crate::backend::postgres::error::{Failure, Reaction};
+use crate::backend::postgres::link::Shared;
+use crate::backend::remote::session_keeper::{self, LOOK, SessionKeeper};
+use crate::owner::Owner;
+
+impl session_keeper::Session for Session {
+    type Servers = Arc<Shared>;
+    type Reaction = Reaction;
+
+    const NOT_YET: &'static str = "no server is connected; is it up?";
+
+    async fn dial(servers: &Arc<Shared>) -> Result<Self, Failure> {
+        Self::begin(servers, servers.config.dial_timeout).await
+    }
+
+    /// Sends signs of life.
+    async fn keep(&self, keeper: &SessionKeeper<Self>) {
+        let every = self.timeout() / PROOFS;
+        let mut looked = now();
+        loop {
+            tokio::select! {
+                // The server has reported the end, or a statement has freed nothing.
+                () = self.lost() => return,
+                () = self.ends() => return,
+                () = keeper.closed() => return,
+                proved = timeout(self.timeout() / 2, self.prove()) => {
+                    // The answer comes from another process of the server than the one that holds the locks.
+                    if matches!(proved, Ok(Ok(false))) {
+                        return;
+                    }
+                }
+            }
+            // The server may have ended it by now, and granted the keys to others.
+            if self.certain(now()).is_zero() {
+                return;
+            }
+            if now().since(looked) >= LOOK {
+                looked = now();
+                if keeper.is_gone() {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = sleep(every.min(LOOK)) => {}
+                () = self.lost() => return,
+                () = self.ends() => return,
+                () = keeper.closed() => return,
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    fn end(&self) -> Vec<Owner> {
+        let grants = self.grants.lock().take();
+        self.over.send_replace(true);
+        grants.map(Grants::into_held).unwrap_or_default()
+    }
+
+    /// Closes the connection. Requests that are under way fail.
+    async fn close(&self) {
+        *self.link.lock().await = None;
+    }
+}

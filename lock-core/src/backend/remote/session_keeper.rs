@@ -1,0 +1,203 @@
+//! The session of one manager with a store whose locks live in sessions, begun again whenever it ends.
+//!
+//! A store says how its sessions begin, what keeps one alive, and what one held. The keeper does the rest on the
+//! library's own thread: it notifies the holders of a session that has ended before the next one begins.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::Failure;
+use crate::backend::Listener;
+use crate::error::LockErrorKind;
+use crate::owner::Owner;
+use crate::sync::Mutex;
+
+/// The pause before another try to begin a session.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The same, if only a change of the settings can help. A try may cost the servers writes.
+const LATER: Duration = Duration::from_secs(2);
+/// How often [`Session::keep`] checks whether its manager was dropped.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+
+/// A session of a store.
+pub(crate) trait Session: fmt::Debug + Sized + Send + Sync + 'static {
+    /// The address and the settings.
+    type Servers: fmt::Debug + Send + Sync + 'static;
+    type Reaction: Clone + Default + fmt::Debug + Send + Sync + 'static;
+
+    /// Why there is no session if no try has failed yet.
+    const NOT_YET: &'static str;
+
+    fn dial(servers: &Self::Servers) -> impl Future<Output = Result<Self, Failure<Self::Reaction>>> + Send;
+
+    /// Keeps the session alive, and returns when it is over or no longer needed.
+    fn keep(&self, keeper: &SessionKeeper<Self>) -> impl Future<Output = ()> + Send;
+
+    /// Returns whether it is known to have ended.
+    fn is_over(&self) -> bool;
+
+    /// Ends it here. Returns the owners of its grants; then it grants nothing more.
+    fn end(&self) -> Vec<Owner>;
+
+    /// Ends it at the servers, if dropping it does not.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// The keeper of the session of one manager.
+#[derive(Debug)]
+pub(crate) struct SessionKeeper<S: Session> {
+    pub(crate) servers: S::Servers,
+    listeners: Mutex<Vec<Weak<dyn Listener>>>,
+    state: watch::Sender<State<S>>,
+}
+
+/// The state that a call finds.
+#[derive(Debug)]
+enum State<S: Session> {
+    /// No session yet; the failure of the last try, if there was one.
+    Beginning(Option<Failure<S::Reaction>>),
+    Live(Arc<S>),
+    /// There will be no session, for this reason.
+    Gone(LockErrorKind, &'static str),
+}
+
+impl<S: Session> SessionKeeper<S> {
+    /// Attaches a manager, and begins its session on `background`.
+    pub(crate) fn attach(
+        servers: S::Servers,
+        listener: Weak<dyn Listener>,
+        background: Option<&Handle>,
+    ) -> Arc<Self> {
+        let without = "there is no runtime that could keep a session alive";
+        let state = match background {
+            Some(_) => State::Beginning(None),
+            None => State::Gone(LockErrorKind::Unavailable, without),
+        };
+        let (listeners, state) = (Mutex::new(vec![listener]), watch::Sender::new(state));
+        let keeper = Arc::new(Self { servers, listeners, state });
+        if let Some(background) = background {
+            background.spawn(supervise(Arc::clone(&keeper)));
+        }
+        keeper
+    }
+
+    pub(crate) fn listen(&self, listener: Weak<dyn Listener>) {
+        let mut listeners = self.listeners.lock();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(listener);
+    }
+
+    /// Returns whether the listener was dropped, or the store was closed.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(*self.state.borrow(), State::Gone(..))
+            || !self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
+    }
+
+    /// Ends the session, and begins no further one. Returns it, if there was one.
+    pub(crate) fn close(&self) -> Option<Arc<S>> {
+        let gone = State::Gone(LockErrorKind::ShuttingDown, "the store is closed");
+        let State::Live(session) = self.state.send_replace(gone) else { return None };
+        self.end(&session);
+        Some(session)
+    }
+
+    /// Returns the session, or waits for it, without a deadline.
+    pub(crate) async fn session(&self) -> Result<Arc<S>, Failure<S::Reaction>> {
+        let mut state = self.state.subscribe();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Live(session) if !session.is_over() => return Ok(Arc::clone(session)),
+                State::Gone(kind, why) => return Err(Failure::new(*kind, *why).permanent()),
+                State::Beginning(Some(failure)) if failure.is_permanent() => return Err(failure.clone()),
+                State::Live(_) | State::Beginning(_) => {}
+            }
+            // The sender lives as long as `self`.
+            let _ = state.changed().await;
+        }
+    }
+
+    /// Returns the session if there is one.
+    pub(crate) fn current(&self) -> Option<Arc<S>> {
+        match &*self.state.borrow() {
+            State::Live(session) if !session.is_over() => Some(Arc::clone(session)),
+            State::Live(_) | State::Beginning(_) | State::Gone(..) => None,
+        }
+    }
+
+    /// Returns why there is no session.
+    pub(crate) fn failure(&self) -> Failure<S::Reaction> {
+        match &*self.state.borrow() {
+            State::Beginning(Some(failure)) => failure.clone(),
+            State::Gone(kind, why) => Failure::new(*kind, *why).permanent(),
+            State::Live(_) | State::Beginning(None) => Failure::new(LockErrorKind::Unavailable, S::NOT_YET),
+        }
+    }
+
+    /// Replaces the state, unless the keeper was closed meanwhile. Returns whether it did.
+    fn set(&self, state: State<S>) -> bool {
+        self.state.send_if_modified(|current| {
+            let open = !matches!(current, State::Gone(..));
+            if open {
+                *current = state;
+            }
+            open
+        })
+    }
+
+    pub(crate) fn tell(&self, report: impl Fn(&dyn Listener)) {
+        // They are collected first: no listener is called under the lock.
+        let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|listener| report(&**listener));
+    }
+
+    /// Waits until the keeper is closed.
+    pub(crate) async fn closed(&self) {
+        let _ = self.state.subscribe().wait_for(|state| matches!(state, State::Gone(..))).await;
+    }
+
+    /// Ends `session`, and reports its grants as lost.
+    fn end(&self, session: &S) {
+        let owners = session.end();
+        if !owners.is_empty() {
+            self.tell(|listener| listener.session_ended(&owners));
+        }
+        // The places of the waiters are lost too: they send another request.
+        self.tell(|listener| listener.reconnected());
+    }
+}
+
+/// Keeps a session for `keeper` until its manager was dropped.
+async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
+    while !keeper.is_gone() {
+        keeper.tell(|listener| listener.dials());
+        match S::dial(&keeper.servers).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                if keeper.set(State::Live(Arc::clone(&session))) {
+                    keeper.tell(|listener| listener.reconnected());
+                    session.keep(&keeper).await;
+                }
+                // This comes first, so that a renewal finds either the session or its end.
+                keeper.end(&session);
+                session.close().await;
+                keeper.set(State::Beginning(None));
+            }
+            Err(failure) => {
+                let pause = if failure.is_permanent() { LATER } else { AGAIN };
+                keeper.set(State::Beginning(Some(failure)));
+                sleep(pause).await;
+            }
+        }
+    }
+    if let Some(session) = keeper.close() {
+        session.close().await;
+    }
+}
