@@ -1,7 +1,7 @@
 //! Pings of Postgres: of the tables, and of the session of advisory locks.
 
 use lock_core::LockManager;
-use lock_tests::PostgresServer;
+use lock_tests::{PATIENCE, PostgresServer, wait_until};
 
 use crate::pings::{refuses, serves, serves_as};
 use crate::support::{LONG, connect, ms, try_once};
@@ -62,4 +62,20 @@ async fn missing_notifications_are_a_degradation() {
     let ping = serves_as(&other, |ping| ping.is_degraded()).await;
     assert!(ping.to_string().contains("no notifications arrive"), "{ping}");
     held.release().await.expect("an answer");
+}
+
+/// An operator with psql sees who holds a key and who waits, and frees it.
+#[tokio::test]
+async fn the_view_shows_what_psql_can_free() {
+    let server = PostgresServer::start();
+    let (locks, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let held = try_once(&locks, "k").await.expect("free");
+    let waiting = tokio::spawn(other.lock("k").ttl(LONG).wait(LONG).acquire());
+    let shown =
+        async || server.sql("SELECT key, waits, mode FROM lock_core.held ORDER BY waits") == "k|f|x\nk|t|x";
+    wait_until("the view has both", PATIENCE, shown).await;
+    let free = "SELECT lock_core.force_release(key, id) FROM lock_core.held WHERE key = 'k' AND NOT waits";
+    assert_eq!(server.sql(free), "t");
+    waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");
+    assert_eq!(held.lost().await, lock_core::LossReason::Forced);
 }
