@@ -153,7 +153,7 @@ pub use backend::inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 pub use backend::ping::Ping;
 pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
-pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};
+pub use guard::{DetachedLock, FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};
 pub use kind::Kind;
 pub use latch::CountDownLatch;
 pub use leader::LeaderElection;

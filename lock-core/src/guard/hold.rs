@@ -45,6 +45,17 @@ impl Hold {
     }
 }
 
+impl Hold {
+    /// Ends the hold without a release: the store keeps the grant until its ttl is over.
+    pub(super) fn detach(self) {
+        if let Some(lease) = self.take() {
+            lease.supersede();
+            lease.record_released();
+            lease.engine.lease_ended();
+        }
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
