@@ -1,5 +1,7 @@
 //! The wait for a lock.
 
+use std::time::Duration;
+
 use lock_core::{LockGuard, LockManager, LockRequest, strategy};
 
 use crate::args::Lock;
@@ -16,11 +18,22 @@ pub(crate) async fn acquire(
     json: bool,
 ) -> Result<LockGuard, Fault> {
     let request = request(locks, lock, label);
+    waiting(locks, &lock.key, request.acquire(), signals, json).await
+}
+
+/// Waits for an acquisition, and shows the wait. A signal ends it.
+pub(crate) async fn waiting<T>(
+    locks: &LockManager,
+    key: &str,
+    acquisition: impl Future<Output = lock_core::Result<T>>,
+    signals: &mut Signals,
+    json: bool,
+) -> Result<T, Fault> {
     tokio::select! {
         biased;
-        guard = request.acquire() => Ok(guard?),
-        number = signals.next() => Err(ended(&lock.key, number)),
-        never = Progress::new(locks, &lock.key, json).show() => match never {},
+        acquired = acquisition => Ok(acquired?),
+        number = signals.next() => Err(ended(key, number)),
+        never = Progress::new(locks, key, json).show() => match never {},
     }
 }
 
@@ -40,11 +53,7 @@ fn request(locks: &LockManager, lock: &Lock, label: Option<String>) -> LockReque
         (None, false, true) => locks.fair(key),
         (None, false, false) => locks.lock(key),
     };
-    request = match (lock.no_wait, lock.wait) {
-        (true, _) => request.strategy(strategy::fail_fast()),
-        (false, Some(limit)) => request.strategy(strategy::retry()).wait(limit),
-        (false, None) => request.strategy(strategy::wait()),
-    };
+    request = patient(request, lock.no_wait, lock.wait);
     request = request.ttl(lock.ttl).renew(!lock.no_renew);
     if let Some(min) = lock.min_hold {
         request = request.min_hold(min);
@@ -55,5 +64,14 @@ fn request(locks: &LockManager, lock: &Lock, label: Option<String>) -> LockReque
     match lock.label.clone().or(label) {
         Some(label) => request.label(label),
         None => request,
+    }
+}
+
+/// Lets a request wait as the command line says.
+pub(crate) fn patient(request: LockRequest, no_wait: bool, limit: Option<Duration>) -> LockRequest {
+    match (no_wait, limit) {
+        (true, _) => request.strategy(strategy::fail_fast()),
+        (false, Some(limit)) => request.strategy(strategy::retry()).wait(limit),
+        (false, None) => request.strategy(strategy::wait()),
     }
 }

@@ -49,6 +49,22 @@ pub(crate) enum Command {
     Run(Run),
     /// Hold a lock until a signal (TERM, INT, HUP).
     Hold(Lock),
+    /// Take a lock for a script, and print its token.
+    ///
+    /// The lock outlives lockctl: it is held until `release`, or until its ttl is over. Nothing ends a script that works
+    /// on after that, so `run` is better where it can be used. A store whose locks end with the connection refuses this:
+    /// ZooKeeper, and Postgres with mode=advisory.
+    Acquire(Acquire),
+    /// Renew the lock of a token, from now on for another ttl.
+    Renew {
+        #[command(flatten)]
+        lock: Detached,
+        /// The new length of the lease.
+        #[arg(long, value_parser = duration)]
+        ttl: Duration,
+    },
+    /// Release the lock of a token.
+    Release(Detached),
     /// Show the leader of a name, or run a command while leading it.
     Leader(Leader),
     /// Wait until a key is free, without taking it.
@@ -77,6 +93,8 @@ pub(crate) enum Command {
     },
     /// Take a lock from its holder.
     ForceRelease(ForceRelease),
+    /// Ask the store whether it serves locks.
+    Ping,
     /// Measure how fast the store takes and frees locks.
     Bench(Bench),
     /// Make the tables of Postgres, or bring them up to date.
@@ -111,6 +129,8 @@ pub(crate) enum Command {
         group: bool,
         #[arg(long)]
         mark: u64,
+        #[arg(long)]
+        session: i32,
         #[arg(long, value_parser = duration)]
         grace: Duration,
         #[arg(long)]
@@ -153,6 +173,34 @@ pub(crate) struct Lock {
     /// What the lock is for, as `list` shows it. By default the command, or nothing.
     #[arg(long)]
     pub(crate) label: Option<String>,
+}
+
+#[derive(Debug, Options)]
+pub(crate) struct Acquire {
+    /// The key.
+    pub(crate) key: String,
+    /// How long the lock is held at most, unless it is renewed.
+    #[arg(long, value_parser = duration)]
+    pub(crate) ttl: Duration,
+    /// Wait at most so long. By default, wait until the lock is free.
+    #[arg(long, value_parser = duration, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+    /// Do not wait.
+    #[arg(short, long)]
+    pub(crate) no_wait: bool,
+    /// What the lock is for, as `list` shows it.
+    #[arg(long)]
+    pub(crate) label: Option<String>,
+}
+
+/// A lock that `acquire` has taken.
+#[derive(Debug, Options)]
+pub(crate) struct Detached {
+    /// The key.
+    pub(crate) key: String,
+    /// The token that `acquire` has printed.
+    #[arg(long, env = "LOCK_TOKEN", hide_env_values = true)]
+    pub(crate) token: String,
 }
 
 #[derive(Debug, Options)]
@@ -276,8 +324,20 @@ mod tests {
     fn a_warden_never_ends_every_process() {
         // Not started: a signal to the group 1 reaches all that this user may signal.
         for (process, is_taken) in [("2", true), ("1", false), ("0", false), ("-1", false)] {
-            let line =
-                ["lockctl", "__warden", process, "--group", "--mark", "1", "--grace", "1s", "--until", "1"];
+            let line = [
+                "lockctl",
+                "__warden",
+                process,
+                "--group",
+                "--mark",
+                "1",
+                "--session",
+                "1",
+                "--grace",
+                "1s",
+                "--until",
+                "1",
+            ];
             assert_eq!(Args::try_parse_from(line).is_ok(), is_taken, "{process}");
         }
     }

@@ -50,7 +50,8 @@ impl Child {
         let Some(pid) = pid else {
             return Err(Fault::new(Exit::NOT_EXECUTABLE, "the command has no process id"));
         };
-        let target = Target { process: pid, group, mark };
+        let session = rustix::process::getsid(None).map_or(0, Pid::as_raw_pid);
+        let target = Target { process: pid, group, mark, session };
         match Warden::start(target, grace, allowed) {
             Ok(warden) => Ok(Self { process, target, warden }),
             Err(fault) => {

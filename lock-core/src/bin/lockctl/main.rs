@@ -7,9 +7,10 @@
 //! | `acquire`, `progress` | the wait for a lock, and what is shown meanwhile |
 //! | `run`, `supervise`, `lease` | a command under a lock, and its end before the lease is over |
 //! | `child`, `target`, `warden`, `watch` | its processes, and the process that ends them if `lockctl` cannot |
+//! | `detached` | a lock that outlives `lockctl`, by its token |
 //! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
 //! | `list`, `top`, `table`, `force` | who holds what, and its release by force |
-//! | `bench`, `postgres` | the rate of a store; the tables of Postgres |
+//! | `ping`, `bench`, `postgres` | whether a store answers, and its rate; the tables of Postgres |
 //! | `exit`, `out` | exit codes; the standard output |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its outputs")]
 #![allow(clippy::disallowed_methods, reason = "its times are for people, and no lease depends on them")]
@@ -18,6 +19,7 @@ mod acquire;
 mod args;
 mod bench;
 mod child;
+mod detached;
 mod exit;
 mod force;
 mod hold;
@@ -25,6 +27,7 @@ mod leader;
 mod lease;
 mod list;
 mod out;
+mod ping;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod progress;
@@ -86,6 +89,9 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
     match command {
         Command::Run(options) => run::run(&store, options, json).await,
         Command::Hold(options) => hold::hold(&store, &options, json).await,
+        Command::Acquire(options) => detached::acquire(&store, &options, json).await,
+        Command::Renew { lock, ttl } => detached::renew(&store, &lock, ttl, json).await,
+        Command::Release(lock) => detached::release(&store, &lock, json).await,
         Command::Leader(options) => leader::leader(&store, options, json).await,
         Command::Wait(options) => wait::wait(&store, &options, json).await,
         Command::List(options) => list::list(&store, &options, json).await,
@@ -93,9 +99,10 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
         Command::Top { every } => top::top(&store, every, json).await,
         Command::Available { key, permits } => list::available(&store, &key, permits, json).await,
         Command::ForceRelease(options) => force::force_release(&store, &options, json).await,
+        Command::Ping => ping::ping(&store, json).await,
         Command::Bench(options) => bench::bench(&store, &options, json).await,
         #[cfg(feature = "postgres")]
-        Command::Migrate => postgres::migrate(&store).await,
+        Command::Migrate => postgres::migrate(&store, json).await,
         #[cfg(feature = "postgres")]
         Command::Sql { schema } => postgres::sql(&schema),
         Command::Completions { shell } => {
@@ -103,9 +110,9 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
             Ok(Exit::OK)
         }
         Command::Exec { parent, command } => Err(child::exec(parent, &command)),
-        Command::Warden { process, group, mark, grace, until } => {
+        Command::Warden { process, group, mark, session, grace, until } => {
             let process = Pid::from_raw(process).ok_or_else(|| Fault::usage("a process id is positive"))?;
-            Ok(watch::watch(Target { process, group, mark }, grace, Duration::from_millis(until)))
+            Ok(watch::watch(Target { process, group, mark, session }, grace, Duration::from_millis(until)))
         }
     }
 }

@@ -7,9 +7,13 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 
 /// Makes the tables.
-pub(crate) async fn migrate(store: &Store) -> Result<Exit, Fault> {
+pub(crate) async fn migrate(store: &Store, json: bool) -> Result<Exit, Fault> {
     make(store.url()?).await?;
-    out::line("the tables are there");
+    if json {
+        out::line(serde_json::json!({ "migrated": true }));
+    } else {
+        out::line("the tables are there");
+    }
     Ok(Exit::OK)
 }
 

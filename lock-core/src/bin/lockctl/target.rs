@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
+    Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
 
 /// The variable that marks a command and its children: the marks of all `lockctl run` around them, the innermost last.
@@ -20,6 +20,8 @@ pub(crate) struct Target {
     pub(crate) group: bool,
     /// This command's part of [`MARK`].
     pub(crate) mark: u64,
+    /// The session in which the command was started.
+    pub(crate) session: i32,
 }
 
 /// A process of the command that has not ended.
@@ -86,18 +88,17 @@ impl Target {
     /// Returns the processes of the command: those with the mark in their environment, and those of its group; `None`
     /// where there is no `/proc`. A process that got the id of one that has ended is not among them.
     fn members(self) -> Option<Vec<Member>> {
-        let session = getsid(None).ok()?;
         let own = format!("{:x}", self.mark);
         fs::metadata("/proc/self/stat").ok()?;
         let names =
             fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let processes = names.filter_map(|name| Pid::from_raw(name.parse().ok()?));
-        Some(processes.filter_map(|process| self.member(process, session, &own)).collect())
+        Some(processes.filter_map(|process| self.member(process, &own)).collect())
     }
 
-    fn member(self, process: Pid, session: Pid, own: &str) -> Option<Member> {
+    fn member(self, process: Pid, own: &str) -> Option<Member> {
         let (its_group, its_session) = group_and_session(process)?;
-        let is_near = its_session == session.as_raw_pid();
+        let is_near = its_session == self.session;
         let in_group = self.group && is_near && its_group == self.process.as_raw_pid();
         // A command with another environment, as of `env -i`, has no mark.
         if in_group || is_near && process == self.process {
@@ -136,6 +137,8 @@ fn marks(process: Pid) -> Option<String> {
 mod tests {
     use std::os::unix::process::CommandExt;
 
+    use rustix::process::getsid;
+
     use super::*;
 
     #[test]
@@ -154,8 +157,9 @@ mod tests {
         while fs::read_to_string(format!("/proc/{process}/comm")).expect("it runs") != "sleep\n" {
             std::thread::yield_now();
         }
+        let session = getsid(None).expect("a session").as_raw_pid();
         for group in [false, true] {
-            let target = Target { process, group, mark: fastrand::u64(..) };
+            let target = Target { process, group, mark: fastrand::u64(..), session };
             assert!(!target.is_alive());
             target.send(&[Signal::KILL]);
         }
@@ -167,7 +171,8 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_is_not_alive() {
         let mut child = std::process::Command::new("true").process_group(0).spawn().expect("it starts");
-        let target = Target { process: Pid::from_child(&child), group: true, mark: 1 };
+        let session = getsid(None).expect("a session").as_raw_pid();
+        let target = Target { process: Pid::from_child(&child), group: true, mark: 1, session };
         while group_and_session(target.process).is_some() {
             std::thread::yield_now();
         }

@@ -52,7 +52,7 @@ fn picture(locks: &LockManager, mut listed: Listed) -> String {
     listed.locks.sort_by(|a, b| b.waiting.cmp(&a.waiting).then_with(|| a.key.cmp(&b.key)));
     let waiting: usize = listed.locks.iter().map(|lock| lock.waiting).sum();
     let more = if listed.truncated { " or more" } else { "" };
-    let head = format!("{} locks{more}, {waiting} waiting, on {}", listed.locks.len(), locks.store());
+    let head = format!("{}{more} held, {waiting} waiting, on {}", listed.locks.len(), locks.store());
     format!("{head}\n\n{}", table::table(&listed.locks))
 }
 

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use crate::acquire::ended;
 use crate::args::{Store, Wait};
 use crate::exit::{Exit, Fault};
+use crate::out;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
@@ -26,6 +27,9 @@ pub(crate) async fn wait(store: &Store, options: &Wait, json: bool) -> Result<Ex
                 return Err(Fault::new(Exit::CONTENDED, text));
             }
             sleep(left.unwrap_or(LOOK).min(LOOK)).await;
+        }
+        if json {
+            out::line(serde_json::json!({ "key": options.key, "free": true }));
         }
         Ok(Exit::OK)
     };

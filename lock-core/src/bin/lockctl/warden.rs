@@ -28,8 +28,7 @@ pub(crate) struct Warden {
 }
 
 impl Warden {
-    /// Starts the warden of a command that may work for as long as `allowed`. It has a process group of its own, so that
-    /// what is meant for the command or for the terminal does not end it.
+    /// Starts the warden of a command that may work for as long as `allowed`.
     pub(crate) fn start(target: Target, grace: Duration, allowed: Duration) -> Result<Self, Fault> {
         // A name that those who look for `lockctl`, as `pkill -f` does, do not find.
         let mut start = Command::from(child::own_program("lock-warden")?);
@@ -39,11 +38,11 @@ impl Warden {
             .arg(format!("{}ms", grace.as_millis()))
             .arg("--mark")
             .arg(target.mark.to_string());
-        start.arg("--until").arg(until(allowed).to_string());
+        start.arg("--session").arg(target.session.to_string()).arg("--until").arg(until(allowed).to_string());
         if target.group {
             start.arg("--group");
         }
-        start.env_remove(MARK).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        start.env_remove(MARK).stdin(Stdio::piped()).stdout(Stdio::piped());
         let process = start.spawn().map_err(|error| child::failed("the warden of the command", &error))?;
         Ok(Self { process, target, grace, acted: false })
     }

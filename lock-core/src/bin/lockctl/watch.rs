@@ -29,6 +29,9 @@ pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
     // What looks for `lockctl` by its name, as `pkill` does, must not find its warden.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"warden");
+    // What is meant for the command or its terminal must not end its warden, and a busy command must not keep it from
+    // running: Linux shares the processors between sessions.
+    let _ = rustix::process::setsid();
     let (send, news) = channel();
     thread::spawn(move || {
         // An error is an end as well.

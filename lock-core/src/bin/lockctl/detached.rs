@@ -1,0 +1,56 @@
+//! A lock that outlives `lockctl`: it belongs to the one who has its token.
+
+use std::time::Duration;
+
+use lock_core::Released;
+
+use crate::acquire::{patient, waiting};
+use crate::args::{Acquire, Detached, Store};
+use crate::exit::{Exit, Fault};
+use crate::out;
+use crate::signals::Signals;
+use crate::table;
+
+/// Acquires a lock, and prints its token.
+pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Result<Exit, Fault> {
+    let mut signals = Signals::ending()?;
+    let locks = signals.unless_ended(store.connect()).await?;
+    let mut request = locks.lock(options.key.as_str()).ttl(options.ttl);
+    request = patient(request, options.no_wait, options.wait);
+    if let Some(label) = &options.label {
+        request = request.label(label.clone());
+    }
+    let lock = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await?;
+    if json {
+        let fence = lock.fencing_token().await.ok().map(|token| token.get());
+        let token = lock.token();
+        out::line(serde_json::json!({ "key": lock.key(), "token": token.as_str(), "fencing_token": fence }));
+    } else {
+        out::line(lock.token().as_str());
+    }
+    Ok(Exit::OK)
+}
+
+/// Renews the lock of a token.
+pub(crate) async fn renew(store: &Store, lock: &Detached, ttl: Duration, json: bool) -> Result<Exit, Fault> {
+    let locks = store.connect().await?;
+    let remaining = locks.detached(lock.key.as_str(), &lock.token)?.renew(ttl).await?;
+    if json {
+        out::line(serde_json::json!({ "key": lock.key, "remaining_ms": table::millis(remaining) }));
+    }
+    Ok(Exit::OK)
+}
+
+/// Releases the lock of a token.
+pub(crate) async fn release(store: &Store, lock: &Detached, json: bool) -> Result<Exit, Fault> {
+    let locks = store.connect().await?;
+    let released = locks.detached(lock.key.as_str(), &lock.token)?.release().await?;
+    if released != Released::Released {
+        let key = lock.key.escape_debug();
+        return Err(Fault::new(Exit::NO, format!("the lock `{key}` of this token had ended before")));
+    }
+    if json {
+        out::line(serde_json::json!({ "key": lock.key, "released": true }));
+    }
+    Ok(Exit::OK)
+}

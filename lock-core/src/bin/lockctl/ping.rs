@@ -1,0 +1,24 @@
+//! Whether the store serves locks.
+
+use crate::args::Store;
+use crate::exit::{Exit, Fault};
+use crate::out;
+
+/// Asks the store, and prints its answer. What is degraded is printed too, and changes no exit code: locks work.
+pub(crate) async fn ping(store: &Store, json: bool) -> Result<Exit, Fault> {
+    let locks = store.connect().await?;
+    let ping = locks.ping().await?;
+    if json {
+        let micros = u64::try_from(ping.round_trip.as_micros()).unwrap_or(u64::MAX);
+        out::line(serde_json::json!({
+            "store": locks.store(),
+            "round_trip_us": micros,
+            "servers": ping.servers,
+            "serving": ping.serving,
+            "degraded": ping.degraded,
+        }));
+    } else {
+        out::line(format_args!("{}: {ping}", locks.store()));
+    }
+    Ok(Exit::OK)
+}
