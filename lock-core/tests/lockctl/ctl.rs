@@ -32,7 +32,11 @@ impl Ctl {
     /// Returns a command that knows the store.
     pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.env("LOCK_URL", &self.0).env_remove("LOCKCTL_HELD").env_remove("LOCK_NAMESPACE");
+        command
+            .env("LOCK_URL", &self.0)
+            .env_remove("LOCKCTL_HELD")
+            .env_remove("LOCK_NAMESPACE")
+            .env_remove("LOCK_TOKEN");
         command.stdin(Stdio::null());
         command
     }
@@ -94,6 +98,12 @@ impl Running {
     /// Returns what it has printed so far.
     pub(crate) fn printed(&self) -> String {
         let bytes = fs::read(self.said.path().join("out")).expect("a file");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Returns what it has told on the standard error so far.
+    pub(crate) fn told(&self) -> String {
+        let bytes = fs::read(self.said.path().join("err")).expect("a file");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

@@ -9,120 +9,127 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use rustix::process::{Signal, kill_process};
 
+use crate::bed::Bed;
 use crate::ctl::{Ctl, Running};
 use crate::log::Log;
-use crate::running::redis;
+
+/// The length of the leases. A tenth of it is left when a command is killed, also on a busy machine.
+pub(crate) const TTL: &str = "6s";
+const TIMES: [&str; 4] = ["--ttl", TTL, "--grace", "300ms"];
+
+fn start(ctl: &Ctl, key: &str, options: &[&str], command: &[&str]) -> Running {
+    ctl.start(&[&["run", key], &TIMES[..], options, &["--"], command].concat())
+}
 
 /// Starts a command whose lease is not renewed, as if the store were away for it alone.
-fn start_with_one_lease(ctl: &Ctl, command: &[&str]) -> Running {
-    let options = ["run", "a", "--ttl", "4s", "--no-renew", "--grace", "300ms", "--"];
-    ctl.start(&[&options, command].concat())
+fn start_with_one_lease(bed: &Bed, key: &str, command: &str) -> Running {
+    start(&bed.ctl, key, &["--no-renew"], &["sh", "-c", command])
 }
 
-fn is_lost(run: Running) {
+fn is_lost(run: Running, key: &str) {
     let said = run.end();
     assert_eq!(said.code, 76, "{said:?}");
-    assert!(said.err.contains("the lock `a` was lost and the command was stopped"), "{said:?}");
+    assert!(said.err.contains(&format!("the lock `{key}` was lost and the command was stopped")), "{said:?}");
 }
 
-#[test]
-fn a_command_ends_before_another_one_can_hold_its_lock() {
-    for trap in ["", "trap '' TERM; ", "trap 'exit 0' TERM; "] {
-        let (_server, ctl) = redis();
-        let log = Log::new();
-        let run = start_with_one_lease(&ctl, &["sh", "-c", &format!("{trap}{}", log.works("first"))]);
-        log.until_all(&["first"]);
-        log.is_silent_under_the_next(&ctl, "a");
-        is_lost(run);
-    }
-}
-
-#[test]
-fn children_that_leave_the_process_group_end_too() {
-    let (_server, ctl) = redis();
+/// `trap` is what the command does with TERM.
+pub(crate) fn a_command_ends_first(bed: &Bed, key: &str, trap: &str) {
     let log = Log::new();
-    let stubborn = format!("trap '' TERM; {}", log.works("setsid"));
-    let command = format!("setsid sh -c \"{stubborn}\" & timeout 600 sh -c '{}'", log.works("timeout"));
-    let run = start_with_one_lease(&ctl, &["sh", "-c", &command]);
-    log.until_all(&["setsid", "timeout"]);
-    log.is_silent_under_the_next(&ctl, "a");
-    is_lost(run);
+    let run = start_with_one_lease(bed, key, &format!("{trap}{}", log.works("first")));
+    log.until_all(&["first"]);
+    log.is_silent_under_the_next(&bed.ctl, key);
+    is_lost(run, key);
 }
 
-#[test]
-fn a_nested_command_ends_with_the_outer_lock() {
-    let (_server, ctl) = redis();
+pub(crate) fn a_forced_release_ends_the_command(bed: &Bed, key: &str) {
     let log = Log::new();
-    let own = env!("CARGO_BIN_EXE_lockctl");
-    let stubborn = format!("trap '' TERM; {} & {}", log.works("child"), log.works("inner"));
-    let run = start_with_one_lease(&ctl, &[own, "run", "b", "--", "sh", "-c", &stubborn]);
-    log.until_all(&["child", "inner"]);
-    log.is_silent_under_the_next(&ctl, "a");
-    is_lost(run);
+    let run = start(&bed.ctl, key, &[], &["sh", "-c", &log.works("first")]);
+    log.until_all(&["first"]);
+    let said = bed.ctl.run(&["force-release", key, "--reason", "stuck", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    is_lost(run, key);
+    is_over(&log);
 }
 
-#[test]
-fn a_store_that_is_away_ends_the_command() {
-    let (server, ctl) = redis();
-    let log = Log::new();
-    let run = ctl.start(&["run", "a", "--ttl", "2s", "--", "sh", "-c", &log.works("x")]);
-    log.until_all(&["x"]);
-    server.stop();
-    is_lost(run);
+fn is_over(log: &Log) {
     let ended = log.lines().len();
     thread::sleep(Duration::from_millis(100));
     assert_eq!(log.lines().len(), ended, "nothing works on");
 }
 
-#[test]
-fn a_killed_lockctl_leaves_no_command() {
-    let (_server, ctl) = redis();
+pub(crate) fn children_outside_of_the_group_end_too(bed: &Bed, key: &str) {
+    let log = Log::new();
+    let stubborn = format!("trap '' TERM; {}", log.works("setsid"));
+    let command = format!("setsid sh -c \"{stubborn}\" & timeout 600 sh -c '{}'", log.works("timeout"));
+    let run = start_with_one_lease(bed, key, &command);
+    log.until_all(&["setsid", "timeout"]);
+    log.is_silent_under_the_next(&bed.ctl, key);
+    is_lost(run, key);
+}
+
+pub(crate) fn a_nested_command_ends_with_the_outer_lock(bed: &Bed, key: &str) {
+    let log = Log::new();
+    let inner = format!("{key} inner");
+    let stubborn = format!("trap '' TERM; {} & {}", log.works("child"), log.works("inner"));
+    let command = [env!("CARGO_BIN_EXE_lockctl"), "run", &inner, "--", "sh", "-c", &stubborn];
+    let run = start(&bed.ctl, key, &["--no-renew"], &command);
+    log.until_all(&["child", "inner"]);
+    log.is_silent_under_the_next(&bed.ctl, key);
+    is_lost(run, key);
+}
+
+/// The last case of a store.
+pub(crate) fn a_store_that_is_away_ends_the_command(bed: &Bed, key: &str) {
+    let log = Log::new();
+    let run = start(&bed.ctl, key, &[], &["sh", "-c", &log.works("x")]);
+    log.until_all(&["x"]);
+    bed.stop();
+    is_lost(run, key);
+    is_over(&log);
+}
+
+pub(crate) fn a_killed_lockctl_leaves_no_command(bed: &Bed, key: &str) {
     let log = Log::new();
     // The command ends with its parent at once, its child by the warden.
     let command = format!("sh -c '{}' & {}", log.works("child"), log.works("command"));
-    let run = ctl.start(&["run", "a", "--ttl", "3s", "--", "sh", "-c", &command]);
+    let run = start(&bed.ctl, key, &[], &["sh", "-c", &command]);
     log.until_all(&["child", "command"]);
     run.signal(Signal::KILL);
     assert_eq!(run.end().code, 137);
-    log.is_silent_under_the_next(&ctl, "a");
+    log.is_silent_under_the_next(&bed.ctl, key);
 }
 
-#[test]
-fn a_stopped_lockctl_leaves_no_command() {
-    for trap in ["trap '' TERM; ", "trap 'exit 0' TERM; "] {
-        let (_server, ctl) = redis();
-        let log = Log::new();
-        let command = format!("{trap}{}", log.works("x"));
-        let run = ctl.start(&["run", "a", "--ttl", "4s", "--grace", "300ms", "--", "sh", "-c", &command]);
-        log.until_all(&["x"]);
-        run.signal(Signal::STOP);
-        log.is_silent_under_the_next(&ctl, "a");
-        run.signal(Signal::CONT);
-        is_lost(run);
-    }
+pub(crate) fn a_stopped_lockctl_leaves_no_command(bed: &Bed, key: &str) {
+    let log = Log::new();
+    let run = start(&bed.ctl, key, &[], &["sh", "-c", &format!("trap '' TERM; {}", log.works("x"))]);
+    log.until_all(&["x"]);
+    run.signal(Signal::STOP);
+    log.is_silent_under_the_next(&bed.ctl, key);
+    run.signal(Signal::CONT);
+    is_lost(run, key);
 }
 
 #[test]
 fn a_command_that_the_warden_has_ended_was_stopped() {
-    let (_server, ctl) = redis();
+    let bed = Bed::redis();
     let log = Log::new();
     let command = format!("trap '{}; exit 0' TERM; {}", log.says("ended"), log.works("x"));
-    let run = ctl.start(&["run", "a", "--ttl", "4s", "--grace", "1s", "--", "sh", "-c", &command]);
+    let run = bed.ctl.start(&["run", "a", "--ttl", "6s", "--grace", "2s", "--", "sh", "-c", &command]);
     log.until_all(&["x"]);
     run.signal(Signal::STOP);
     log.until_all(&["ended"]);
     // It renews its lease in time again.
     run.signal(Signal::CONT);
-    is_lost(run);
+    is_lost(run, "a");
 }
 
 #[test]
 fn a_warden_that_was_killed_or_stopped_is_replaced() {
     for signal in [Signal::KILL, Signal::STOP] {
-        let (_server, ctl) = redis();
+        let bed = Bed::redis();
         let log = Log::new();
         let command = format!("sh -c '{}' & {}; exit 5", log.works("child"), log.waits());
-        let run = ctl.start(&["run", "a", "--ttl", "2s", "--", "sh", "-c", &command]);
+        let run = start(&bed.ctl, "a", &[], &["sh", "-c", &command]);
         log.until_all(&["child"]);
         let first = run.warden(None);
         kill_process(first, signal).expect("it runs");
@@ -143,17 +150,17 @@ fn a_warden_that_was_killed_or_stopped_is_replaced() {
         run.warden(Some(first));
         run.signal(Signal::KILL);
         assert_eq!(run.end().code, 137);
-        log.is_silent_under_the_next(&ctl, "a");
+        log.is_silent_under_the_next(&bed.ctl, "a");
     }
 }
 
 #[test]
 fn a_program_that_was_replaced_starts_its_warden_again() {
-    let (_server, ctl) = redis();
+    let bed = Bed::redis();
     let log = Log::new();
     let program = log.path("lockctl");
     fs::copy(env!("CARGO_BIN_EXE_lockctl"), &program).expect("a copy");
-    let mut command = ctl.program(&program);
+    let mut command = bed.ctl.program(&program);
     command.args(["run", "a", "--", "sh", "-c", &format!("{}; {}; exit 5", log.says("works"), log.waits())]);
     let run = Running::of(command);
     log.until_all(&["works"]);
