@@ -39,6 +39,11 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
+        // From here on the session does not end by itself. If it has ended before, its revocation would delete the entries.
+        if lease.session().is_some_and(|session| session.is_over()) {
+            self.not_moved(ids, lease);
+            return Ok(None);
+        }
         let put = |mine: &Mine| PutRequest {
             lease: lease.id(),
             ignore_value: true,
@@ -49,9 +54,7 @@ impl Store {
             answer => answer,
         };
         if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
-            for id in ids {
-                self.entries.change(id, |mine| mine.is_not_on(lease.id()));
-            }
+            self.not_moved(ids, lease);
         }
         match answer {
             Ok(answer) if answer.succeeded => {
@@ -76,6 +79,11 @@ impl Store {
             Err(failure) => return Err(failure),
         }
         Ok(None)
+    }
+
+    /// Notes that a request has not bound the entries to `lease`.
+    pub(in super::super) fn not_moved(&self, ids: &[Id], lease: &Lease) {
+        ids.iter().for_each(|id| self.entries.change(id, |mine| mine.is_not_on(lease.id())));
     }
 
     /// Writes entries again, unchanged. Returns the revision of the write, or `None` if one of them has changed.

@@ -101,6 +101,11 @@ impl Store {
             let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
+        // From here on the session does not end by itself. If it has ended before, its revocation would delete the entries.
+        if lease.session().is_some_and(|session| session.is_over()) {
+            self.not_taken(ids, own, &lease);
+            return Ok(None);
+        }
         let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
         let keeps = async {
             match lease.session() {
@@ -122,9 +127,7 @@ impl Store {
             let is_over = lease.session().is_some_and(|session| session.is_over());
             return Ok((kept.unwrap_or(true) && !is_over).then_some(lease));
         }
-        for (id, _) in ids.iter().zip(own).filter(|(_, entry)| entry.is_none()) {
-            self.entries.remove(id);
-        }
+        self.not_taken(ids, own, &lease);
         match lease.session() {
             // Otherwise it expires.
             None => drop(self.revoke(lease.id()).await),
@@ -135,6 +138,14 @@ impl Store {
             Some(_) => {}
         }
         answer.map(|_| None)
+    }
+
+    /// Notes that the entries were not bound to `lease`, and that the missing ones were not created.
+    fn not_taken(&self, ids: &[Id], own: &[Option<&Entry>], lease: &Lease) {
+        self.not_moved(ids, lease);
+        for (id, _) in ids.iter().zip(own).filter(|(_, entry)| entry.is_none()) {
+            self.entries.remove(id);
+        }
     }
 
     fn taken(&self, ids: &[Id], lease: &Lease, revision: i64) {
