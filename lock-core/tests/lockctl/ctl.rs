@@ -24,8 +24,9 @@ pub(crate) struct Said {
 
 impl Ctl {
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.program(env!("CARGO_BIN_EXE_lockctl"));
-        command.args(arguments);
+        // A shell starts what runs in its background with some signals ignored, and lockctl leaves those ignored.
+        let mut command = self.program("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_lockctl")]).args(arguments);
         command
     }
 

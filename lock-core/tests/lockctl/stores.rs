@@ -1,4 +1,5 @@
 //! The commands on each store.
+#![allow(clippy::print_stderr, reason = "it names the cases that failed")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -39,7 +39,7 @@ pub(super) struct Store {
     /// The runtime on which each process watches queues.
     pub(super) runtimes: Mutex<Vec<(u128, Handle)>>,
     /// This store, for the tasks that it spawns.
-    pub(super) own: Weak<Store>,
+    pub(super) own: Weak<Self>,
     /// The shortest lease that the cluster gives.
     pub(super) min_ttl: Duration,
 }

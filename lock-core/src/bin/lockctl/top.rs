@@ -22,7 +22,7 @@ pub(crate) async fn top(store: &Store, every: Duration, json: bool) -> Result<Ex
     let show = async {
         loop {
             match (locks.locks().await, &screen) {
-                (Ok(listed), _) if json => out::line(value(listed)),
+                (Ok(listed), _) if json => out::line(value(&listed)),
                 (Ok(listed), Some(_)) => Screen::show(&picture(&locks, listed)),
                 (Ok(listed), None) => out::line(picture(&locks, listed)),
                 (Err(error), Some(_)) if error.is_temporary() => Screen::show(&error.to_string()),
@@ -42,7 +42,7 @@ pub(crate) async fn top(store: &Store, every: Duration, json: bool) -> Result<Ex
     }
 }
 
-fn value(listed: Listed) -> serde_json::Value {
+fn value(listed: &Listed) -> serde_json::Value {
     let locks: Vec<_> = listed.locks.iter().map(table::json).collect();
     serde_json::json!({ "locks": locks, "truncated": listed.truncated })
 }
