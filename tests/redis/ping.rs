@@ -87,13 +87,3 @@ async fn a_ping_may_be_dropped() {
     serves(&locks).await;
     assert!(server.keys().is_empty());
 }
-
-/// An operator sees in `CLIENT LIST` which connections are those of the library. No further right is needed for it.
-#[tokio::test]
-async fn the_connections_have_a_name() {
-    let server = RedisServer::start();
-    let locks = manager(&server).await;
-    serves(&locks).await;
-    let list: String = server.get(&["CLIENT", "LIST"]);
-    assert!(list.contains(" name=lock-core "), "{list}");
-}

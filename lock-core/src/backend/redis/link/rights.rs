@@ -18,9 +18,7 @@ pub(crate) const KEY: &str = "lock:rights";
 
 /// The commands that a lock may need, whatever its kind. The arguments of each make it change nothing if the key does
 /// not exist: `HSET` lacks a value, and there is no script of this name.
-const CALLS: [&[&str]; 25] = [
-    // This one names the connection for operators, in `CLIENT LIST`.
-    &["HELLO", "3", "SETNAME", "lock-core"],
+const CALLS: [&[&str]; 24] = [
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
     &["GET", KEY],
     &["GETRANGE", KEY, "0", "0"],
