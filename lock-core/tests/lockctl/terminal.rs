@@ -12,7 +12,8 @@ const OWN: &str = env!("CARGO_BIN_EXE_lockctl");
 
 /// Starts a command line of a shell on a terminal.
 fn on_terminal(ctl: &Ctl, line: &str) -> Running {
-    let mut command = ctl.program("script");
+    let mut command = ctl.program("env");
+    command.args(["--default-signal", "script"]);
     command.args(["-qec", line, "/dev/null"]).env("SHELL", "/bin/sh").stdin(Stdio::piped());
     Running::of(command)
 }

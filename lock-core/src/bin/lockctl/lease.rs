@@ -35,7 +35,7 @@ impl Limits {
     /// Returns for how long the command may work on with this rest of the lease, if no more is known later. A little longer
     /// than until it is [stopped](Verdict::Stop), which is not the task of its warden.
     pub(crate) fn may_work(self, remaining: Duration) -> Duration {
-        remaining.saturating_sub(self.stop - self.kill / 2)
+        remaining.saturating_sub(self.stop - self.kill / 4)
     }
 
     /// Decides from the rest of the lease.

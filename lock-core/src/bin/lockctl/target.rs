@@ -41,19 +41,35 @@ impl Target {
     /// Sends signals to the command and to its children, and returns whether there are any. A nested `lockctl` forwards
     /// the signals to its own command; only KILL, which cannot be forwarded, is sent there too.
     pub(crate) fn send(self, signals: &[Signal]) -> bool {
+        // The group comes first: on a busy machine it takes long to look at all processes.
+        let at_once = self.leads_its_group();
+        if at_once {
+            self.signal_group(signals);
+        }
         let Some(members) = self.members() else { return self.send_blindly(signals) };
-        // The kernel signals a group at once: no process escapes by a fork meanwhile.
-        let has_group = members.iter().any(|member| member.in_group);
+        if !at_once && members.iter().any(|member| member.in_group) {
+            self.signal_group(signals);
+        }
         for &signal in signals {
-            if has_group {
-                let _ = kill_process_group(self.process, signal);
-            }
             let others = members.iter().filter(|member| !member.in_group);
             for member in others.filter(|member| !member.nested || signal == Signal::KILL) {
                 let _ = kill_process(member.process, signal);
             }
         }
         !members.is_empty()
+    }
+
+    /// Returns whether the command has not ended, and has a process group of its own.
+    fn leads_its_group(self) -> bool {
+        let own = (self.process.as_raw_pid(), self.session);
+        self.group && group_and_session(self.process) == Some(own)
+    }
+
+    /// Sends signals to the process group. The kernel does that at once: no process escapes by a fork meanwhile.
+    fn signal_group(self, signals: &[Signal]) {
+        for &signal in signals {
+            let _ = kill_process_group(self.process, signal);
+        }
     }
 
     /// Sends a signal to the process group of the command. If it has none, sends the signal to the command and to its

@@ -42,9 +42,10 @@ pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
         return Exit::OK;
     }
     let _ = writeln!(std::io::stdout(), "ending");
+    let began = Instant::now();
     target.send(&[Signal::TERM, Signal::CONT]);
-    wait_while(grace, || target.is_alive());
-    wait_while(KILLS, || target.send(&[Signal::KILL]));
+    wait_while(began, grace, || target.is_alive());
+    wait_while(Instant::now(), KILLS, || target.send(&[Signal::KILL]));
     Exit::LOST
 }
 
@@ -63,8 +64,7 @@ fn is_over(news: &Receiver<String>, mut until: Duration) -> bool {
     }
 }
 
-fn wait_while(patience: Duration, is_so: impl Fn() -> bool) {
-    let started = Instant::now();
+fn wait_while(started: Instant, patience: Duration, is_so: impl Fn() -> bool) {
     while is_so() && started.elapsed() < patience {
         thread::sleep(LOOK);
     }
