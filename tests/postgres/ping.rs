@@ -77,5 +77,6 @@ async fn the_view_shows_what_psql_can_free() {
     let free = "SELECT lock_core.force_release(key, id) FROM lock_core.held WHERE key = 'k' AND NOT waits";
     assert_eq!(server.sql(free), "t");
     waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");
-    assert_eq!(held.lost().await, lock_core::LossReason::Forced);
+    // A renewal may find the next holder before the notification of the loss comes.
+    assert!(matches!(held.lost().await, lock_core::LossReason::Forced | lock_core::LossReason::Taken));
 }

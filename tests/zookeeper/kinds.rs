@@ -51,7 +51,9 @@ async fn a_permit_waits_for_a_lock_of_another_program() {
     let path = "/locks/s/_c_01234567-89ab-cdef-0123-456789abcdef-lock-";
     let (_, number) = client.create(path, b"", &options).await.expect("it queues");
     let waiting = tokio::spawn(other.semaphore("s", 1).ttl(LONG).wait(LONG).acquire());
-    wait_until("the permit waits", PATIENCE, async || servers.nodes("locks/s") == 3).await;
+    // Its first look must find the permit that it waits for: behind the lock alone it is refused.
+    wait_until("the permit waits", PATIENCE, async || servers.nodes("locks/s") == 3 && servers.watches() > 0)
+        .await;
     first.release().await.expect("an answer");
     // It sends another request.
     tokio::time::sleep(ms(500)).await;
