@@ -12,7 +12,7 @@ use tokio::process::Child as Process;
 use tokio::time::{Instant, sleep};
 
 use crate::exit::{Exit, Fault};
-use crate::target::{MARK, Target};
+use crate::target::{self, MARK, Target};
 use crate::warden::Warden;
 
 /// The pause between two looks at what is left of a command.
@@ -50,8 +50,7 @@ impl Child {
         let Some(pid) = pid else {
             return Err(Fault::new(Exit::NOT_EXECUTABLE, "the command has no process id"));
         };
-        let session = rustix::process::getsid(None).map_or(0, Pid::as_raw_pid);
-        let target = Target { process: pid, group, mark, session };
+        let target = Target { process: pid, group, mark, session: target::own_session() };
         match Warden::start(target, grace, allowed) {
             Ok(warden) => Ok(Self { process, target, warden }),
             Err(fault) => {
@@ -118,7 +117,7 @@ fn terminal() -> Option<File> {
 /// Returns whether this process gets the signals of its terminal.
 fn is_foreground() -> bool {
     let foreground = terminal().and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
-    foreground == Some(rustix::process::getpgrp())
+    foreground.is_some_and(|group| group.as_raw_pid() == target::own_group())
 }
 
 /// Returns a command that starts this program under a name.

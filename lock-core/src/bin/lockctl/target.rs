@@ -127,7 +127,23 @@ impl Target {
     }
 }
 
-/// Returns the process group and the session of a process that has not ended. They are 0 for one of the kernel.
+/// Returns the session of this process: 0 if its leader is outside of the container, and where there is no `/proc`.
+pub(crate) fn own_session() -> i32 {
+    // Not by `getsid`: `rustix` takes no 0 from it.
+    group_and_session(rustix::process::getpid()).map_or(0, |(_, session)| session)
+}
+
+/// Returns the process group of this process: 0 if its leader is outside of the container.
+pub(crate) fn own_group() -> i32 {
+    match group_and_session(rustix::process::getpid()) {
+        Some((group, _)) => group,
+        #[expect(clippy::disallowed_methods, reason = "a system without `/proc` has no such containers")]
+        None => rustix::process::getpgrp().as_raw_pid(),
+    }
+}
+
+/// Returns the process group and the session of a process that has not ended. They are 0 for one of the kernel, and where
+/// their leader is outside of the container.
 fn group_and_session(process: Pid) -> Option<(i32, i32)> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
@@ -153,8 +169,6 @@ fn marks(process: Pid) -> Option<String> {
 mod tests {
     use std::os::unix::process::CommandExt;
 
-    use rustix::process::getsid;
-
     use super::*;
 
     #[test]
@@ -173,7 +187,7 @@ mod tests {
         while fs::read_to_string(format!("/proc/{process}/comm")).expect("it runs") != "sleep\n" {
             std::thread::yield_now();
         }
-        let session = getsid(None).expect("a session").as_raw_pid();
+        let session = own_session();
         for group in [false, true] {
             let target = Target { process, group, mark: fastrand::u64(..), session };
             assert!(!target.is_alive());
@@ -187,7 +201,7 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_is_not_alive() {
         let mut child = std::process::Command::new("true").process_group(0).spawn().expect("it starts");
-        let session = getsid(None).expect("a session").as_raw_pid();
+        let session = own_session();
         let target = Target { process: Pid::from_child(&child), group: true, mark: 1, session };
         while group_and_session(target.process).is_some() {
             std::thread::yield_now();
