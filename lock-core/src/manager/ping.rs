@@ -17,7 +17,7 @@ impl LockManager {
     /// | `redlock://` | the same of each voter, and whether it votes; more than half must |
     /// | `postgres://` | the server, by a write that changes nothing |
     /// | `mode=advisory` | the session that holds the locks |
-    /// | `etcd://` | one member, by a read that most members confirm |
+    /// | `etcd://` | one member, by a transaction that writes nothing, which most members confirm |
     /// | `zookeeper://` | the session, by a `sync` with the leader |
     ///
     /// An answer with [`degraded`](Ping::degraded) sentences means that locks work and that something needs a person:

@@ -27,6 +27,9 @@ use crate::key::Key;
 use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
+/// What a ping cannot tell a user without rights to its key.
+const UNWRITTEN: &str = "only reads were checked: to learn whether writes are served, give the user read and write on the key `lock:ping`";
+
 /// The longest time for which the end of the store waits for the end of its sessions without keys.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -250,9 +253,18 @@ impl Backend for Etcd {
 
     async fn ping(&self) -> Result<Ping> {
         let began = now();
-        let answer = self.store.within(self.config().timeout, self.store.linearizable_read()).await;
-        answer.map_err(|failure| self.error(&failure))?;
-        Ok(Ping::new(now().since(began)))
+        let serves = async {
+            match self.store.write_nothing().await {
+                Err(failure) if failure.reaction == Reaction::Forbidden => {
+                    self.store.linearizable_read().await.map(|()| false)
+                }
+                answer => answer.map(|()| true),
+            }
+        };
+        let may_write = self.store.within(self.config().timeout, serves).await;
+        let may_write = may_write.map_err(|failure| self.error(&failure))?;
+        let ping = Ping::new(now().since(began));
+        Ok(if may_write { ping } else { ping.with_degraded(UNWRITTEN) })
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

@@ -15,9 +15,9 @@ use super::keyspace;
 use super::line::{Entry, Line};
 use super::link::{Members, linearizable_read};
 use super::proto::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
-    LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest, RangeResponse,
-    RequestOp, TxnRequest, TxnResponse,
+    Compare, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
+    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, PutRequest,
+    RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
 use super::session::Sessions;
 use super::ttl;
@@ -69,6 +69,9 @@ pub(super) fn line(
     let answer = answers.next().ok_or_else(|| unexpected("an answer"))?;
     Ok(Line::of(answer, revision))
 }
+
+/// The key of pings, which is never written.
+const PING_KEY: &[u8] = b"lock:ping";
 
 impl Store {
     /// Returns the longest time of a call.
@@ -125,6 +128,16 @@ impl Store {
     /// member leads.
     pub(super) async fn linearizable_read(&self) -> Result<(), Failure> {
         linearizable_read(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
+    }
+
+    /// Sends a write whose condition is never met. A cluster that takes no writes refuses it: one with a full database, or
+    /// without a majority.
+    pub(super) async fn write_nothing(&self) -> Result<(), Failure> {
+        let key = || PING_KEY.to_vec();
+        let never = Compare::created_at(key(), -1);
+        let put = PutRequest::of(&key());
+        let txn = TxnRequest { compare: vec![never], success: vec![put.into()], ..TxnRequest::default() };
+        self.txn(txn).await.map(drop)
     }
 
     /// Reads one key.

@@ -117,8 +117,8 @@ impl Store {
         Renewal::Renewed { sent, lease: self.relied_on(length, renew.ttl), waiters }
     }
 
-    /// Keeps the lease of a grant without automatic renewal alive, if it is long enough. The entries were read after
-    /// `sent`, so the sign of life counts from there.
+    /// Keeps the lease of a grant without automatic renewal alive, if it is long enough: another one could be shorter than
+    /// its rest. The entries were read after `sent`, so the sign of life counts from there.
     async fn kept_as_it_is(
         &self,
         renew: Renew<'_>,
@@ -126,14 +126,22 @@ impl Store {
         sent: Moment,
     ) -> Result<Option<Lease>, Failure> {
         let Some(Mine { lease: Lease::Own { id, ttl, .. }, .. }) = mine.first() else { return Ok(None) };
-        let alike = mine.iter().all(|mine| mine.lease.id() == *id && mine.is_certain());
-        if renew.claim.renews || !alike || *ttl < renew.ttl {
+        // An entry of another process was read just now; only the server knows how long its lease is.
+        let is_unknown = ttl.is_zero();
+        let is_on = |mine: &Mine| mine.is_certain() || is_unknown && mine.maybe == [*id];
+        let alike = mine.iter().all(|mine| mine.lease.id() == *id && is_on(mine));
+        if renew.claim.renews || !alike || !is_unknown && *ttl < renew.ttl {
             return Ok(None);
         }
-        let Some(given) = self.keep_alive(*id).await? else { return Ok(None) };
+        let Some(given) = self.keep_alive(*id).await?.filter(|given| *given >= renew.ttl) else {
+            return Ok(None);
+        };
         let lease = Lease::Own { id: *id, ttl: given, sent };
         for id in Self::ids(renew.claim) {
-            self.entries.change(&id, |mine| mine.lease = lease.clone());
+            self.entries.change(&id, |mine| {
+                mine.is_not_on(lease.id());
+                mine.lease = lease.clone();
+            });
         }
         Ok(Some(lease))
     }
