@@ -3,7 +3,7 @@
 use lock_core::{LockErrorKind, LockManager};
 use lock_tests::{PATIENCE, RedisServer};
 
-use crate::pings::{refuses, serves};
+use crate::pings::{refuses, serves, serves_as};
 use crate::support::{connect, manager, ms};
 
 #[tokio::test]
@@ -73,7 +73,15 @@ async fn a_ping_changes_nothing_and_needs_no_right_to_its_key() {
         "&lock:wake:*",
         "+@all",
     ]);
-    serves(&connect(&server.url_for("app", "secret")).await).await;
+    let app = connect(&server.url_for("app", "secret")).await;
+    let ping = serves_as(&app, |ping| ping.is_degraded()).await;
+    assert!(ping.to_string().contains("give the user the key `lock:rights`"), "{ping}");
+    server.command(&["DEL", "lock:rights"]);
+    server.command(&["RPUSH", "lock:rights", "an element"]);
+    serves(&locks).await;
+    server.command(&["ACL", "SETUSER", "app", "-setrange"]);
+    let error = app.ping().await.expect_err("a right is missing");
+    assert!(error.to_string().contains("to run the 'setrange' command") && !error.is_temporary(), "{error}");
 }
 
 /// A ping that is dropped at any point leaves nothing behind.

@@ -11,19 +11,28 @@ use crate::error::Result;
 
 impl<R: Role> Server<R> {
     /// Sends a write that changes nothing, whatever the key holds, within the time of a call. A server that refuses
-    /// writes refuses this one too: a replica, a full one, one that cannot save or has too few replicas.
+    /// writes refuses this one too: a replica, a full one, one that cannot save or has too few replicas. To a user without
+    /// rights to the key it answers before it looks at any of this.
     pub(crate) async fn ping(&self, key: &str) -> Result<Ping> {
         let call = async {
             let live = self.connections.get().await?;
             let sent = Clock::Suspend.now();
             let mut command = Pipeline::with_capacity(1);
             command.cmd("SETRANGE").arg(key).arg(0).arg("");
-            match live.send_all(&command).await?.first() {
-                // A user who may not use this key is told before the server checks anything else.
-                Some(Value::ServerError(error)) if error.code() != "NOPERM" => {
-                    Err(live.noted(Failure::of_reply(error)))
-                }
-                _ => Ok(Ping::new(Clock::Suspend.now().since(sent))),
+            let answers = live.send_all(&command).await?;
+            let ping = Ping::new(Clock::Suspend.now().since(sent));
+            match answers.first() {
+                Some(Value::ServerError(error)) => match (error.code(), error.details().unwrap_or_default()) {
+                    // Another program uses the key.
+                    ("WRONGTYPE", _) => Ok(ping),
+                    ("NOPERM", details) if !details.contains("to run the") => {
+                        Ok(ping.with_degraded(format!(
+                            "only the connection was checked: to learn whether writes are served, give the user the key `{key}`"
+                        )))
+                    }
+                    _ => Err(live.noted(Failure::of_reply(error))),
+                },
+                _ => Ok(ping),
             }
         };
         self.within(self.timeout(), call).await.map_err(|failure| self.error(&failure))
