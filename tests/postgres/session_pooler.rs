@@ -113,7 +113,8 @@ async fn a_server_without_a_pooler_takes_the_option() {
 async fn a_full_pooler_is_reported_in_its_own_words() {
     let server = PostgresServer::start();
     let certificates = Certificates::new(&["localhost"]);
-    let full = "max_client_conn = 1";
+    // A pooler keeps a client that goes in the middle of its TLS handshake until its login takes too long.
+    let full = "max_client_conn = 1\nclient_login_timeout = 2";
     let (plain, tls) =
         (PgBouncer::before(&server, 2, full), PgBouncer::with_tls(&certificates, &server, 2, full));
     let ca = certificates.file("ca.pem");
@@ -127,7 +128,7 @@ async fn a_full_pooler_is_reported_in_its_own_words() {
     ] {
         let _first = other_client(&pooler.url()).await;
         let url = pooler.url().replace("127.0.0.1", "localhost");
-        let url = format!("{url}?sslmode={mode}&connect_timeout=1s");
+        let url = format!("{url}?sslmode={mode}&connect_timeout=5s");
         let error = LockManager::connect(&url).await.expect_err("it is full");
         assert!(error.to_string().contains("no more connections allowed"), "{mode}: {error}");
     }

@@ -4,7 +4,7 @@ use lock_core::{LockErrorKind, Released};
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
 
 use crate::outside::{every_call_outside, refused_outside};
-use crate::support::{LONG, SESSION, connect, ms, try_once, url};
+use crate::support::{LONG, SESSION, connect, try_once, url};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_excludes_as_it_should() {
@@ -51,12 +51,18 @@ async fn a_permit_waits_for_a_lock_of_another_program() {
     let path = "/locks/s/_c_01234567-89ab-cdef-0123-456789abcdef-lock-";
     let (_, number) = client.create(path, b"", &options).await.expect("it queues");
     let waiting = tokio::spawn(other.semaphore("s", 1).ttl(LONG).wait(LONG).acquire());
-    // Its first look must find the permit that it waits for: behind the lock alone it is refused.
-    wait_until("the permit waits", PATIENCE, async || servers.nodes("locks/s") == 3 && servers.watches() > 0)
-        .await;
+    // Its first look must find the permit that it waits for: behind the lock alone it is refused. Then it watches it.
+    let watches = || {
+        servers
+            .watches_by_path()
+            .iter()
+            .any(|(path, _)| path.starts_with("locks/s/") && path.contains("-permit-"))
+    };
+    wait_until("the permit waits", PATIENCE, async || watches()).await;
     first.release().await.expect("an answer");
-    // It sends another request.
-    tokio::time::sleep(ms(500)).await;
+    // It asks again every two seconds, and now finds the lock alone.
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert!(!waiting.is_finished(), "it was refused");
     client.delete(&format!("{path}{number}"), None).await.expect("it held the key");
     let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
     next.expect("its turn").release().await.expect("an answer");

@@ -14,11 +14,12 @@ use tokio::time::sleep;
 
 use super::Failure;
 use crate::backend::Listener;
+use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::owner::Owner;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, change, survives};
 
-/// The pause before another try to begin a session.
+/// The pause before another try to begin a session, after a failure or a session that has ended early.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The same, if only a change of the settings can help. A try may cost the servers writes.
 const LATER: Duration = Duration::from_secs(2);
@@ -95,16 +96,21 @@ impl<S: Session> SessionKeeper<S> {
         listeners.push(listener);
     }
 
-    /// Returns whether the listener was dropped, or the store was closed.
+    /// Returns whether its manager was dropped, or the store was closed.
     pub(crate) fn is_gone(&self) -> bool {
-        matches!(*self.state.borrow(), State::Gone(..))
-            || !self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
+        matches!(*self.state.borrow(), State::Gone(..)) || !self.has_manager()
+    }
+
+    pub(crate) fn has_manager(&self) -> bool {
+        self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
     }
 
     /// Ends the session, and begins no further one. Returns it, if there was one.
     pub(crate) fn close(&self) -> Option<Arc<S>> {
         let gone = State::Gone(LockErrorKind::ShuttingDown, "the store is closed");
-        let State::Live(session) = self.state.send_replace(gone) else { return None };
+        let mut before = None;
+        survives(|| change(&self.state, |state| before = Some(std::mem::replace(state, gone))));
+        let Some(State::Live(session)) = before else { return None };
         self.end(&session);
         Some(session)
     }
@@ -143,13 +149,17 @@ impl<S: Session> SessionKeeper<S> {
 
     /// Replaces the state, unless the keeper was closed meanwhile. Returns whether it did.
     fn set(&self, state: State<S>) -> bool {
-        self.state.send_if_modified(|current| {
-            let open = !matches!(current, State::Gone(..));
-            if open {
-                *current = state;
-            }
-            open
-        })
+        let mut open = false;
+        survives(|| {
+            self.state.send_if_modified(|current| {
+                open = !matches!(current, State::Gone(..));
+                if open {
+                    *current = state;
+                }
+                open
+            })
+        });
+        open
     }
 
     pub(crate) fn tell(&self, report: impl Fn(&dyn Listener)) {
@@ -169,8 +179,6 @@ impl<S: Session> SessionKeeper<S> {
         if !owners.is_empty() {
             self.tell(|listener| listener.session_ended(&owners));
         }
-        // The places of the waiters are lost too: they send another request.
-        self.tell(|listener| listener.reconnected());
     }
 }
 
@@ -180,7 +188,7 @@ async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
         keeper.tell(|listener| listener.dials());
         match S::dial(&keeper.servers).await {
             Ok(session) => {
-                let session = Arc::new(session);
+                let (session, began) = (Arc::new(session), Clock::Suspend.now());
                 if keeper.set(State::Live(Arc::clone(&session))) {
                     keeper.tell(|listener| listener.reconnected());
                     session.keep(&keeper).await;
@@ -189,6 +197,10 @@ async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
                 keeper.end(&session);
                 session.close().await;
                 keeper.set(State::Beginning(None));
+                // One that ends at once would be begun again and again.
+                if Clock::Suspend.now().since(began) < LATER {
+                    sleep(AGAIN).await;
+                }
             }
             Err(failure) => {
                 let pause = if failure.is_permanent() { LATER } else { AGAIN };

@@ -46,8 +46,9 @@ impl Site<'_> {
 
     async fn attempt_until_answered(&self, ask: Ask) -> Result<Attempt, Failure> {
         let (sent, mut doubt) = (now(), false);
+        let has_waited = self.entry()?.is_some_and(|entry| entry.node.is_some());
         loop {
-            match self.attempt_once(ask, sent, doubt).await? {
+            match self.attempt_once(ask, sent, doubt, has_waited).await? {
                 Ok(attempt) => return Ok(attempt),
                 Err(error) => self.recover(error).await?,
             }
@@ -61,13 +62,14 @@ impl Site<'_> {
         ask: Ask,
         sent: Moment,
         doubt: bool,
+        has_waited: bool,
     ) -> Result<Result<Attempt, Error>, Failure> {
         if let Some(entry) = self.entry()? {
             self.claim.mark_sent();
             // Without an answer to the creation, only the leader knows whether there is a node.
             let certain = entry.node.is_some() && !doubt;
             match self.look_for_own(entry.node, certain).await {
-                Ok((seen, Some(node))) => return self.answer(ask, sent, seen, &node, None).await,
+                Ok((seen, Some(node))) => return self.answer(ask, sent, seen, &node, None, has_waited).await,
                 Ok((_, None)) => self.session.with(|grants| grants.forget(&self.prefix))?,
                 Err(error) => return Ok(Err(error)),
             }
@@ -94,7 +96,7 @@ impl Site<'_> {
         let node = created.name.clone();
         self.session.with(|grants| grants.has_node(&self.prefix, &node))?;
         match self.without_others(&node, seen).await {
-            Ok(seen) => self.answer(ask, created.sent, seen, &node, Some(created)).await,
+            Ok(seen) => self.answer(ask, created.sent, seen, &node, Some(created), has_waited).await,
             Err(error) => Ok(Err(error)),
         }
     }
@@ -117,7 +119,7 @@ impl Site<'_> {
         Ok(Some(self.held(ask, line, None).await))
     }
 
-    /// Answers for a claim that has the node `own`, or had it a moment ago.
+    /// Answers for a claim that has the node `own`, or had it a moment ago. `has_waited`: it was told to wait before.
     async fn answer(
         &self,
         ask: Ask,
@@ -125,6 +127,7 @@ impl Site<'_> {
         seen: Seen,
         own: &str,
         created: Option<Created>,
+        has_waited: bool,
     ) -> Result<Result<Attempt, Error>, Failure> {
         let Some(at) = seen.line.place_named(own) else {
             self.session.with(|grants| grants.forget(&self.prefix))?;
@@ -144,12 +147,12 @@ impl Site<'_> {
             return self.granted(sent, &seen, created).await.map(Ok);
         }
         // Later only another program can have changed the mode of the holders: the claim waits for its end.
-        if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| created.is_some()) {
+        if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| !has_waited) {
             self.leave(own).await?;
             return Err(self.in_use(with));
         }
         // A claim that had a place before keeps it.
-        let outside = created.is_some() && self.stays_outside(ask, &seen.line);
+        let outside = !has_waited && self.stays_outside(ask, &seen.line);
         if outside || !ask.enqueues() {
             self.leave(own).await?;
             return Ok(self.held(ask, &seen.line, None).await);

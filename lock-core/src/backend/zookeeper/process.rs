@@ -15,6 +15,7 @@ use crate::backend::NodeAnswer;
 use crate::backend::remote::session_keeper::{self, LOOK, SessionKeeper};
 use crate::error::{LockErrorKind, LossReason};
 use crate::owner::Owner;
+use crate::sync::survives;
 
 /// A manager, as the store knows it.
 pub(super) type Process = SessionKeeper<Session>;
@@ -69,7 +70,7 @@ impl session_keeper::Session for Session {
 
     fn end(&self) -> Vec<Owner> {
         let grants = self.grants.lock().take();
-        self.over.send_replace(true);
+        survives(|| self.over.send_replace(true));
         grants.map(Grants::into_granted).unwrap_or_default()
     }
 }

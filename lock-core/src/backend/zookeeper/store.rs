@@ -99,7 +99,7 @@ impl ZooKeeper {
 
     pub(super) fn add(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
         let mut processes = self.processes.lock();
-        processes.retain(|_, process| !process.is_gone());
+        processes.retain(|_, process| process.has_manager());
         match processes.get(&process) {
             Some(known) => known.listen(listener),
             None => {

@@ -10,6 +10,7 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::link::Shared;
 use crate::backend::remote::session_keeper::{self, LOOK, SessionKeeper};
 use crate::owner::Owner;
+use crate::sync::survives;
 
 impl session_keeper::Session for Session {
     type Servers = Arc<Shared>;
@@ -63,7 +64,7 @@ impl session_keeper::Session for Session {
 
     fn end(&self) -> Vec<Owner> {
         let grants = self.grants.lock().take();
-        self.over.send_replace(true);
+        survives(|| self.over.send_replace(true));
         grants.map(Grants::into_held).unwrap_or_default()
     }
 

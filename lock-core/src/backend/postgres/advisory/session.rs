@@ -16,7 +16,7 @@ use crate::backend::{Attempt, Claim, Grant, Held, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
 use crate::owner::Owner;
-use crate::sync::{Mutex, change};
+use crate::sync::{Mutex, change, survives};
 
 /// The oldest server that ends a session without a sign of life.
 const OLDEST: i32 = 14;
@@ -183,7 +183,7 @@ impl Session {
                 Ok(freed)
             }
             Err(failure) => {
-                self.over.send_replace(true);
+                survives(|| self.over.send_replace(true));
                 Err(failure)
             }
         }

@@ -188,7 +188,7 @@ impl Backend for PostgresAdvisory {
     }
 
     async fn ping(&self) -> Result<Ping> {
-        let keeper = self.keepers.lock().values().find(|keeper| !keeper.is_gone()).cloned();
+        let keeper = self.keepers.lock().values().find(|keeper| keeper.has_manager()).cloned();
         let keeper = keeper.ok_or_else(|| {
             let detail = "the store is closed, or no manager is attached to it";
             LockError::new(LockErrorKind::ShuttingDown, detail)

@@ -30,10 +30,16 @@ CREATE OR REPLACE FUNCTION lock_core.list(
     ORDER BY 1, 2
 $$;
 
--- The held keys, for an operator with psql: one row for each holder and each waiter. `id` is for `force_release`.
+-- Who holds and who waits, for an operator with psql: one row for each, without a limit, so that a condition on the key reads
+-- the rows of that key alone. `id` is for `force_release`.
 CREATE OR REPLACE VIEW lock_core.held AS
-    SELECT l.key, l.waits, l.mode, l.id, l.record, l.left_us * interval '1 microsecond' AS "left", l.kept
-        FROM lock_core.list('', false, 10000, 100, 16) l;
+    SELECT h.key, false AS waits, h.mode, lock_core.id(h.owner) AS id, h.record,
+            greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0) * interval '1 microsecond' AS "left",
+            h.kept
+        FROM lock_core.holders h WHERE h.expires_at > clock_timestamp()
+    UNION ALL
+    SELECT w.key, true, w.mode, '', w.record, interval '0', false
+        FROM lock_core.waiters w WHERE w.deadline >= clock_timestamp();
 
 -- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
 --
