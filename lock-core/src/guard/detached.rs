@@ -20,7 +20,8 @@ use crate::request::LockRequest;
 /// the steps of a script. Nothing renews it by itself, and a drop does not release it: it ends with its ttl.
 ///
 /// No loss is reported. After the ttl another owner may hold the key, so the protected resource should refuse an old
-/// [`fencing_token`](Self::fencing_token). If one process does the work, use a [`LockGuard`].
+/// [`fencing_token`](Self::fencing_token). Metrics and events have the grant, and neither its renewals nor its end. If one
+/// process does the work, use a [`LockGuard`].
 ///
 /// # Examples
 /// ```
@@ -51,7 +52,7 @@ impl DetachedLock {
         self.claim.key.as_str()
     }
 
-    /// Returns the token for [`LockManager::detached`]. It is a secret: whoever has it can release the lock.
+    /// Returns the token for [`LockManager::detached`]. It is a secret: a process that knows it can release the lock.
     #[must_use]
     pub fn token(&self) -> OwnerToken {
         self.claim.owner.token()
@@ -70,17 +71,19 @@ impl DetachedLock {
         engine.inside(engine.store.fence(&self.claim)).await.map_err(|error| error.or_key(&self.claim.key))
     }
 
-    /// Sets the lease to `ttl`, counted from now, and returns for how long the lock is certainly held. A lease is never
-    /// shortened.
+    /// Extends the lease to `ttl` from now, and returns for how long the lock is certainly held. A lease that is longer stays
+    /// as it is, or on etcd begins anew with its whole length.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock has ended; [`InvalidRequest`](LockErrorKind::InvalidRequest) when the
-    /// store cannot hold such a lease; [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer.
+    /// store cannot hold such a lease; [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer;
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after the shutdown of the manager.
     ///
     /// # Cancel safety
     /// Cancel safe; the lease may or may not have been renewed.
     pub async fn renew(&self, ttl: Duration) -> Result<Duration> {
         let (engine, key) = (&self.hub.engine, &self.claim.key);
+        engine.check_open()?;
         engine.capability.check_ttl(ttl).map_err(|error| error.with_key(key))?;
         match engine.inside(async { Ok(engine.store.renew_one(&self.claim, ttl).await) }).await? {
             Renewal::Renewed { sent, lease, .. } => {
@@ -96,10 +99,12 @@ impl DetachedLock {
         }
     }
 
-    /// Releases the lock. [`Expired`](Released::Expired) and [`Taken`](Released::Taken) say that it had ended before.
+    /// Releases the lock. [`Expired`](Released::Expired) and [`Taken`](Released::Taken) say that it had ended before: by its
+    /// ttl, or by an earlier release whose answer was lost.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer: call it again with the token.
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer: the lock may or may not be released.
+    /// Release it again by its token.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may or may not be released.
@@ -118,12 +123,13 @@ impl fmt::Debug for DetachedLock {
 
 impl LockRequest {
     /// Acquires a lock that [outlives this process](DetachedLock): it is held for its ttl, or until a process that has
-    /// its token releases it. It is neither renewed nor entered again.
+    /// its token releases it. It is neither renewed nor entered again. Where the store has an order of arrival, the request
+    /// keeps to it, as a [`write`](LockManager::write) lock does, so a try is refused while others wait.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire). [`Unsupported`](LockErrorKind::Unsupported) on ZooKeeper and on Postgres with
     /// `mode=advisory`, whose locks end with the session of their process, and for several keys, readers and
-    /// semaphores.
+    /// semaphores. [`InvalidRequest`](LockErrorKind::InvalidRequest) with `min_hold` or `max_hold`, which a guard keeps to.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -131,7 +137,7 @@ impl LockRequest {
         let mut plan = self.renew(false).reentrant(false).plan()?;
         check(&plan).map_err(|error| error.with_key(&plan.key))?;
         if let Some(own) = plan.own.as_mut().filter(|own| own.options.kind.hands_off()) {
-            // Excludes the same, and is neither handed off nor waited for in this process.
+            // It excludes the same locks, and has no hand-offs: its own waiters would wait for one.
             own.options.kind = Kind::Write;
         }
         acquire::acquire(Ok(plan)).await?.detach()
@@ -164,19 +170,35 @@ impl LockGuard {
         let (hub, hold) = self.into_parts();
         hold.lease().check()?;
         let claim = hold.lease().claim().clone();
+        if claim.is_resent() {
+            // The second copy of its request may be executed after its release, which only this process would repeat.
+            let detail =
+                "the connection was lost while the lock was acquired, and it is given back: acquire it again";
+            return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&claim.key));
+        }
         hold.detach();
         Ok(DetachedLock { hub, claim })
     }
 }
 
 fn check(plan: &Plan) -> Result<()> {
-    let store = &plan.engine().capability;
+    let (store, options) = (&plan.engine().capability, &plan.options);
     check_store(store.lease, store.store)?;
-    if plan.options.kind.mode() == Mode::Exclusive && plan.more.is_empty() {
-        return Ok(());
+    if options.kind.mode() != Mode::Exclusive || !plan.more.is_empty() {
+        let detail = "only a lock of one key with one holder outlives its process";
+        return Err(LockError::new(LockErrorKind::Unsupported, detail));
     }
-    let detail = "only a lock of one key with one holder outlives its process";
-    Err(LockError::new(LockErrorKind::Unsupported, detail))
+    let of_guards =
+        [("min_hold", options.min_hold), ("max_hold", options.max_hold), ("linger", options.linger)];
+    match of_guards.into_iter().find(|(_, time)| time.is_some()) {
+        None => Ok(()),
+        Some((option, _)) => {
+            let detail = format!(
+                "{option} is for a lock that a guard holds, and a detached lock has none: leave it out"
+            );
+            Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+        }
+    }
 }
 
 /// Refuses a store whose locks end with the process.
@@ -240,6 +262,13 @@ mod tests {
         for request in [locks.read("k"), locks.semaphore("k", 2), locks.all(["a", "b"])] {
             let error = request.acquire_detached().await.expect_err("it is refused");
             assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
+        }
+        let long = Duration::from_secs(1);
+        for request in
+            [locks.lock("k").min_hold(long), locks.lock("k").max_hold(long), locks.lock("k").linger(long)]
+        {
+            let error = request.acquire_detached().await.expect_err("it is refused");
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
         }
         let error = locks.detached("k", "no token").expect_err("it is refused");
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");

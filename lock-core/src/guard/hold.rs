@@ -43,14 +43,12 @@ impl Hold {
             lease.engine.lease_ended();
         }
     }
-}
 
-impl Hold {
     /// Ends the hold without a release: the store keeps the grant until its ttl is over.
     pub(super) fn detach(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
-            lease.record_released();
+            lease.record_detached();
             lease.engine.lease_ended();
         }
     }

@@ -50,6 +50,14 @@ impl Lease {
         tracing::debug!(parent: &self.span, "lock released");
     }
 
+    /// Closes the record of a lock that outlives its guard: nothing has ended, so nothing is reported.
+    pub(crate) fn record_detached(&self) {
+        if let Some(subject) = self.recorder.close() {
+            subject.meter.hold_ended();
+        }
+        tracing::debug!(parent: &self.span, "lock detached");
+    }
+
     /// Closes the record: the lock is lost.
     pub(super) fn record_lost(&self, reason: LossReason) {
         let (template, key) = (self.template(), self.redacted_key());

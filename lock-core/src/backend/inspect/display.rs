@@ -21,7 +21,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Writes one line: `order:42 (exclusive) is held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7s left; 2
+/// Writes one line: `order:42 (exclusive) is held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left; 2
 /// wait`.
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +41,7 @@ impl fmt::Display for LockInfo {
     }
 }
 
-/// Writes one line: `held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7s left`.
+/// Writes one line: `held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left`.
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.record, self.kept) {
