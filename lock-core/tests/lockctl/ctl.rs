@@ -47,7 +47,7 @@ impl Ctl {
         said(self.command(arguments).output().expect("lockctl starts"))
     }
 
-    /// Starts it. What it says goes to files: a pipe would be held open by what outlives it.
+    /// Starts it. Its output goes to files: a process that outlives it would hold a pipe open.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         Running::of(self.command(arguments))
     }

@@ -1,4 +1,4 @@
-//! What each command prints, as text and as JSON, compared with the files in `golden/`. What differs from run to run is
+//! Each command's output, as text and as JSON, compared with the files in `golden/`. Values that differ from run to run are
 //! masked. `LOCKCTL_GOLDEN=write` writes the files.
 
 use std::fs;

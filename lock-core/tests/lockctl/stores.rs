@@ -79,6 +79,12 @@ fn tokens_work(ctl: &Ctl) {
     let said = ctl.run(&["renew", "script", "--ttl", "1h", "--token", token, "--json"]);
     let renewed: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
     assert!(renewed["remaining_ms"].as_u64() > Some(3_000_000), "{said:?}");
+    // A shorter time takes nothing away.
+    let said = ctl.run(&["renew", "script", "--ttl", "10s", "--token", token]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let shown = ctl.run(&["show", "script", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown.out).expect("JSON");
+    assert!(shown["holders"][0]["remaining_ms"].as_u64() > Some(3_000_000), "{shown}");
     let said = ctl.run(&["release", "script", "--token", token]);
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(waits.end().code, 0);

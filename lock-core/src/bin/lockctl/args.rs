@@ -44,8 +44,8 @@ pub(crate) struct Store {
 pub(crate) enum Command {
     /// Run a command while holding a lock.
     ///
-    /// The lock is released when the command itself has ended. What the command has left in the background works on
-    /// without the lock: let the command wait for it. If the lock is lost, all of its processes are ended.
+    /// The lock is released when the command itself has ended. Processes that the command has left in the background work
+    /// on without the lock, so let the command wait for them. If the lock is lost, they are ended too.
     Run(Run),
     /// Hold a lock until a signal (TERM, INT, HUP).
     Hold(Lock),
@@ -146,7 +146,7 @@ pub(crate) struct Lock {
     /// The length of the lease: how long the key stays locked after a crash. It is renewed while the lock is held.
     #[arg(long, value_parser = duration, default_value = "15s")]
     pub(crate) ttl: Duration,
-    /// Wait at most so long. By default, wait until the lock is free.
+    /// Wait at most this long. By default, wait until the lock is free.
     #[arg(long, value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait.
@@ -161,10 +161,10 @@ pub(crate) struct Lock {
     /// Take one permit of a semaphore of so many.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
-    /// Keep the key locked for at least so long, also after a short command.
+    /// Keep the key locked for at least this long, also after a short command.
     #[arg(long, value_parser = duration)]
     pub(crate) min_hold: Option<Duration>,
-    /// Hold the lock for at most so long.
+    /// Hold the lock for at most this long.
     #[arg(long, value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
     /// Do not renew the lease: the lock ends after its ttl.
@@ -182,7 +182,7 @@ pub(crate) struct Acquire {
     /// How long the lock is held at most, unless it is renewed.
     #[arg(long, value_parser = duration)]
     pub(crate) ttl: Duration,
-    /// Wait at most so long. By default, wait until the lock is free.
+    /// Wait at most this long. By default, wait until the lock is free.
     #[arg(long, value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait.
@@ -198,7 +198,8 @@ pub(crate) struct Acquire {
 pub(crate) struct Detached {
     /// The key.
     pub(crate) key: String,
-    /// The token that `acquire` has printed.
+    /// The token that `acquire` has printed. It is a secret, and every user of the machine sees the options of a program:
+    /// pass it as the variable.
     #[arg(long, env = "LOCK_TOKEN", hide_env_values = true)]
     pub(crate) token: String,
 }
@@ -256,7 +257,7 @@ pub(crate) struct Leader {
 pub(crate) struct Wait {
     /// The key.
     pub(crate) key: String,
-    /// Wait at most so long.
+    /// Wait at most this long.
     #[arg(long, value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }

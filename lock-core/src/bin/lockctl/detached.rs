@@ -11,7 +11,10 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// Acquires a lock, and prints its token.
+/// How long an acquisition that was given up may take to give back what it was granted.
+const GIVES_BACK: Duration = Duration::from_secs(2);
+
+/// Acquires a lock, and prints its token. If nobody reads the token, releases the lock.
 pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
     let locks = signals.unless_ended(store.connect()).await?;
@@ -20,13 +23,22 @@ pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Res
     if let Some(label) = &options.label {
         request = request.label(label.clone());
     }
-    let lock = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await?;
-    if json {
+    let acquired = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await;
+    let Ok(lock) = acquired else {
+        // A request that is under way may be granted, and nobody has its token.
+        locks.shutdown(GIVES_BACK).await;
+        return acquired.map(|_| Exit::OK);
+    };
+    let text = if json {
         let fence = lock.fencing_token().await.ok().map(|token| token.get());
         let token = lock.token();
-        out::line(serde_json::json!({ "key": lock.key(), "token": token.as_str(), "fencing_token": fence }));
+        serde_json::json!({ "key": lock.key(), "token": token.as_str(), "fencing_token": fence }).to_string()
     } else {
-        out::line(lock.token().as_str());
+        lock.token().as_str().to_owned()
+    };
+    if !out::is_read(format_args!("{text}\n")) {
+        lock.release().await?;
+        return Ok(Exit::UNREAD);
     }
     Ok(Exit::OK)
 }

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+/// How often the lease is looked at, at least.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked at, at most.
+const LEAST: Duration = Duration::from_millis(5);
+/// How much later than `lockctl` the warden acts, at least: both must not send TERM.
+const ALIKE: Duration = Duration::from_millis(20);
+
 /// What is done with the command now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -35,7 +42,17 @@ impl Limits {
     /// Returns for how long the command may work on with this rest of the lease, if no more is known later. A little longer
     /// than until it is [stopped](Verdict::Stop), which is not the task of its warden.
     pub(crate) fn may_work(self, remaining: Duration) -> Duration {
-        remaining.saturating_sub(self.stop - self.kill / 4)
+        let after = (self.kill / 4).max(ALIKE).min(self.kill / 2);
+        remaining.saturating_sub(self.stop - after)
+    }
+
+    /// Returns when to look at the lease again, with this rest of it: in time to stop the command.
+    pub(crate) fn look_after(self, remaining: Duration) -> Duration {
+        let pause = LOOK.min(remaining / 8).max(LEAST);
+        match remaining.saturating_sub(self.stop) {
+            Duration::ZERO => pause,
+            due => pause.min(due),
+        }
     }
 
     /// Decides from the rest of the lease.
@@ -75,6 +92,22 @@ mod tests {
             (100, 5_000, 20, Verdict::Kill),
         ] {
             assert_eq!(Limits::new(ms(ttl), ms(grace)).verdict(ms(left)), verdict, "{ttl} {grace} {left}");
+        }
+    }
+
+    #[test]
+    fn the_warden_acts_after_lockctl_and_before_the_lease_is_over() {
+        for ttl in [50, 100, 500, 1_000, 2_000, 15_000, 3_600_000] {
+            for grace in [0, 10, 5_000] {
+                let limits = Limits::new(ms(ttl), ms(grace));
+                let mut left = ms(ttl * 2 / 3);
+                let warden = left - limits.may_work(left);
+                while limits.verdict(left) == Verdict::Work {
+                    left -= limits.look_after(left);
+                }
+                assert!(left > warden, "{ttl} {grace}: {left:?} before {warden:?}");
+                assert!(warden - limits.grace >= limits.kill / 2, "{ttl} {grace}: {warden:?}");
+            }
         }
     }
 

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::os::fd::AsFd;
 
+use crate::exit::Exit;
+
 /// Returns the columns and the rows of a terminal. One that does not know its size, as of `script`, says 0.
 pub(crate) fn size(terminal: impl AsFd) -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
@@ -18,8 +20,13 @@ pub(crate) fn line(text: impl Display) {
 
 /// Prints a text, and flushes it.
 pub(crate) fn print(text: impl Display) {
-    let mut out = std::io::stdout();
-    if write!(out, "{text}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(128 + 13);
+    if !is_read(text) {
+        std::process::exit(i32::from(Exit::UNREAD.0));
     }
+}
+
+/// As [`print()`], but returns `false` if the reader has gone.
+pub(crate) fn is_read(text: impl Display) -> bool {
+    let mut out = std::io::stdout();
+    write!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }

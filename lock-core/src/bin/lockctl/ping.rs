@@ -4,7 +4,8 @@ use crate::args::Store;
 use crate::exit::{Exit, Fault};
 use crate::out;
 
-/// Asks the store, and prints its answer. What is degraded is printed too, and changes no exit code: locks work.
+/// Asks the store, and prints its answer. A store that serves with degradations prints them, and the exit code is 0: its
+/// locks work.
 pub(crate) async fn ping(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let ping = locks.ping().await?;

@@ -14,8 +14,6 @@ use crate::exit::{Exit, Fault};
 use crate::lease::{Limits, Verdict};
 use crate::signals::Signals;
 
-/// How often the lease is looked at, at most.
-const LOOK: Duration = Duration::from_millis(50);
 /// For how long a command may work on that is not stopped when its lock is lost.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
@@ -143,7 +141,7 @@ impl Work<'_> {
                     stopping.get_or_insert_with(Instant::now);
                 }
             }
-            let pause = LOOK.min(self.guard.remaining() / 8).max(Duration::from_millis(5));
+            let pause = self.limits.look_after(self.guard.remaining());
             tokio::select! {
                 biased;
                 status = child.ended() => return self.conclude(child, status, stopping).await,
@@ -152,7 +150,7 @@ impl Work<'_> {
                         child.forward(signal);
                     }
                 }
-                () = sleep(if warned { LOOK } else { pause }) => {}
+                () = sleep(pause) => {}
             }
         }
     }
@@ -167,6 +165,8 @@ impl Work<'_> {
         let status = match status {
             Ok(status) => status,
             Err(error) => {
+                // What it has left must not work without the lock.
+                child.end_rest(|| false, self.limits.kill).await;
                 let text = format!("the command was lost: {error}");
                 return Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text));
             }
