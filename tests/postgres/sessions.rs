@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::postgres::migrate;
+use lock_core::backend::postgres::tokio_postgres::error::DbError;
 use lock_core::backend::postgres::tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 use lock_tests::{PATIENCE, PgBouncer, PostgresServer};
 use tokio::net::TcpStream;
@@ -21,11 +22,7 @@ pub(crate) async fn other_client(url: &str) -> Client {
         loop {
             match try_other_client(url).await {
                 Ok(client) => return client,
-                Err(error)
-                    if error
-                        .as_db_error()
-                        .is_some_and(|told| told.message().contains("no more connections allowed")) =>
-                {
+                Err(error) if error.as_db_error().is_some_and(is_soon_over) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(error) => panic!("{error:?}"),
@@ -33,6 +30,11 @@ pub(crate) async fn other_client(url: &str) -> Client {
         }
     };
     tokio::time::timeout(PATIENCE, connected).await.expect("a connection")
+}
+
+/// A full pooler, or one whose server is slow to start a session.
+fn is_soon_over(told: &DbError) -> bool {
+    ["no more connections allowed", "client_login_timeout"].iter().any(|words| told.message().contains(words))
 }
 
 async fn try_other_client(url: &str) -> Result<Client, Error> {
