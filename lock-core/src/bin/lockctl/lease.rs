@@ -48,6 +48,10 @@ impl Limits {
 
     /// Returns when to look at the lease again, with this rest of it: in time to stop the command.
     pub(crate) fn look_after(self, remaining: Duration) -> Duration {
+        if remaining.is_zero() {
+            // The command has been killed, or works on by the wish of its user.
+            return LOOK;
+        }
         let pause = LOOK.min(remaining / 8).max(LEAST);
         match remaining.saturating_sub(self.stop) {
             Duration::ZERO => pause,
@@ -108,6 +112,13 @@ mod tests {
                 assert!(left > warden, "{ttl} {grace}: {left:?} before {warden:?}");
                 assert!(warden - limits.grace >= limits.kill / 2, "{ttl} {grace}: {warden:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_over_is_looked_at_rarely() {
+        for ttl in [50, 15_000] {
+            assert_eq!(Limits::new(ms(ttl), ms(0)).look_after(ms(0)), LOOK);
         }
     }
 
