@@ -35,6 +35,19 @@ async fn a_user_locks_what_its_role_allows() {
     assert!(error.to_string().contains("grant-permission") && !error.is_temporary(), "{error}");
 }
 
+/// Its locks work without a right to the key of pings.
+#[tokio::test]
+async fn a_ping_without_the_right_to_write_only_reads() {
+    let etcd = with_users(300);
+    let locks = connect(&etcd.url_for("app", "s3cret%40%2F")).await;
+    let ping = locks.ping().await.expect("it serves");
+    assert!(ping.is_degraded() && ping.to_string().contains("`lock:ping`"), "{ping}");
+    let grant = ["--user", "root:s3cret", "role", "grant-permission", "locks", "readwrite", "lock:ping"];
+    etcd.ctl(&grant);
+    let ping = locks.ping().await.expect("it serves");
+    assert!(!ping.is_degraded(), "{ping}");
+}
+
 /// A member with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
 #[tokio::test]
 async fn a_member_that_greets_late_is_waited_for() {

@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Sends a write whose condition is never met. A cluster that takes no writes refuses it: one with a full database, or
-    /// without a majority.
+    /// without a majority. As any other write, it makes a database that has become full raise its alarm.
     pub(super) async fn write_nothing(&self) -> Result<(), Failure> {
         let key = || PING_KEY.to_vec();
         let never = Compare::created_at(key(), -1);
