@@ -113,7 +113,8 @@ async fn a_server_without_a_pooler_takes_the_option() {
 async fn a_full_pooler_is_reported_in_its_own_words() {
     let server = PostgresServer::start();
     let certificates = Certificates::new(&["localhost"]);
-    // A pooler keeps a client that goes in the middle of its TLS handshake until its login takes too long.
+    // PgBouncer 1.18 may keep the connection of a client that refuses its certificate, as `prefer` does here, for all of the
+    // time that a login may take: 60 s by default.
     let full = "max_client_conn = 1\nclient_login_timeout = 2";
     let (plain, tls) =
         (PgBouncer::before(&server, 2, full), PgBouncer::with_tls(&certificates, &server, 2, full));

@@ -101,6 +101,7 @@ impl<S: Session> SessionKeeper<S> {
         matches!(*self.state.borrow(), State::Gone(..)) || !self.has_manager()
     }
 
+    /// Returns whether a manager still uses it.
     pub(crate) fn has_manager(&self) -> bool {
         self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
     }

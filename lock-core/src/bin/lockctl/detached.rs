@@ -14,7 +14,7 @@ use crate::table;
 /// How long an acquisition that was given up may take to give back what it was granted.
 const GIVES_BACK: Duration = Duration::from_secs(2);
 
-/// Acquires a lock, and prints its token. If nobody reads the token, releases the lock.
+/// Acquires a lock and prints its token. Releases the lock if nobody reads the token.
 pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
     let locks = signals.unless_ended(store.connect()).await?;
@@ -25,7 +25,7 @@ pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Res
     }
     let acquired = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await;
     let Ok(lock) = acquired else {
-        // A request that is under way may be granted, and nobody has its token.
+        // The store may still grant the request, and nobody would have the token of that lock.
         locks.shutdown(GIVES_BACK).await;
         return acquired.map(|_| Exit::OK);
     };

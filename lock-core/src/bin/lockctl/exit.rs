@@ -24,7 +24,7 @@ impl Exit {
     pub(crate) const NOT_EXECUTABLE: Self = Self(126);
     /// The command is not found; as in a shell.
     pub(crate) const NOT_FOUND: Self = Self(127);
-    /// Nobody reads the output; as for a program that the signal PIPE has ended.
+    /// Nobody reads the output. A shell gives this code to a program that the signal PIPE has ended.
     pub(crate) const UNREAD: Self = Self(141);
 
     /// Returns the code of a process that this signal has ended, as a shell does.

@@ -214,7 +214,7 @@ impl Backend for PostgresAdvisory {
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
         let mut keepers = self.keepers.lock();
-        keepers.retain(|_, keeper| !keeper.is_gone());
+        keepers.retain(|_, keeper| keeper.has_manager());
         match keepers.get(&process) {
             Some(known) => known.listen(listener),
             None => {
