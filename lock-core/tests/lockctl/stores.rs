@@ -38,6 +38,14 @@ fn works(bed: &Bed) {
     assert_eq!(failed.into_inner(), 0, "cases have failed");
 }
 
+/// A token that nobody reads would leave a lock that nobody can release.
+fn an_unread_token_is_given_back(ctl: &Ctl) {
+    let acquire = format!("{} acquire unread --ttl 1h --no-wait > /dev/full", env!("CARGO_BIN_EXE_lockctl"));
+    let status = ctl.program("sh").args(["-c", &acquire]).status().expect("a shell");
+    assert_eq!(status.code(), Some(141));
+    ctl.until_held("unread", 0);
+}
+
 /// Lets each other command meet the store once.
 fn others_work(bed: &Bed) {
     let ctl = &bed.ctl;
@@ -110,6 +118,7 @@ fn redis() {
     let _alone = Bed::alone();
     let bed = Bed::redis();
     tokens_work(&bed.ctl);
+    an_unread_token_is_given_back(&bed.ctl);
     works(&bed);
 }
 
@@ -118,6 +127,7 @@ fn postgres() {
     let _alone = Bed::alone();
     let bed = Bed::postgres();
     tokens_work(&bed.ctl);
+    an_unread_token_is_given_back(&bed.ctl);
     works(&bed);
 }
 
@@ -126,6 +136,7 @@ fn etcd() {
     let _alone = Bed::alone();
     let bed = Bed::etcd();
     tokens_work(&bed.ctl);
+    an_unread_token_is_given_back(&bed.ctl);
     works(&bed);
 }
 
