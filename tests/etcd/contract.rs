@@ -19,7 +19,9 @@ const NOT_APPLICABLE: &[&str] = &[
 ];
 
 async fn keeps_the_contract(etcd: &Etcd) {
-    let store = Arc::new(Store::connect(&etcd.url()).await.expect("the cluster takes locks"));
+    let store = Arc::new(
+        Store::connect(&format!("{}?timeout=5s", etcd.url())).await.expect("the cluster takes locks"),
+    );
     let run = async || {
         let subject = || std::future::ready(Subject::from_dyn(store.clone()));
         contract::run(subject).await

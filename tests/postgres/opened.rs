@@ -66,7 +66,12 @@ async fn settings_of_the_driver_are_as_good_as_a_url() {
 async fn clients_of_a_pool_keep_the_contract() {
     let server = PostgresServer::start();
     let pool = pool(&server, 4);
-    let postgres = of_pool(&pool).migrate(true).listen_with(settings(&server)).connect().await;
+    let postgres = of_pool(&pool)
+        .migrate(true)
+        .listen_with(settings(&server))
+        .timeout(std::time::Duration::from_secs(10))
+        .connect()
+        .await;
     let postgres = postgres.expect("the server takes locks");
     assert!(postgres.capability().waiting.tells_holder(), "past the pool");
     keeps_it(postgres, &[]).await;

@@ -37,7 +37,8 @@ async fn a_pooler_keeps_the_contract_with_notifications_past_it() {
 #[tokio::test]
 async fn a_pooler_alone_tells_nothing_and_excludes_all_the_same() {
     let (_server, pooler) = pooled("ignore_startup_parameters = options").await;
-    let postgres = Arc::new(Postgres::connect(&pooler.url()).await.expect("it takes locks"));
+    let url = format!("{}?timeout=10s", pooler.url());
+    let postgres = Arc::new(Postgres::connect(&url).await.expect("it takes locks"));
     assert!(!postgres.capability().waiting.tells_holder(), "it is found out");
     let report = contract::run(|| std::future::ready(subject(&postgres))).await;
     let failed: Vec<_> = report.failures.iter().map(|failure| failure.case).collect();
