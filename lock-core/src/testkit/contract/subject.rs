@@ -339,6 +339,17 @@ impl Subject {
     /// a store may be late.
     #[track_caller]
     pub(super) fn served(&self, claim: &Claim, at_most: Duration) -> impl Future<Output = Grant> + Send {
+        self.served_before(claim, &[], at_most)
+    }
+
+    /// As [`served`](Self::served), and keeps claims `behind` it alive too.
+    #[track_caller]
+    pub(super) fn served_before(
+        &self,
+        claim: &Claim,
+        behind: &[&Claim],
+        at_most: Duration,
+    ) -> impl Future<Output = Grant> + Send {
         let caller = std::panic::Location::caller();
         async move {
             let end = self.now().plus(at_most + LATE);
@@ -348,6 +359,9 @@ impl Subject {
                     Err(held) => {
                         assert!(held.queued_at.is_some(), "line {}: no place: {held:?}", caller.line())
                     }
+                }
+                for claim in behind {
+                    self.still_waits(claim).await;
                 }
                 tokio::time::sleep(AGAIN).await;
             }
