@@ -61,7 +61,7 @@ async fn behind_a_pooler_the_short_way_makes_its_settings() {
     let server = PostgresServer::with(&["track_functions=all"]);
     lock_core::backend::postgres::migrate(&server.url_of("postgres")).await.expect("the administrator may");
     let pooler = PgBouncer::before(&server, 1, "");
-    let locks = connect(&pooler.url()).await;
+    let locks = connect(&format!("{}?timeout=10s", pooler.url())).await;
     server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     for _ in 0..20 {
         cycle(&locks, "k").await;

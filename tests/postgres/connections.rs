@@ -23,7 +23,7 @@ async fn a_lock_is_kept_where_a_role_gets_few_connections() {
     );
     for limit in 1..=3 {
         server.sql(&format!("ALTER ROLE few CONNECTION LIMIT {limit}"));
-        let locks = connect(&server.url_of("few")).await;
+        let locks = connect(&format!("{}?timeout=10s", server.url_of("few"))).await;
         let guard = locks.lock("k").ttl(ms(6_000)).acquire().await.expect("it is free");
         let ends = "SELECT extract(epoch FROM max(expires_at)) FROM lock_core.holders";
         let end: f64 = server.sql(ends).parse().expect("a time");

@@ -41,5 +41,5 @@ pub(crate) async fn keeps_it(postgres: Postgres, more: &[&str]) {
 #[tokio::test]
 async fn postgres_keeps_the_contract() {
     let server = PostgresServer::start();
-    keeps_the_contract(&format!("{}&timeout=10s", server.url()), &[]).await;
+    keeps_the_contract(&server.url(), &[]).await;
 }

@@ -25,7 +25,7 @@ impl Far {
     /// A manager over a slow connection.
     async fn start(settings: &[&str]) -> Self {
         let server = PostgresServer::with(settings);
-        let near = server.url();
+        let near = server.hasty_url();
         drop(connect(&near).await);
         let proxy = Proxy::to(server.address());
         let port = |port: u16| format!(":{port}");

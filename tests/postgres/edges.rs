@@ -5,7 +5,7 @@ use lock_core::testkit::node_answer;
 use lock_core::{LockErrorKind, LockManager};
 use lock_tests::{PATIENCE, PostgresServer};
 
-use crate::support::{cycle, manager, patient, try_once};
+use crate::support::{cycle, manager, try_once};
 
 /// A copy of a request that arrives after the release.
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_list_has_keys_of_the_last_letters_of_all() {
 #[tokio::test]
 async fn sweeps_go_on_after_the_clock_was_set_back() {
     let server = PostgresServer::start();
-    let locks = patient(&server).await;
+    let locks = manager(&server).await;
     let swept = "SELECT coalesce((SELECT deleted FROM lock_core.sweep(1000, NULL)), 0)";
     for (at, expected) in
         [("infinity", "0"), ("now() + interval '1 minute'", "0"), ("now() + interval '1 hour'", "1")]

@@ -7,7 +7,7 @@ use lock_tests::{Bound, PATIENCE, PostgresServer, wait_until};
 
 use crate::common::{calls, take_turns};
 use crate::in_line::fair;
-use crate::support::{LONG, connect, cycle, manager, ms, patient, try_once};
+use crate::support::{LONG, connect, cycle, manager, ms, try_once};
 use crate::verify::application;
 
 /// A request with a lease that is longer than a busy machine needs for a test, so that it is not renewed.
@@ -21,7 +21,7 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     const TASKS: u64 = 8;
     const CYCLES: u64 = 50;
     let server = PostgresServer::with(&["track_functions=all"]);
-    let locks = patient(&server).await;
+    let locks = manager(&server).await;
     cycle(&locks, "k").await;
     let turns = Bound::new(PATIENCE);
     take_turns(TASKS, CYCLES, move || patient_fair(&locks)).await;

@@ -26,7 +26,7 @@ impl Service {
     fn start(server: &PostgresServer, number: usize, tasks: usize, stop: &Arc<AtomicBool>) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let (told, cycles) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let url = server.url();
+        let url = server.hasty_url();
         let (told_here, cycles_here, stop) = (Arc::clone(&told), Arc::clone(&cycles), Arc::clone(stop));
         runtime.spawn(async move {
             let locks = connect(&url).await;
@@ -81,7 +81,7 @@ fn set_standbys(server: &PostgresServer, names: &str) {
 /// Takes the standby away for `hang` after the error was returned, and gives it back.
 async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let server = PostgresServer::start();
-    drop(connect(&server.url()).await);
+    drop(connect(&server.hasty_url()).await);
     let stop = Arc::<AtomicBool>::default();
     let all: Vec<_> = (0..services).map(|number| Service::start(&server, number, tasks, &stop)).collect();
     let each = |count: fn(&Service) -> &AtomicUsize, more_than: Vec<usize>| {
@@ -104,7 +104,7 @@ async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let so_far: Vec<usize> = all.iter().map(cycles).collect();
     wait_until("all take locks again", PATIENCE, async || each(|one| &one.cycles, so_far.clone())).await;
     stop.store(true, Ordering::Relaxed);
-    works_again(&connect(&server.url()).await, "service 0 task 0").await;
+    works_again(&connect(&server.hasty_url()).await, "service 0 task 0").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -65,7 +65,7 @@ async fn listen_to(server: &PostgresServer, claims: &[Claims]) -> (Client, Arc<A
 #[tokio::test]
 async fn a_release_sends_one_message_whoever_waits() {
     let server = PostgresServer::start();
-    let postgres = Postgres::connect(&format!("{}&timeout=5s", server.url())).await.expect("it takes locks");
+    let postgres = Postgres::connect(&server.url()).await.expect("it takes locks");
     let processes: Vec<Claims> = (0..=WAITERS).map(|_| Claims::new().expect("random bytes")).collect();
     let (client, heard) = listen_to(&server, &processes).await;
     let key = Key::new("k").expect("a key");
@@ -99,7 +99,7 @@ async fn a_release_sends_one_message_whoever_waits() {
 #[tokio::test]
 async fn one_release_wakes_one_of_two_hundred() {
     let server = PostgresServer::start();
-    let url = format!("{}&timeout=5s", server.url());
+    let url = server.url();
     let postgres = Postgres::connect(&url).await.expect("the server takes locks");
     let (holders, claims) = (Claims::new().expect("random bytes"), Claims::new().expect("random bytes"));
     let told = Arc::<Told>::default();

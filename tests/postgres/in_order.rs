@@ -77,8 +77,9 @@ async fn waiters_of_several_processes_are_served_in_order() {
         let server = PostgresServer::start();
         drop(manager(&server).await);
         let pooler = pooled.then(|| PgBouncer::before(&server, 8, ""));
-        let url =
-            pooler.as_ref().map_or_else(|| server.url(), |pooler| format!("{}?listen=off", pooler.url()));
+        let url = pooler
+            .as_ref()
+            .map_or_else(|| server.url(), |pooler| format!("{}?listen=off&timeout=10s", pooler.url()));
         let [one, two, three] = [connect(&url).await, connect(&url).await, connect(&url).await];
         is_served_in_order([&one, &two, &three]).await;
         empty(&server, PATIENCE).await;

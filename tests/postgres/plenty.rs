@@ -9,7 +9,7 @@ use crate::support::{LONG, connect};
 async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
     let server = PostgresServer::start();
     // Thousands of rows take the server longer than the others wait for an answer, on a machine that is busy.
-    let locks = connect(&format!("{}&timeout=10s", server.url())).await;
+    let locks = connect(&server.url()).await;
     // The planner has the statistics from before there were many rows.
     server.sql(
         "INSERT INTO lock_core.keys (key) SELECT 'few' || n FROM generate_series(1, 20) n; \

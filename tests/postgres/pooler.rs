@@ -75,7 +75,7 @@ async fn many_clients_share_few_connections() {
 #[tokio::test]
 async fn a_lock_that_lingers_needs_notifications() {
     let (_server, pooler) = pooled("").await;
-    let locks = connect(&pooler.url()).await;
+    let locks = connect(&format!("{}?timeout=10s", pooler.url())).await;
     let error = locks.lock("k").linger(ms(5)).acquire().await.expect_err("nobody would tell it of a waiter");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }

@@ -36,7 +36,7 @@ async fn a_pooler_of_sessions_keeps_the_whole_contract() {
 #[tokio::test]
 async fn a_lock_that_lingers_works_over_a_pooler_of_sessions_and_nothing_is_left() {
     let (server, pooler) = pooled(8, SESSION).await;
-    let locks = connect(&format!("{}?pooling=session", pooler.url())).await;
+    let locks = connect(&format!("{}?pooling=session&timeout=10s", pooler.url())).await;
     let guard = locks.lock("k").linger(ms(5)).acquire().await.expect("notifications arrive");
     guard.release().await.expect("an answer");
     let prepared = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND application_name = 'lock-core'";
@@ -104,7 +104,7 @@ async fn a_pooler_with_one_connection_is_reported() {
 #[tokio::test]
 async fn a_server_without_a_pooler_takes_the_option() {
     let server = PostgresServer::start();
-    let locks = connect(&format!("{}&pooling=session&timeout=10s", server.url())).await;
+    let locks = connect(&format!("{}&pooling=session", server.url())).await;
     cycle(&locks, "k").await;
 }
 

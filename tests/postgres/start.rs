@@ -128,7 +128,7 @@ async fn another_isolation_by_default_changes_nothing() {
     let server = PostgresServer::start();
     migrate(&server.url_of("postgres")).await.expect("the administrator may");
     server.sql("ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'");
-    cycle(&connect(&server.url_of("postgres")).await, "k").await;
+    cycle(&connect(&format!("{}?timeout=10s", server.url_of("postgres"))).await, "k").await;
     let call = "SELECT lock_core.lock_row('k', true)";
     let error = server.try_sql(call).expect_err("it is refused inside too");
     assert!(error.contains("READ COMMITTED"), "{error}");

@@ -55,7 +55,7 @@ async fn a_stuck_key_ends_no_connection() {
 #[tokio::test]
 async fn a_crowd_at_a_stuck_key_holds_nobody_else_up() {
     let server = PostgresServer::start();
-    let locks = connect(&format!("{}&timeout=3s", server.url())).await;
+    let locks = connect(&format!("{}&timeout=3s", server.hasty_url())).await;
     let mut client = application(&server).await;
     server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     cycle(&locks, "stuck").await;

@@ -16,11 +16,6 @@ pub(crate) async fn manager(server: &PostgresServer) -> LockManager {
     connect(&server.url()).await
 }
 
-/// As [`manager`], for a test in which a busy machine must not end a call.
-pub(crate) async fn patient(server: &PostgresServer) -> LockManager {
-    connect(&format!("{}&timeout=10s", server.url())).await
-}
-
 pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the server takes locks")
 }

@@ -54,7 +54,7 @@ async fn one_sweeps_at_a_time() {
 #[tokio::test]
 async fn what_is_held_is_listed_among_a_hundred_thousand_keys_that_are_over() {
     let server = PostgresServer::start();
-    let locks = connect(&format!("{}&timeout=15s", server.url())).await;
+    let locks = connect(&format!("{}&timeout=15s", server.hasty_url())).await;
     server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     leave_behind(&server, 100_000);
     let held = try_once(&locks, "order:5").await.expect("it is free");
@@ -72,7 +72,7 @@ async fn nothing_is_left_of_a_load() {
     const TASKS: usize = 16;
     const CYCLES: usize = 200;
     let server = PostgresServer::start();
-    let locks = connect(&format!("{}&timeout=15s", server.url())).await;
+    let locks = connect(&format!("{}&timeout=15s", server.hasty_url())).await;
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let locks = locks.clone();

@@ -144,9 +144,16 @@ impl PostgresServer {
     /// The name of the user that must show a password, once the test has created it.
     pub const WITH_PASSWORD: &'static str = "secretive";
 
-    /// Returns `postgres://postgres@127.0.0.1:<port>/postgres?migrate=true`.
+    /// Returns a URL that migrates and whose calls wait for a server that a busy machine makes slow:
+    /// `postgres://postgres@127.0.0.1:<port>/postgres?migrate=true&timeout=10s`.
     #[must_use]
     pub fn url(&self) -> String {
+        format!("{}&timeout=10s", self.hasty_url())
+    }
+
+    /// As [`url`](Self::url), with calls of the default length or of one that the caller adds.
+    #[must_use]
+    pub fn hasty_url(&self) -> String {
         format!("{}?migrate=true", self.url_of("postgres"))
     }
 
