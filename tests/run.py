@@ -169,7 +169,7 @@ def environment_of_cargo(directory):
     about = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
     host = re.search(r"^host: (.+)$", about, re.M).group(1).upper().replace("-", "_")
     # Tests on a real server mostly wait, so more of them than cores can run at once.
-    threads = os.environ.get("RUST_TEST_THREADS", str(max(8, CORES)))
+    threads = os.environ.get("RUST_TEST_THREADS", str(max(6, CORES)))
     return {
         **os.environ,
         QUEUE: directory,
@@ -237,8 +237,8 @@ def run(arguments):
         computing = [binary for binary in binaries if binary.name in COMPUTING]
         waiting = [binary for binary in binaries if binary.name not in COMPUTING]
         for binary in computing:
-            # More threads than cores would only keep the others from theirs.
-            binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(CORES))
+            # Half of the cores are for the tests that wait, which should not be late.
+            binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(max(1, CORES // 2)))
         lock = threading.Lock()
         workers = [
             threading.Thread(target=work, args=(queue, lock, results), daemon=True)

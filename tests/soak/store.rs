@@ -75,11 +75,7 @@ impl Store {
             }
             Self::Etcd(server) => format!("{}?timeout=10s", server.url()),
             Self::ZooKeeper(servers, _) => format!("{}?session_timeout=10s", servers.url("locks")),
-            Self::Postgres(server) => {
-                let url = server.url();
-                let sign = if url.contains('?') { '&' } else { '?' };
-                format!("{url}{sign}timeout=10s")
-            }
+            Self::Postgres(server) => server.url(),
         }
     }
 
