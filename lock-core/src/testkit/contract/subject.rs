@@ -300,9 +300,10 @@ impl Subject {
     /// Asks for the state of a queued claim, in the way that the store requires.
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
         if self.capability().waiting.by_heartbeats() {
+            let end = self.now().plus(LATE);
             let mut answer = self.backend.heartbeat_dyn(claim).await;
-            if answer.as_ref().is_err_and(crate::LockError::is_temporary) {
-                // Its limit is half of a waiter's lease, so that a second one comes in time, as here.
+            // Its limit is half of a waiter's lease, so that a second one comes in time, as here.
+            while answer.as_ref().is_err_and(crate::LockError::is_temporary) && !end.is_past(self.now()) {
                 answer = self.backend.heartbeat_dyn(claim).await;
             }
             match answer.expect("an answer to heartbeat") {
