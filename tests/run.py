@@ -23,6 +23,9 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 # How long one test binary may take before it counts as hung.
 LIMIT = float(os.environ.get("LOCK_TEST_SECONDS", 1800))
 
+# How many tests that failed beside the others run once more, alone. More than these have a reason in common.
+AGAIN = int(os.environ.get("LOCK_TEST_AGAIN", 5))
+
 # The binaries that compute. One of them runs at a time, beside those that mostly wait for servers.
 COMPUTING = ["simulation", "ui", "model"]
 # How many of those that wait run at a time.
@@ -71,6 +74,11 @@ class Binary:
         package = self.call["env"].get("CARGO_PKG_NAME", "")
         return self.name if package in ("", "lock-tests") else f"{self.name} ({package})"
 
+    def alone(self, test):
+        """Returns the same binary with one test."""
+        call = {**self.call, "argv": [*self.call["argv"], "--exact", test]}
+        return Binary(call)
+
     def run(self):
         """Runs it to its end, or kills it after the limit."""
         started = time.monotonic()
@@ -96,9 +104,13 @@ class Results:
         self.counts = {}
         self.took = []
         self.failures = []
+        # Tests that failed beside the others: the binary and the name.
+        self.beside = []
+        # Those of them that passed alone.
+        self.unsteady = []
         self.lock = threading.Lock()
 
-    def add(self, name, title, output, status, took=0.0, cpu=0.0):
+    def add(self, name, title, output, status, took=0.0, cpu=0.0, binary=None):
         """Counts one output, and prints it whole."""
         with self.lock:
             print(f"\n     Running {title}", flush=True)
@@ -108,8 +120,10 @@ class Results:
             lines = re.findall(r"^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
             for passed, failed, ignored in lines:
                 count.update(passed=int(passed), failed=int(failed), ignored=int(ignored))
-            failed = re.findall(r"^test (.+?) \.\.\. FAILED$", output, re.M)
+            failed = re.findall(r"^test (\S+)(?: - .+?)? \.\.\. FAILED$", output, re.M)
             self.failures += [f"{title}: {test}" for test in failed]
+            if binary:
+                self.beside += [(binary, test) for test in failed]
             wrong = None
             if store is None:
                 wrong = f"The test binary {name} is not listed in store_of ({HERE.name})"
@@ -124,6 +138,22 @@ class Results:
                 self.took.append((took, cpu, title))
             sys.stdout.flush()
 
+    def again(self):
+        """Runs the tests that failed beside the others once more, one at a time: a machine that is too busy makes some
+        fail, and a fault fails alone too. Both results are printed."""
+        if len(self.beside) > AGAIN:
+            return
+        for binary, test in self.beside:
+            alone = binary.alone(test)
+            alone.run()
+            print(f"\n     Running {binary.title()} again, {test} alone")
+            sys.stdout.write(alone.output)
+            if alone.status == 0 and re.search(r"^test result: ok\. 1 passed", alone.output, re.M):
+                failure = f"{binary.title()}: {test}"
+                self.failures.remove(failure)
+                self.unsteady.append(failure)
+                self.counts[store_of(binary.name)].update(passed=1, failed=-1)
+
     def report(self):
         """Prints the table, and returns whether all is well."""
         print(f"\n{'store':<10} {'tests':>6} {'passed':>6} {'failed':>7} {'ignored':>7}")
@@ -136,6 +166,9 @@ class Results:
         print("\nThe slowest test binaries: seconds, and seconds of CPU time")
         for took, cpu, title in sorted(self.took, reverse=True)[:12]:
             print(f"{took:8.1f} {cpu:8.1f}  {title}")
+        if self.unsteady:
+            print("\nFailed beside the others, and passed alone: see above whether the machine was busy")
+            print("\n".join(f"  {failure}" for failure in self.unsteady))
         if self.failures:
             print("\nFailed")
             print("\n".join(f"  {failure}" for failure in self.failures))
@@ -219,7 +252,7 @@ def work(queue, lock, results):
                 return
             binary = queue.pop(0)
         binary.run()
-        results.add(binary.name, binary.title(), binary.output, binary.status, binary.took, binary.cpu)
+        results.add(binary.name, binary.title(), binary.output, binary.status, binary.took, binary.cpu, binary)
 
 
 def run(arguments):
@@ -248,6 +281,7 @@ def run(arguments):
             thread.start()
         for thread in [*workers, follower]:
             thread.join()
+    results.again()
     return results
 
 

@@ -14,6 +14,7 @@
 #   LOCK_TEST_SCALE=5                   how large the tests are that compute: five times the worlds of the simulation
 #   LOCK_TEST_SECONDS=1800              how long one test binary may take before it counts as hung
 #   LOCK_TEST_BINARIES=2                how many test binaries that wait for servers run at once, beside one that computes
+#   LOCK_TEST_AGAIN=5                   how many tests that failed beside the others run once more, alone; 0: none
 #   RUST_TEST_THREADS=6                 how many tests of a binary run at once
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

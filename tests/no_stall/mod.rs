@@ -103,7 +103,12 @@ async fn worker(seed: u64, locks: LockManager, keys: Arc<Keys>, rounds: usize) {
         keys.leave(key);
         match rng.u32(0..4) {
             0 => drop(guard),
-            _ => drop(guard.release().await.expect("an answer")),
+            // A store that is slow gives it back in the background, and the key is free late.
+            _ => {
+                if let Err(error) = guard.release().await {
+                    assert!(error.is_temporary(), "{error}");
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A backend under test, and the steps that cases consist of.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct Subject {
     ends_session: Option<EndsSession>,
     /// The listeners of the claims' processes, if the store requires that processes are attached.
     attached: Vec<Arc<dyn Listener>>,
+    /// The longest call of the case, in microseconds.
+    slowest: Arc<AtomicU64>,
 }
 
 type EndsSession = Arc<dyn Fn(u128) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -80,8 +83,17 @@ impl Subject {
     pub fn from_dyn(backend: Arc<dyn DynBackend>) -> Self {
         let [claims, strangers] = [(); 2].map(|()| Arc::new(Claims::new().expect("random bytes")));
         let prefix = format!("testkit:{}", &claims.owner().token().as_str()[..16]);
-        let (variant, short) = (Variant::Plain, SHORT);
-        Self { backend, claims, strangers, prefix, variant, short, ends_session: None, attached: Vec::new() }
+        Self {
+            backend,
+            claims,
+            strangers,
+            prefix,
+            variant: Variant::Plain,
+            short: SHORT,
+            ends_session: None,
+            attached: Vec::new(),
+            slowest: Arc::default(),
+        }
     }
 
     /// Sets the length of a lease that expires within a case, at least the shortest lease that the backend supports.
@@ -114,7 +126,26 @@ impl Subject {
         }
         self.prefix = format!("{}:{case}", self.prefix);
         self.variant = variant;
+        self.slowest = Arc::default();
         self
+    }
+
+    /// Returns a question for after the case: whether a call took so long that the leases and places of the case may
+    /// have ended before its next step. A case has up to eight calls between two signs of life.
+    pub(super) fn was_slow(&self) -> impl FnOnce() -> bool + use<> {
+        let leases = [Some(self.short()), self.capability().waiting.waiter_lease()];
+        let shortest = leases.into_iter().flatten().min().unwrap_or_default();
+        let slowest = Arc::clone(&self.slowest);
+        move || Duration::from_micros(slowest.load(Ordering::Relaxed)) > shortest / 8
+    }
+
+    /// Makes a call, and notes how long it took.
+    async fn timed<T>(&self, call: impl Future<Output = T>) -> T {
+        let before = self.now();
+        let answer = call.await;
+        let took = self.now().since(before).as_micros();
+        self.slowest.fetch_max(u64::try_from(took).unwrap_or(u64::MAX), Ordering::Relaxed);
+        answer
     }
 
     pub(super) fn capability(&self) -> Capability {
@@ -196,7 +227,7 @@ impl Subject {
     }
 
     pub(super) async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
-        self.backend.acquire_dyn(claim, Ask::Try).await
+        self.timed(self.backend.acquire_dyn(claim, Ask::Try)).await
     }
 
     /// Tries until there is an answer. With a short lease, a store on a busy machine may be too late with the first one.
@@ -277,8 +308,8 @@ impl Subject {
     ) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            match self.backend.acquire_dyn(claim, Ask::Enqueue { room }).await.expect("an answer to enqueue")
-            {
+            let answer = self.timed(self.backend.acquire_dyn(claim, Ask::Enqueue { room })).await;
+            match answer.expect("an answer to enqueue") {
                 Attempt::Held(held) => held,
                 Attempt::Granted(_) => panic!("line {}: granted beside a holder", caller.line()),
             }
@@ -301,10 +332,10 @@ impl Subject {
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
         if self.capability().waiting.by_heartbeats() {
             let end = self.now().plus(LATE);
-            let mut answer = self.backend.heartbeat_dyn(claim).await;
+            let mut answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
             // Its limit is half of a waiter's lease, so that a second one comes in time, as here.
             while answer.as_ref().is_err_and(crate::LockError::is_temporary) && !end.is_past(self.now()) {
-                answer = self.backend.heartbeat_dyn(claim).await;
+                answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
             }
             match answer.expect("an answer to heartbeat") {
                 Heartbeat::Granted(grant) => Ok(grant),
@@ -312,12 +343,8 @@ impl Subject {
                 Heartbeat::Gone => panic!("the place is gone"),
             }
         } else {
-            match self
-                .backend
-                .acquire_dyn(claim, Ask::Enqueue { room: None })
-                .await
-                .expect("an answer to enqueue")
-            {
+            let answer = self.timed(self.backend.acquire_dyn(claim, Ask::Enqueue { room: None })).await;
+            match answer.expect("an answer to enqueue") {
                 Attempt::Granted(grant) => Ok(grant),
                 Attempt::Held(held) => Err(held),
             }
@@ -383,7 +410,8 @@ impl Subject {
     }
 
     pub(super) async fn renew(&self, claim: &Claim, ttl: Duration) -> Renewal {
-        let mut answers = self.backend.renew_dyn(&[Renew { claim, ttl }]).await;
+        let batch = [Renew { claim, ttl }];
+        let mut answers = self.timed(self.backend.renew_dyn(&batch)).await;
         assert_eq!(answers.len(), 1, "one answer for one grant");
         answers.pop().expect("BUG: there is one")
     }
@@ -416,7 +444,7 @@ impl Subject {
     }
 
     pub(super) async fn release(&self, claim: &Claim) -> Released {
-        self.backend.release_dyn(claim, None).await.expect("an answer to release")
+        self.timed(self.backend.release_dyn(claim, None)).await.expect("an answer to release")
     }
 
     /// Returns the fencing token of a grant, from the grant itself or with a further request.
@@ -433,7 +461,7 @@ impl Subject {
     }
 
     pub(super) async fn latch(&self, key: &Key, step: &LatchStep) -> LatchState {
-        self.backend.latch_dyn(key, step).await.expect("an answer to latch")
+        self.timed(self.backend.latch_dyn(key, step)).await.expect("an answer to latch")
     }
 
     /// Sets a latch as a fresh owner.
