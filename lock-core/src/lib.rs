@@ -149,6 +149,7 @@ pub mod testing;
 #[cfg_attr(docsrs, doc(cfg(feature = "testkit")))]
 pub mod testkit;
 
+pub use backend::finding::{Finding, Severity};
 pub use backend::inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 pub use backend::ping::Ping;
 pub use backend::{FencingToken, Released};

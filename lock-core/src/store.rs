@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::backend::{
-    Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Ask, Attempt, Capability, Claim, DynBackend, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
     LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
@@ -127,6 +127,10 @@ impl Store {
 
     pub(crate) fn ping(&self) -> impl Future<Output = Result<Ping>> + '_ {
         self.backend.ping_dyn()
+    }
+
+    pub(crate) fn doctor(&self) -> impl Future<Output = Result<Vec<Finding>>> + '_ {
+        self.backend.doctor_dyn()
     }
 
     pub(crate) fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {

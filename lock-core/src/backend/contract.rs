@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::{
-    Ask, Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, LeaseCheck,
+    Ask, Attempt, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep, LeaseCheck,
     Listed, LockInfo, NodeAnswer, Ping, Released, Renew, Renewal,
 };
 #[cfg(doc)]
@@ -230,6 +230,19 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// As [`acquire`](Self::acquire); `Unsupported` if the backend has no such call.
     fn ping(&self) -> impl Future<Output = Result<Ping>> + Send {
         let detail = "this store has no ping: write `Backend::ping`, or inspect a key instead";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
+    }
+
+    /// Looks for what endangers locks in the way the store is set up, for [`LockManager::doctor`](crate::LockManager::doctor).
+    ///
+    /// # Behavior
+    /// - Only reads, and ends within the time of a few calls.
+    /// - What the user may not read is a note that names the missing right, and no error.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping); `Unsupported` if the backend has no such call.
+    fn doctor(&self) -> impl Future<Output = Result<Vec<Finding>>> + Send {
+        let detail = "this store has no doctor: write `Backend::doctor`";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
     LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::Result;
@@ -39,6 +39,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
     /// See [`Backend::ping`].
     fn ping_dyn(&self) -> BoxFuture<'_, Result<Ping>>;
+    /// See [`Backend::doctor`].
+    fn doctor_dyn(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
     /// See [`Backend::lease_check`].
     fn lease_check_dyn(&self, claim: &Claim) -> Option<LeaseCheck>;
     /// See [`Backend::attach`].
@@ -95,6 +97,10 @@ impl<B: Backend> DynBackend for B {
 
     fn ping_dyn(&self) -> BoxFuture<'_, Result<Ping>> {
         Box::pin(self.ping())
+    }
+
+    fn doctor_dyn(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(self.doctor())
     }
 
     fn lease_check_dyn(&self, claim: &Claim) -> Option<LeaseCheck> {

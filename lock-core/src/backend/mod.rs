@@ -16,6 +16,7 @@ mod erased;
 #[cfg(feature = "etcd")]
 #[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
 pub mod etcd;
+pub(crate) mod finding;
 pub(crate) mod inspect;
 mod latch;
 mod lease_check;
@@ -51,6 +52,7 @@ pub use capability::{Capability, Fencing, LeaseScope, Placement};
 pub use claim::{Ask, Claim, Mode, Queue};
 pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
+pub(crate) use finding::{Finding, Severity};
 pub(crate) use inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 pub use inspect::{HOLDERS_TOLD, WAITERS_TOLD};
 pub use latch::{LatchState, LatchStep};

@@ -9,7 +9,7 @@
 //! | `default` | the manager of the process |
 //! | `scope` | the manager of a task, and the locks that the task holds |
 //! | `inspect` | which locks are held, and by whom, for operators |
-//! | `ping` | whether the store is there |
+//! | `ping`, `doctor` | whether the store is there; what endangers its locks |
 //! | `shutdown` | the orderly end |
 //! | `assert` | the check of code that must only run under a lock |
 
@@ -19,6 +19,7 @@ mod builder;
 mod config;
 mod connect;
 mod default;
+mod doctor;
 mod inspect;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod manager;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::Result;
@@ -131,6 +131,10 @@ impl Backend for TestStore {
 
     async fn ping(&self) -> Result<Ping> {
         self.make(Call::Other, self.memory.ping()).await?
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.make(Call::Other, self.memory.doctor()).await?
     }
 
     fn attach(

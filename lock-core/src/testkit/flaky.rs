@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
@@ -281,6 +281,10 @@ impl<B: Backend> Backend for Flaky<B> {
 
     async fn ping(&self) -> Result<Ping> {
         self.inner.ping().await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.inner.doctor().await
     }
 
     fn attach(

@@ -9,8 +9,8 @@ use super::store::Memory;
 use super::watch::Watch;
 use crate::backend::conflict::{self, Use};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, LatchState, LatchStep,
-    LeaseScope, Listed, Listener, LockInfo, Order, Ping, Placement, Released, Renew, Renewal, WAITER_LEASE,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, Grant, GrantId, LatchState, LatchStep,
+    LeaseScope, Listed, Listener, LockInfo, Order, Ping, Placement, Released, Renew, Renewal, Severity, WAITER_LEASE,
     Waiting,
 };
 use crate::clock::{Clock, Moment};
@@ -114,6 +114,15 @@ impl Backend for Memory {
 
     async fn ping(&self) -> Result<Ping> {
         Ok(Ping::new(Duration::ZERO))
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        Ok(vec![Finding::new(
+            Severity::Note,
+            "memory.one_process",
+            "locks exclude the tasks of this process alone",
+            "name a store that all machines reach, such as `redis://` or `postgres://`, before a second process runs",
+        )])
     }
 
     fn attach(

@@ -95,6 +95,11 @@ pub(crate) enum Command {
     ForceRelease(ForceRelease),
     /// Ask the store whether it serves locks.
     Ping,
+    /// Look for what endangers locks, and say what to do about it.
+    ///
+    /// Looks at the settings of the store and at its locks, and changes nothing. The exit code is 1 if there is a warning
+    /// or a danger.
+    Doctor,
     /// Measure how fast the store takes and frees locks.
     Bench(Bench),
     /// Make the tables of Postgres, or bring them up to date.

@@ -10,7 +10,8 @@
 //! | `detached` | a lock that outlives `lockctl`, by its token |
 //! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
 //! | `list`, `top`, `table`, `force` | who holds what, and its release by force |
-//! | `ping`, `bench`, `postgres` | whether a store answers, and its rate; the tables of Postgres |
+//! | `ping`, `doctor` | whether a store answers; what endangers its locks |
+//! | `bench`, `postgres` | its rate; the tables of Postgres |
 //! | `exit`, `out` | exit codes; the standard output |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its outputs")]
 #![allow(clippy::disallowed_methods, reason = "its times are for people, and no lease depends on them")]
@@ -20,6 +21,7 @@ mod args;
 mod bench;
 mod child;
 mod detached;
+mod doctor;
 mod exit;
 mod force;
 mod hold;
@@ -100,6 +102,7 @@ async fn execute(args: Args) -> Result<Exit, Fault> {
         Command::Available { key, permits } => list::available(&store, &key, permits, json).await,
         Command::ForceRelease(options) => force::force_release(&store, &options, json).await,
         Command::Ping => ping::ping(&store, json).await,
+        Command::Doctor => doctor::doctor(&store, json).await,
         Command::Bench(options) => bench::bench(&store, &options, json).await,
         #[cfg(feature = "postgres")]
         Command::Migrate => postgres::migrate(&store, json).await,

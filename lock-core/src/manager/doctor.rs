@@ -1,0 +1,127 @@
+//! What endangers the locks in the way a store is set up and used: for operators.
+
+use std::cmp::Reverse;
+
+use crate::backend::{Finding, LeaseScope, LockInfo, Severity};
+use crate::error::Result;
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::manager::LockManager;
+
+/// The largest number of keys that are named one by one.
+const NAMED: usize = 10;
+
+impl LockManager {
+    /// Looks for what endangers locks, in the settings of the store and in its locks, and says what to do about each. It
+    /// only reads. What matters most comes first; an empty list means that nothing was found.
+    ///
+    /// The page of each store ([Redis](crate::backend::redis), [Postgres](crate::backend::postgres),
+    /// [etcd](crate::backend::etcd), [ZooKeeper](crate::backend::zookeeper), [Redlock](crate::backend::redlock)) lists
+    /// what is looked at. Some of it needs a right that locks do not need: without it, a [note](Severity::Note) names the
+    /// right. It is for people, and not for a probe: it makes several requests, and lists all locks of the namespace, as
+    /// [`locks`](Self::locks) does. A probe [pings](Self::ping).
+    ///
+    /// # Errors
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer.
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store of your own without
+    /// [`doctor`](crate::backend::Backend::doctor).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockManager, Severity};
+    ///
+    /// for finding in LockManager::in_memory().doctor().await? {
+    ///     println!("{finding}"); // note memory.one_process: locks exclude the tasks of this process alone. Do: ..
+    ///     assert!(finding.severity < Severity::Danger);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn doctor(&self) -> Result<Vec<Finding>> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let mut findings = engine.inside(engine.store.doctor()).await?;
+        match engine.inside(engine.store.ping()).await {
+            Ok(ping) => findings.extend(ping.degraded.iter().map(|sentence| degraded(sentence))),
+            Err(error) => findings.push(refuses(&error.to_string())),
+        }
+        match self.locks().await {
+            Ok(listed) if engine.capability.lease == LeaseScope::Grant => {
+                findings.extend(without_expiry(&listed.locks));
+            }
+            Ok(_) => {}
+            Err(error) => findings.push(unlisted(&error.to_string())),
+        }
+        findings.sort_by_key(|finding| Reverse(finding.severity));
+        Ok(findings)
+    }
+}
+
+fn degraded(sentence: &str) -> Finding {
+    let advice = "look at the server that it names; locks work meanwhile";
+    Finding::new(Severity::Warning, "store.degraded", sentence, advice)
+}
+
+fn refuses(error: &str) -> Finding {
+    let advice = "do what the text says; no lock can be taken until then";
+    Finding::new(Severity::Danger, "store.refuses", error, advice)
+}
+
+fn unlisted(error: &str) -> Finding {
+    let advice = "give the user the rights to list the locks, so that an operator sees who holds what";
+    Finding::new(Severity::Note, "locks.unlisted", format!("the locks cannot be listed: {error}"), advice)
+}
+
+/// Finds keys that another program holds for ever: this library gives each lease an end.
+fn without_expiry(locks: &[LockInfo]) -> Vec<Finding> {
+    let for_ever: Vec<&LockInfo> = locks
+        .iter()
+        .filter(|lock| lock.holders.iter().any(|holder| holder.record.is_none() && holder.remaining.is_none()))
+        .collect();
+    let advice = "if its holder is gone, free the key with `force_release`; if it lives, give its lock an expiry";
+    let finding = |found: String| Finding::new(Severity::Warning, "locks.without_expiry", found, advice);
+    let named = for_ever.iter().take(NAMED).map(|lock| {
+        finding("another program holds the key, and its lock has no expiry: if that program died, the key stays \
+                 locked"
+            .to_owned())
+        .about(&lock.key)
+    });
+    let mut findings: Vec<Finding> = named.collect();
+    if let Some(more) = for_ever.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        findings.push(finding(format!("{more} more keys are held by other programs without an expiry")));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::{GrantId, HolderInfo, Mode};
+
+    fn held(key: usize, remaining: Option<Duration>) -> LockInfo {
+        let id: GrantId = "0123456789abcdef0123456789abcdef01234567".parse().expect("an id");
+        LockInfo::new(format!("k{key}"), Mode::Exclusive, vec![HolderInfo::new(id, None, remaining, false)])
+    }
+
+    #[test]
+    fn keys_without_an_expiry_are_named_and_the_rest_is_counted() {
+        let table = [(0, 0, None), (1, 1, None), (NAMED, NAMED, None), (NAMED + 3, NAMED + 1, Some("3 more keys"))];
+        for (keys, findings, last) in table {
+            let mut locks: Vec<_> = (0..keys).map(|key| held(key, None)).collect();
+            locks.push(held(99, Some(Duration::from_secs(1))));
+            let found = without_expiry(&locks);
+            assert_eq!(found.len(), findings, "{keys}");
+            assert!(found.iter().take(NAMED).enumerate().all(|(at, one)| one.about == format!("k{at}")));
+            if let Some(last) = last {
+                assert!(found.last().is_some_and(|one| one.found.contains(last)), "{keys}: {found:?}");
+            }
+        }
+    }
+}
