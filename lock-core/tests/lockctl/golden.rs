@@ -198,6 +198,7 @@ fn a_lock_that_is_free() {
         &["run", "k", "--ttl", "5", "--", "true"],
         &["--url", "foo://x", "list"],
         &["ping"],
+        &["doctor"],
         &["bench", "--time", "100ms"],
     ] {
         record.both(ctl, look);
