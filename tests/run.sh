@@ -80,6 +80,8 @@ has_postgres() {
 }
 { has_postgres && command -v psql >/dev/null; } || install postgresql
 command -v pgbouncer >/dev/null || install pgbouncer
+# For the alerting rules and the dashboard.
+command -v promtool >/dev/null || install prometheus
 { [ -e "${LOCK_ZOOKEEPER_JAR:-/usr/share/java/zookeeper.jar}" ] && command -v java >/dev/null; } || install zookeeper
 has_kazoo || install python3-kazoo
 # Curator, the client of ZooKeeper in Java: a test compiles a program with it.

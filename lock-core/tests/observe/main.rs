@@ -4,6 +4,8 @@
 
 #[cfg(all(feature = "metrics", feature = "macros"))]
 mod attributes;
+#[cfg(feature = "metrics")]
+mod dashboards;
 mod disowning;
 #[cfg(feature = "metrics")]
 mod evicting;
