@@ -4,7 +4,7 @@
 #
 #   tests/run.sh [arguments for cargo test]
 #
-# Needs cargo, a C compiler, redis-server, etcd with etcdctl, zookeeper, postgres with psql, pgbouncer, python3 with redis-py and
+# Needs cargo, a C compiler, redis-server, etcd with etcdctl, zookeeper, postgres with psql, pgbouncer, promtool, python3 with redis-py and
 # kazoo, and a JDK with Curator. What is missing, except cargo, is installed with apt-get where that is possible; otherwise the
 # script prints the command to run and stops.
 #
