@@ -8,11 +8,13 @@ mod busy;
 mod commands;
 mod contract;
 mod cost;
+mod doctor;
 mod drops;
 mod durability;
 mod early;
 mod fair;
 mod fenced;
+mod findings;
 mod heard_first;
 mod history;
 #[path = "../in_line/mod.rs"]

@@ -1,8 +1,11 @@
 //! Locks on a Redis Cluster of six nodes.
 
 mod contract;
+mod doctor;
 mod durability;
 mod failover;
+#[path = "../redis/findings.rs"]
+mod findings;
 mod following;
 mod listing;
 mod looking;

@@ -1,5 +1,8 @@
 //! Locks on a primary that sentinels name, and the effect of a failover on them.
 
+mod doctor;
+#[path = "../redis/findings.rs"]
+mod findings;
 mod following;
 mod ping;
 #[path = "../pings/mod.rs"]

@@ -3,6 +3,9 @@
 mod clocks;
 mod contract;
 mod cost;
+mod doctor;
+#[path = "../redis/findings.rs"]
+mod findings;
 mod forgetting;
 mod gate;
 mod party;

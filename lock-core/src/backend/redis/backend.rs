@@ -17,7 +17,7 @@ use super::primary::Primary;
 use super::slot;
 use crate::backend::remote::{deadline::LONGEST_KEPT, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
 #[cfg(doc)]
@@ -284,6 +284,13 @@ impl Backend for Redis {
         match &self.topology {
             Topology::One(server) => server.ping(PING_KEY).await,
             Topology::Cluster(router) => router.ping().await,
+        }
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        match &self.topology {
+            Topology::One(server) => server.doctor().await,
+            Topology::Cluster(router) => router.doctor().await,
         }
     }
 

@@ -4,6 +4,7 @@ mod backend;
 pub mod cluster;
 pub(super) mod command;
 pub(super) mod config;
+pub(super) mod doctor;
 mod durability;
 pub(super) mod error;
 pub(super) mod keyspace;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod discover;
+mod doctor;
 mod follow;
 mod multi;
 mod ping;

@@ -55,6 +55,8 @@ impl Config {
     /// The default time limit of a call. A healthy server answers in less than a millisecond; half a second survives
     /// two retransmissions.
     pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
+    /// The user of a connection that names none.
+    const DEFAULT_USER: &str = "default";
 
     pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
         Self {
@@ -75,6 +77,17 @@ impl Config {
     /// Returns the settings for one node of the Cluster.
     pub(crate) fn of_node(&self, (host, port): (String, u16)) -> Self {
         Self { address: Address::Tcp { host, port }, ..self.clone() }
+    }
+
+    /// Returns the name of the user, for a statement about its rights.
+    pub(crate) fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or(Self::DEFAULT_USER)
+    }
+
+    /// Returns the name of the user of the sentinels.
+    pub(crate) fn sentinel_user(&self) -> &str {
+        let user = self.sentinel_login.as_ref().and_then(|(user, _)| user.as_deref());
+        user.unwrap_or(Self::DEFAULT_USER)
     }
 
     /// Returns the part of the settings that the driver's handshake needs.

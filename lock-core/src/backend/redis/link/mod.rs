@@ -22,12 +22,14 @@ mod watch;
 mod way;
 
 pub(crate) use call::Reply;
+pub(crate) use clock::server_time;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};
 pub(crate) use messages::Channel;
 pub(crate) use probe::{field, text, version_of};
 pub(crate) use rights::KEY as PING_KEY;
 pub(crate) use role::{Greeting, Role};
+pub(crate) use sentinel::{SentinelView, sentinel_views};
 pub(crate) use session_state::SessionState;
 pub(crate) use shared::Shared;
 pub(crate) use way::{Way, ways};

@@ -3,6 +3,8 @@
 //! Source: [Guidelines for Redis clients with support for Redis
 //! Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
+mod view;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
@@ -24,6 +26,8 @@ use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::{Tls, socket};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
+
+pub(crate) use view::{SentinelView, sentinel_views};
 
 /// The least time limit of one sentinel, once another has answered. A healthy sentinel answers within a millisecond, and
 /// a dial asks all of them at once.

@@ -13,7 +13,7 @@ use super::reports::Reports;
 use super::timing;
 use super::votes::majority;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LatchState, LatchStep,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, LatchState, LatchStep,
     LeaseScope, Listed, Listener, Mode, Ping, Placement, Queue, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
@@ -247,6 +247,10 @@ impl<B: Backend> Backend for Quorum<B> {
 
     async fn ping(&self) -> Result<Ping> {
         self.0.ping().await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.0.doctor().await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

@@ -5,6 +5,7 @@ mod answers;
 mod backend;
 mod builder;
 mod deadline;
+mod doctor;
 mod fanout;
 mod fence;
 mod heal;

@@ -14,7 +14,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
 use crate::backend::redis::link::PING_KEY;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
@@ -150,6 +150,10 @@ impl Backend for Voter {
             None => Ok(ping),
             Some(refusal) => Err(refusal.to_error(self.state())),
         }
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.findings().await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {

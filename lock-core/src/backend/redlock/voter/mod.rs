@@ -5,6 +5,7 @@ mod backend;
 mod boot;
 mod clock_guard;
 mod connect;
+mod doctor;
 mod new_cluster;
 mod options;
 mod peers;

@@ -1,8 +1,10 @@
 //! Compares the clocks of the voters with each other: all that a client without a history can know about them.
 
+use std::net::IpAddr;
 use std::sync::Weak;
 
 use super::clock_guard::{ClockGuard, Reading, TOLERANCE};
+use crate::backend::redis::config::Address;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The largest age difference between two readings that are compared, in us.
@@ -14,9 +16,19 @@ pub(super) struct Observed {
     clock: Mutex<ClockGuard>,
     /// The run id that the server had when it was last registered.
     run: Mutex<Option<[u8; 40]>>,
+    /// The machine of the server, as far as its address names one.
+    machine: Option<String>,
 }
 
 impl Observed {
+    pub(super) fn at(address: &Address) -> Self {
+        Self { machine: machine(address), ..Self::default() }
+    }
+
+    pub(super) fn machine(&self) -> Option<&str> {
+        self.machine.as_deref()
+    }
+
     pub(super) fn clock(&self) -> MutexGuard<'_, ClockGuard> {
         self.clock.lock()
     }
@@ -72,6 +84,12 @@ impl Peers {
         is_first
     }
 
+    /// Returns how many voters are on a machine, and how many there are.
+    pub(super) fn on(&self, machine: &str) -> (usize, usize) {
+        let voters = self.all.iter().filter_map(Weak::upgrade);
+        (voters.filter(|voter| voter.machine() == Some(machine)).count(), self.all.len())
+    }
+
     /// Returns whether a voter other than `this` is the server with this run id.
     fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
         // It is identified by its address in memory: the last registration of this voter must not count as another
@@ -79,6 +97,18 @@ impl Peers {
         let mut others =
             self.all.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))
+    }
+}
+
+/// Returns the machine that an address names. Two names of one machine are not recognized.
+fn machine(address: &Address) -> Option<String> {
+    let here = || Some("this machine".to_owned());
+    match address {
+        Address::Unix(_) => here(),
+        Address::Tcp { host, .. } if host == "localhost" => here(),
+        Address::Tcp { host, .. } if host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()) => here(),
+        Address::Tcp { host, .. } => Some(host.to_lowercase()),
+        Address::Sentinel(_) | Address::Cluster(_) => None,
     }
 }
 
@@ -143,6 +173,19 @@ mod tests {
             let votes = pair.each_ref().map(|voter| voter.run() == Some(RUN));
             assert_eq!(votes.iter().filter(|votes| **votes).count(), 1, "one of the two");
             assert_eq!(pair.each_ref().map(|voter| peers.register(voter, RUN)), votes, "and always the same");
+        }
+    }
+
+    #[test]
+    fn voters_on_one_machine_are_counted() {
+        let tcp = |host: &str, port| Address::Tcp { host: host.to_owned(), port };
+        let addresses =
+            [tcp("127.0.0.1", 1), tcp("localhost", 2), Address::Unix("/s".into()), tcp("A", 1), tcp("a", 2)];
+        let voters: Vec<_> = addresses.iter().map(|address| Arc::new(Observed::at(address))).collect();
+        let peers = Peers::new(voters.iter().map(Arc::downgrade).collect());
+        let table = [("this machine", 3), ("a", 2), ("b", 0)];
+        for (machine, count) in table {
+            assert_eq!(peers.on(machine), (count, 5), "{machine}");
         }
     }
 

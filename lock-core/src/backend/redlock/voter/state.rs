@@ -33,8 +33,8 @@ impl VoterState {
     pub(super) fn new(options: VoterOptions, address: Address) -> Self {
         Self {
             max_ttl: options.max_ttl,
+            observed: Arc::new(Observed::at(&address)),
             address,
-            observed: Arc::default(),
             distrusted: AtomicI64::new(i64::MIN),
             quarantined: AtomicI64::new(i64::MIN),
             peers: OnceLock::new(),
@@ -71,6 +71,11 @@ impl VoterState {
                 true
             }
         }
+    }
+
+    /// Returns the voters of the quorum, if this one was connected with others.
+    pub(super) fn peers(&self) -> Option<&Peers> {
+        self.peers.get().map(|peers| &**peers)
     }
 
     pub(super) fn join(&self, peers: Arc<Peers>) {

@@ -1,0 +1,42 @@
+//! The doctor of a Cluster: of each primary.
+
+use tokio::time::timeout;
+
+use super::router::Router;
+use crate::backend::redis::doctor::{Facts, Kind, findings, of_all};
+use crate::backend::remote::join_all;
+use crate::backend::{BoxFuture, Finding, Severity};
+use crate::error::{LockError, LockErrorKind, Result};
+
+impl Router {
+    /// Returns the findings about each node that has slots. A node that does not answer is one of them.
+    pub(crate) async fn doctor(&self) -> Result<Vec<Finding>> {
+        // Without this, a node that was replaced since the last call would count as one that does not answer.
+        let _ = timeout(self.config().timeout, self.look_again()).await;
+        let nodes = self.primaries();
+        let asked = nodes.iter().map(|node| -> BoxFuture<'_, _> {
+            Box::pin(async move { (node.shared().address().to_string(), node.facts(Kind::Node).await) })
+        });
+        let answers = join_all(asked.collect()).await;
+        if answers.iter().all(|(_, answer)| answer.is_err()) {
+            let reasons: Vec<_> =
+                answers.iter().filter_map(|(_, answer)| Some(answer.as_ref().err()?.detail())).collect();
+            let address = &self.config().address;
+            let detail = format!("no node of the Cluster at {address} answers: {}", reasons.join("; "));
+            return Err(LockError::new(LockErrorKind::Unavailable, detail));
+        }
+        Ok(of_all(answers.into_iter().map(|(name, answer)| (name, of_node(answer)))))
+    }
+}
+
+fn of_node(answer: Result<Facts>) -> Vec<Finding> {
+    match answer {
+        Ok(facts) => findings(&facts),
+        Err(error) => {
+            let found =
+                format!("the node does not answer, and its keys cannot be locked: {}", error.detail());
+            let advice = "start it, or `CLUSTER FAILOVER TAKEOVER` on its replica";
+            vec![Finding::new(Severity::Danger, "redis.node", found, advice)]
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Rules about the replicas of a primary.
+
+use super::{Facts, Kind, set};
+use crate::backend::redis::config::Durability;
+use crate::backend::{Finding, Severity};
+
+/// The largest lag of a replica that keeps up, in seconds: it reports once a second.
+const KEEPS_UP: u64 = 3;
+
+/// A replica, as its primary reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replica {
+    place: String,
+    is_online: bool,
+    /// The seconds since its last report.
+    lag: u64,
+}
+
+impl Replica {
+    /// Reads a line `slave0:ip=10.0.0.2,port=6379,state=online,offset=7,lag=0`.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let (number, fields) = line.strip_prefix("slave")?.split_once(':')?;
+        number.parse::<u32>().ok()?;
+        let field = |name: &str| {
+            let mut fields = fields.trim().split(',').filter_map(|field| field.split_once('='));
+            fields.find(|(found, _)| *found == name).map(|(_, value)| value)
+        };
+        Some(Self {
+            place: format!("{}:{}", field("ip")?, field("port")?),
+            is_online: field("state") == Some("online"),
+            lag: field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0),
+        })
+    }
+}
+
+/// Returns the number of replicas without which the primary grants no lock of this store.
+fn needed(facts: &Facts) -> usize {
+    let durable = facts.durability.map_or(0, Durability::replicas);
+    let set = facts.setting("min-replicas-to-write").and_then(|text| text.parse().ok()).unwrap_or(0);
+    usize::try_from(durable.max(set)).unwrap_or(usize::MAX)
+}
+
+pub(super) fn failover(facts: &Facts) -> Option<Finding> {
+    let is_durable = facts.durability.is_some_and(|durability| durability.replicas() > 0);
+    if facts.is_voter() || is_durable || facts.replicas().is_empty() {
+        return None;
+    }
+    let in_url = "`durability=replicas(1)` in the URL";
+    if facts.setting("min-replicas-to-write") == Some("0") {
+        let found = "the server has replicas and min-replicas-to-write is 0: a failover loses the locks that no replica has, \
+                     and a primary that was replaced goes on granting locks";
+        let advice = format!(
+            "on the primary and on every replica: {}; and {in_url}",
+            set("min-replicas-to-write", "1")
+        );
+        return Some(Finding::new(Severity::Warning, "redis.failover", found, advice));
+    }
+    let found = "a failover loses the locks that have not reached a replica";
+    let advice = format!("{in_url}: a lock then counts once a replica has it");
+    Some(Finding::new(Severity::Note, "redis.failover", found, advice))
+}
+
+pub(super) fn spare(facts: &Facts) -> Option<Finding> {
+    let (needed, online) = (needed(facts), facts.replicas().iter().filter(|one| one.is_online).count());
+    if facts.is_voter() || needed == 0 || online > needed {
+        return None;
+    }
+    let (severity, then) = if online < needed {
+        (Severity::Danger, "no lock can be taken")
+    } else {
+        (Severity::Warning, "the loss of one stops all locks")
+    };
+    let found = format!("{online} replicas are online and a lock needs {needed}: {then}");
+    let advice = format!("run {} replicas: `REPLICAOF <host> <port>` of this primary on each", needed + 1);
+    Some(Finding::new(severity, "redis.spare_replica", found, advice))
+}
+
+pub(super) fn lag(facts: &Facts) -> Option<Finding> {
+    let behind: Vec<String> = facts
+        .replicas()
+        .iter()
+        .filter(|one| !one.is_online || one.lag > KEEPS_UP)
+        .map(|one| {
+            if one.is_online {
+                format!("{} last reported {} s ago", one.place, one.lag)
+            } else {
+                format!("{} is still copying the data", one.place)
+            }
+        })
+        .collect();
+    if facts.is_voter() || behind.is_empty() {
+        return None;
+    }
+    let found = format!("the replica {}: it lacks the newest locks if it is promoted", behind.join(", "));
+    let advice = "look at that replica and at its network: `INFO replication` there has `master_link_status`";
+    Some(Finding::new(Severity::Warning, "redis.replica_lag", found, advice))
+}
+
+pub(super) fn none(facts: &Facts) -> Option<Finding> {
+    let (watched, advice) = match facts.kind {
+        Kind::Watched => ("its sentinels", "`REPLICAOF <host> <port>` of this primary on another server"),
+        Kind::Node => (
+            "the Cluster",
+            "`redis-cli --cluster add-node <new host:port> <host:port of this node> --cluster-slave`",
+        ),
+        Kind::Single | Kind::Voter => return None,
+    };
+    if !facts.replicas().is_empty() {
+        return None;
+    }
+    let found = format!(
+        "the primary has no replica: {watched} cannot replace it, and its keys cannot be locked while it is down"
+    );
+    Some(Finding::new(Severity::Warning, "redis.no_replica", found, advice))
+}
