@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::backend::{
-    Ask, Attempt, Capability, Claim, DynBackend, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
-    LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    Ask, Attempt, Capability, Claim, DynBackend, FencingToken, Finding, GrantId, Heartbeat, LatchState,
+    LatchStep, LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::{
-    Ask, Attempt, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep, LeaseCheck,
-    Listed, LockInfo, NodeAnswer, Ping, Released, Renew, Renewal,
+    Ask, Attempt, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
+    LeaseCheck, Listed, LockInfo, NodeAnswer, Ping, Released, Renew, Renewal,
 };
 #[cfg(doc)]
 use super::{Grant, Held, LeaseScope, Mode, Placement, Queue};

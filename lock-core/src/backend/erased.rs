@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
-    LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState,
+    LatchStep, LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use crate::backend::{Finding, LeaseScope, LockInfo, Severity};
-use crate::error::Result;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
+use crate::error::Result;
 use crate::manager::LockManager;
 
 /// The largest number of keys that are named one by one.
@@ -47,19 +47,31 @@ impl LockManager {
         engine.check_open()?;
         let mut findings = engine.inside(engine.store.doctor()).await?;
         match engine.inside(engine.store.ping()).await {
-            Ok(ping) => findings.extend(ping.degraded.iter().map(|sentence| degraded(sentence))),
+            Ok(ping) => {
+                let new: Vec<_> =
+                    ping.degraded.iter().filter(|sentence| !is_told(sentence, &findings)).collect();
+                findings.extend(new.into_iter().map(|sentence| degraded(sentence)));
+            }
             Err(error) => findings.push(refuses(&error.to_string())),
         }
-        match self.locks().await {
-            Ok(listed) if engine.capability.lease == LeaseScope::Grant => {
-                findings.extend(without_expiry(&listed.locks));
+        if engine.capability.lists {
+            match self.locks().await {
+                Ok(listed) if engine.capability.lease == LeaseScope::Grant => {
+                    findings.extend(without_expiry(&listed.locks));
+                }
+                Ok(_) => {}
+                Err(error) => findings.push(unlisted(&error.to_string())),
             }
-            Ok(_) => {}
-            Err(error) => findings.push(unlisted(&error.to_string())),
         }
         findings.sort_by_key(|finding| Reverse(finding.severity));
         Ok(findings)
     }
+}
+
+/// Returns whether a finding says of a server, as the ping does, that it is in trouble.
+fn is_told(sentence: &str, findings: &[Finding]) -> bool {
+    let names = |finding: &Finding| !finding.about.is_empty() && sentence.contains(&finding.about);
+    findings.iter().any(|finding| finding.severity == Severity::Danger && names(finding))
 }
 
 fn degraded(sentence: &str) -> Finding {
@@ -81,14 +93,19 @@ fn unlisted(error: &str) -> Finding {
 fn without_expiry(locks: &[LockInfo]) -> Vec<Finding> {
     let for_ever: Vec<&LockInfo> = locks
         .iter()
-        .filter(|lock| lock.holders.iter().any(|holder| holder.record.is_none() && holder.remaining.is_none()))
+        .filter(|lock| {
+            lock.holders.iter().any(|holder| holder.record.is_none() && holder.remaining.is_none())
+        })
         .collect();
-    let advice = "if its holder is gone, free the key with `force_release`; if it lives, give its lock an expiry";
+    let advice =
+        "if its holder is gone, free the key with `force_release`; if it lives, give its lock an expiry";
     let finding = |found: String| Finding::new(Severity::Warning, "locks.without_expiry", found, advice);
     let named = for_ever.iter().take(NAMED).map(|lock| {
-        finding("another program holds the key, and its lock has no expiry: if that program died, the key stays \
+        finding(
+            "another program holds the key, and its lock has no expiry: if that program died, the key stays \
                  locked"
-            .to_owned())
+                .to_owned(),
+        )
         .about(&lock.key)
     });
     let mut findings: Vec<Finding> = named.collect();
@@ -112,7 +129,8 @@ mod tests {
 
     #[test]
     fn keys_without_an_expiry_are_named_and_the_rest_is_counted() {
-        let table = [(0, 0, None), (1, 1, None), (NAMED, NAMED, None), (NAMED + 3, NAMED + 1, Some("3 more keys"))];
+        let table =
+            [(0, 0, None), (1, 1, None), (NAMED, NAMED, None), (NAMED + 3, NAMED + 1, Some("3 more keys"))];
         for (keys, findings, last) in table {
             let mut locks: Vec<_> = (0..keys).map(|key| held(key, None)).collect();
             locks.push(held(99, Some(Duration::from_secs(1))));

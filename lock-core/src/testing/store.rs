@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState,
+    LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState,
+    LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;

@@ -53,7 +53,10 @@ const FIRES: [(&str, Series); 14] = [
         "LockStoreAway",
         &[(r#"lock_client_acquire_attempts{template="t",backend="redis",result="store_error"}"#, ONE)],
     ),
-    ("LockRenewalsUnanswered", &[(r#"lock_client_renewals{template="t",backend="redis",result="unknown"}"#, ONE)]),
+    (
+        "LockRenewalsUnanswered",
+        &[(r#"lock_client_renewals{template="t",backend="redis",result="unknown"}"#, ONE)],
+    ),
     (
         "LockRenewalsLate",
         &[
@@ -262,6 +265,9 @@ async fn all_that_the_rules_and_the_dashboard_name_is_exported() {
         assert!(label.is_empty() || has(name, label), "{name} has no {label}: {series:#?}");
     }
     let shown: BTreeSet<&String> = all.iter().map(|(name, _)| name).collect();
-    assert_eq!(exported.iter().filter(|name| !shown.contains(name)).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(
+        exported.iter().filter(|name| !shown.contains(name)).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
     assert!(!has("lock_client_lost", "reason=unheard_of"));
 }

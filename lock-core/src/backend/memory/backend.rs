@@ -9,9 +9,9 @@ use super::store::Memory;
 use super::watch::Watch;
 use crate::backend::conflict::{self, Use};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, Grant, GrantId, LatchState, LatchStep,
-    LeaseScope, Listed, Listener, LockInfo, Order, Ping, Placement, Released, Renew, Renewal, Severity, WAITER_LEASE,
-    Waiting,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, Grant, GrantId, LatchState,
+    LatchStep, LeaseScope, Listed, Listener, LockInfo, Order, Ping, Placement, Released, Renew, Renewal,
+    Severity, WAITER_LEASE, Waiting,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
