@@ -1,5 +1,6 @@
 //! A Postgres server that a test owns.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::certificates::Certificates;
+use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
@@ -28,6 +30,7 @@ pub struct PostgresServer {
     // Dropped in this order: the process before the directory that it works in and the port that it listens on.
     process: Process,
     settings: Vec<String>,
+    environment: Vec<(String, OsString)>,
     directory: Directory,
     port: Port,
 }
@@ -48,7 +51,17 @@ impl PostgresServer {
     /// As [`start`](Self::start).
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
-        Self::begin(settings, |_| {})
+        Self::begin(settings, &[], |_| {})
+    }
+
+    /// As [`with`](Self::with), with a wall clock that `clock` sets. It must live as long as the server.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn with_clock(settings: &[&str], clock: &Clock) -> Self {
+        give_away(clock.directory());
+        Self::begin(settings, &clock.environment(), |_| {})
     }
 
     /// As [`start`](Self::start), with TLS.
@@ -59,7 +72,7 @@ impl PostgresServer {
     pub fn with_tls(certificates: &Certificates) -> Self {
         let settings =
             ["ssl=on", "ssl_cert_file=server.pem", "ssl_key_file=server.key", "ssl_ca_file=ca.pem"];
-        Self::begin(&settings, |data| {
+        Self::begin(&settings, &[], |data| {
             for name in ["server.pem", "server.key", "ca.pem"] {
                 std::fs::copy(certificates.file(name), data.join(name)).expect("a certificate can be copied");
                 let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
@@ -95,7 +108,7 @@ impl PostgresServer {
             .output();
         let made = made.unwrap_or_else(|error| panic!("{}", why_not(&error)));
         assert!(made.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&made.stderr));
-        Self::run(&[], directory)
+        Self::run(&[], &[], directory)
     }
 
     /// Ends the replication to this standby: it does not get what the primary commits from now on.
@@ -112,11 +125,11 @@ impl PostgresServer {
         assert_eq!(self.sql("SELECT pg_promote()"), "t", "it is promoted");
     }
 
-    fn begin(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
-        start_in_turn(|| Self::begin_now(settings, prepare))
+    fn begin(settings: &[&str], environment: &[(String, OsString)], prepare: impl FnOnce(&Path)) -> Self {
+        start_in_turn(|| Self::begin_now(settings, environment, prepare))
     }
 
-    fn begin_now(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+    fn begin_now(settings: &[&str], environment: &[(String, OsString)], prepare: impl FnOnce(&Path)) -> Self {
         let directory = Directory::new();
         give_away(directory.path());
         let data = directory.path().join("data");
@@ -129,14 +142,15 @@ impl PostgresServer {
         let rules_of = |user| format!("host all {user} 127.0.0.1/32 scram-sha-256\n{others}");
         std::fs::write(&rules, rules_of(Self::WITH_PASSWORD)).expect("a file can be written");
         give_away(directory.path());
-        Self::run(settings, directory)
+        Self::run(settings, environment, directory)
     }
 
-    fn run(settings: &[&str], directory: Directory) -> Self {
+    fn run(settings: &[&str], environment: &[(String, OsString)], directory: Directory) -> Self {
         let port = Port::reserve();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect::<Vec<_>>();
-        let process = spawn(&settings, &directory, &port);
-        let mut server = Self { process, settings, directory, port };
+        let environment = environment.to_vec();
+        let process = spawn(&settings, &environment, &directory, &port);
+        let mut server = Self { process, settings, environment, directory, port };
         server.wait_ready();
         server
     }
@@ -223,7 +237,7 @@ impl PostgresServer {
     /// When it does not start.
     pub fn restart(&mut self) {
         self.process.kill9();
-        self.process = spawn(&self.settings, &self.directory, &self.port);
+        self.process = spawn(&self.settings, &self.environment, &self.directory, &self.port);
         self.wait_ready();
     }
 
@@ -260,7 +274,7 @@ impl PostgresServer {
                 let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
                 bound.check(&format!("postgres starts: {log}"));
                 std::thread::sleep(Duration::from_millis(20));
-                self.process = spawn(&self.settings, &self.directory, &self.port);
+                self.process = spawn(&self.settings, &self.environment, &self.directory, &self.port);
             }
             if self.try_sql("SELECT 1").is_ok() {
                 return;
@@ -279,7 +293,12 @@ impl Drop for PostgresServer {
     }
 }
 
-fn spawn(settings: &[String], directory: &Directory, port: &Port) -> Process {
+fn spawn(
+    settings: &[String],
+    environment: &[(String, OsString)],
+    directory: &Directory,
+    port: &Port,
+) -> Process {
     let log = std::fs::File::create(directory.path().join("log")).expect("a log");
     let mut command = unprivileged_program("postgres");
     command.arg("-D").arg(directory.path().join("data"));
@@ -291,6 +310,7 @@ fn spawn(settings: &[String], directory: &Directory, port: &Port) -> Process {
     for setting in settings {
         command.args(["-c", setting]);
     }
+    command.envs(environment.iter().cloned());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
 }

@@ -13,7 +13,7 @@ const OFFSET: &str = "offset";
 const COMPILER: &str =
     "cc, which also links every Rust program here, is not installed; run: apt-get install -y gcc";
 
-/// The wall clock of the servers that are started with it, see [`RedisBuilder::clock`](crate::RedisBuilder::clock). A
+/// The wall clock of the servers that are started with it, see [`RedisBuilder::clock`](crate::RedisBuilder::clock) and [`PostgresServer::with_clock`](crate::PostgresServer::with_clock). A
 /// test shifts it while they run; every other process keeps the real clock.
 #[derive(Debug)]
 pub struct Clock {
@@ -54,6 +54,10 @@ impl Clock {
 
     fn write(&self, nanos: i64) {
         self.offset.write_all_at(&nanos.to_ne_bytes(), 0).expect("cannot write a file");
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(crate) fn environment(&self) -> Vec<(String, OsString)> {
