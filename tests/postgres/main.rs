@@ -15,6 +15,7 @@ mod connections;
 mod contenders;
 mod contract;
 mod crowd;
+mod doctor;
 mod edges;
 mod failover;
 mod faults;

@@ -9,11 +9,12 @@ use tokio::time::timeout;
 
 use super::command::Server;
 use super::config::Config;
+use super::doctor;
 use super::link::{Goal, Listening, Shared, dial};
 use super::migrate;
 use crate::backend::remote::{Listeners, deadline, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, BoxFuture, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, Fencing, FencingToken, Finding, GrantId, Heartbeat,
     LatchState, LatchStep, LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
     WAITER_LEASE, Waiting,
 };
@@ -219,6 +220,12 @@ impl Backend for Postgres {
             ),
             _ => ping,
         })
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        let call = async { doctor::ask(&self.server.connections.get().await?, self.server.shared()).await };
+        let facts = self.server.within(self.timeout(), call).await?;
+        Ok(doctor::findings(&facts))
     }
 
     fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {

@@ -6,6 +6,7 @@ mod builder;
 mod command;
 mod config;
 mod connect;
+mod doctor;
 mod error;
 mod link;
 mod migrate;

@@ -221,6 +221,11 @@ impl Session {
         Ok(answer)
     }
 
+    /// Returns the connection, for statements that hold no lock.
+    pub(super) fn connection(&self) -> &Arc<link::Connection> {
+        &self.live
+    }
+
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }

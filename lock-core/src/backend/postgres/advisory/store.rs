@@ -11,13 +11,14 @@ use tokio::time::timeout;
 use super::id;
 use super::session::{Session, now};
 use crate::backend::postgres::config::Config;
+use crate::backend::postgres::doctor;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Shared;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::remote::{deadline, session_keeper, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, BoxFuture, Capability, Claim, LeaseScope, Listener, Order, Ping, Released, Renew,
-    Renewal, Waiting,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, Finding, LeaseScope, Listener, Order, Ping,
+    Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
@@ -124,6 +125,30 @@ impl PostgresAdvisory {
         Renewal::Renewed { sent, lease, waiters: None }
     }
 
+    /// Returns the keeper of some manager.
+    fn any_keeper(&self) -> Result<Arc<SessionKeeper>> {
+        let keeper = self.keepers.lock().values().find(|keeper| keeper.has_manager()).cloned();
+        keeper.ok_or_else(|| {
+            let detail = "the store is closed, or no manager is attached to it";
+            LockError::new(LockErrorKind::ShuttingDown, detail)
+        })
+    }
+
+    /// Runs a call that needs the session of `keeper`, within the time of a call.
+    async fn within<T>(
+        &self,
+        keeper: &SessionKeeper,
+        call: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> Result<T> {
+        let limit = self.shared.config.timeout;
+        let answer = match (timeout(limit, call).await, keeper.current()) {
+            (Ok(answer), _) => answer,
+            (Err(_), Some(_)) => Err(Failure::no_answer(limit)),
+            (Err(_), None) => Err(keeper.failure()),
+        };
+        answer.map_err(|failure| self.error(&failure))
+    }
+
     fn drain(&self) -> Vec<Arc<SessionKeeper>> {
         self.keepers.lock().drain().map(|(_, keeper)| keeper).collect()
     }
@@ -188,28 +213,25 @@ impl Backend for PostgresAdvisory {
     }
 
     async fn ping(&self) -> Result<Ping> {
-        let keeper = self.keepers.lock().values().find(|keeper| keeper.has_manager()).cloned();
-        let keeper = keeper.ok_or_else(|| {
-            let detail = "the store is closed, or no manager is attached to it";
-            LockError::new(LockErrorKind::ShuttingDown, detail)
-        })?;
+        let keeper = self.any_keeper()?;
         let call = async {
             let session = keeper.session().await?;
             let sent = now();
             match session.prove().await? {
-                true => Ok(now().since(sent)),
+                true => Ok(Ping::new(now().since(sent))),
                 false => {
                     Err(Failure::new(LockErrorKind::Unavailable, "another session of the server answers"))
                 }
             }
         };
-        let limit = self.shared.config.timeout;
-        let answer = match (timeout(limit, call).await, keeper.current()) {
-            (Ok(answer), _) => answer,
-            (Err(_), Some(_)) => Err(Failure::no_answer(limit)),
-            (Err(_), None) => Err(keeper.failure()),
-        };
-        answer.map(Ping::new).map_err(|failure| self.error(&failure))
+        self.within(&keeper, call).await
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        let keeper = self.any_keeper()?;
+        let call = async { doctor::ask(keeper.session().await?.connection(), &self.shared).await };
+        let facts = self.within(&keeper, call).await?;
+        Ok(doctor::findings(&facts))
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

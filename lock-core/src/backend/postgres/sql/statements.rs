@@ -31,6 +31,22 @@ pub(crate) struct Statements {
     pub(crate) version: String,
     /// A write that changes nothing, which a standby refuses.
     pub(crate) ping: String,
+    /// The facts about the server, for any session; see doctor.sql.
+    pub(crate) doctor: String,
+}
+
+/// The operators in doctor.sql, as they are written there.
+const OPERATORS: [&str; 3] = ["=", "<>", "-"];
+
+/// Returns the statement of doctor.sql, whose operators are those of Postgres in any session.
+fn doctor() -> String {
+    let text: String = include_str!("doctor.sql")
+        .lines()
+        .filter(|line| !line.starts_with("--"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    OPERATORS.into_iter().fold(text, |text, operator| {
+        text.replace(&format!(" {operator} "), &format!(" OPERATOR(pg_catalog.{operator}) "))
+    })
 }
 
 impl Statements {
@@ -58,6 +74,7 @@ impl Statements {
             verify: call("verify($1, $2)"),
             version: format!("SELECT number FROM {schema}.version"),
             ping: format!("DELETE FROM {schema}.latch_counts WHERE false"),
+            doctor: doctor(),
         }
     }
 
@@ -77,5 +94,23 @@ mod tests {
         let statements = Statements::new(&config);
         assert_eq!(statements.renew, "SELECT number, waiting FROM \"shop_locks\".renew($1, $2, $3, $4)");
         assert!(!format!("{statements:?}").contains("lock_core"), "{statements:?}");
+    }
+
+    /// A session without the library's `search_path` could otherwise call what others made in `public`.
+    #[test]
+    fn the_doctor_looks_every_name_up_in_one_place() {
+        let text = doctor();
+        for (at, _) in text.match_indices("pg_") {
+            let (before, from) = text.split_at(at);
+            let has_schema = ["pg_catalog.", "'"].iter().any(|end| before.ends_with(end));
+            assert!(has_schema || from.starts_with("pg_catalog."), "{from}");
+        }
+        for word in [" count(", "::text", "::name", "--"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+        for operator in ["=", "<", ">", "-", "+", "*", "/", "||", "~", "%", "LIKE", "IN"] {
+            assert!(!text.contains(&format!(" {operator} ")), "{operator}: {text}");
+        }
+        assert_eq!(text.matches("OPERATOR(pg_catalog.-)").count(), 3);
     }
 }

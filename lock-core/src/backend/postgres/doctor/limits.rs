@@ -1,0 +1,141 @@
+//! Connections, timeouts, the table of locks, and the clock.
+
+use super::facts::{Fact, Facts};
+use crate::backend::{Finding, Severity};
+
+/// The connections of a process of a service: one for a runtime, one for renewals, one that listens.
+const OF_A_PROCESS: i64 = 3;
+/// The shortest `idle_session_timeout`, in ms, that ends no session: each sends something twice a second.
+const IDLE_MS: i64 = 2_000;
+/// How long a call may take by default, in ms.
+const CALL_MS: i64 = 1_000;
+/// How long a statement of the library may take, in ms.
+const STATEMENT_MS: i64 = 5_000;
+/// The difference of two clocks that is told, in seconds.
+const APART: f64 = 1.0;
+
+/// Returns how many connections the next process of a service needs.
+fn needed(facts: &Facts) -> i64 {
+    if facts.advisory || facts.pooled { 1 } else { OF_A_PROCESS }
+}
+
+pub(super) fn connections(facts: &Facts) -> Option<Finding> {
+    let all = facts.number("max_connections");
+    let reserved = if facts.is_superuser() {
+        0
+    } else {
+        facts.number("superuser_reserved_connections") + facts.number("reserved_connections")
+    };
+    let used = facts.of("sessions").next()?.number;
+    let open = all - reserved - used;
+    (open < needed(facts).max(all / 10)).then(|| {
+        let found = format!(
+            "{used} connections of {all} are in use, and {} are left for this user: a service may get none for its locks",
+            open.max(0)
+        );
+        let advice = format!(
+            "`ALTER SYSTEM SET max_connections = {}` and restart the server, or put a pooler in front of other clients",
+            all * 2
+        );
+        Finding::new(Severity::Warning, "postgres.connections", found, advice)
+    })
+}
+
+pub(super) fn connection_limit_of_user(facts: &Facts) -> Option<Finding> {
+    connection_limit(facts, facts.of("role").next()?, "role", "ROLE")
+}
+
+pub(super) fn connection_limit_of_database(facts: &Facts) -> Option<Finding> {
+    connection_limit(facts, facts.of("database").next()?, "database", "DATABASE")
+}
+
+fn connection_limit(facts: &Facts, of: &Fact, kind: &str, word: &str) -> Option<Finding> {
+    let (name, limit, used) = (&of.name, of.number, of.other);
+    // -1 stands for no limit, and no limit counts for a superuser.
+    if limit < 0 || facts.is_superuser() || limit - used >= needed(facts) {
+        return None;
+    }
+    let found = format!(
+        "the {kind} {name} may have {limit} connections and has {used}: a further process of a service needs {}",
+        needed(facts)
+    );
+    let advice = format!("`ALTER {word} {name} CONNECTION LIMIT -1`, or a larger number than {limit}");
+    Some(
+        Finding::new(Severity::Warning, "postgres.connection_limit", found, advice)
+            .about(format!("{kind} {name}")),
+    )
+}
+
+pub(super) fn idle_session_timeout(facts: &Facts) -> Option<Finding> {
+    let timeout = facts.number("idle_session_timeout");
+    (1..IDLE_MS).contains(&timeout).then(|| {
+        let found = format!(
+            "idle_session_timeout is {timeout} ms: the server may end a connection of the library between two signs of life"
+        );
+        let advice = facts.set("idle_session_timeout", "0");
+        Finding::new(Severity::Warning, "postgres.idle_session_timeout", found, advice)
+    })
+}
+
+pub(super) fn transaction_timeout(facts: &Facts) -> Option<Finding> {
+    let timeout = facts.number("transaction_timeout");
+    (1..STATEMENT_MS).contains(&timeout).then(|| {
+        let found = format!(
+            "transaction_timeout is {timeout} ms: a slow call ends the connection, and with it all calls that are under way"
+        );
+        let advice = facts.set("transaction_timeout", "'10s'");
+        Finding::new(Severity::Warning, "postgres.transaction_timeout", found, advice)
+    })
+}
+
+/// Judges a session without the settings of the library; otherwise the library sets this timeout.
+pub(super) fn statement_timeout(facts: &Facts) -> Option<Finding> {
+    let timeout = facts.number("statement_timeout");
+    let (severity, found) = match timeout {
+        _ if !facts.pooled => return None,
+        0 => (
+            Severity::Note,
+            "statement_timeout is 0 behind a pooler: the server goes on with a call that nobody waits for"
+                .to_owned(),
+        ),
+        1..CALL_MS => (
+            Severity::Warning,
+            format!(
+                "statement_timeout is {timeout} ms behind a pooler: the server ends calls that are only slow"
+            ),
+        ),
+        _ => return None,
+    };
+    let advice = facts.set("statement_timeout", "'5s'");
+    Some(Finding::new(severity, "postgres.statement_timeout", found, advice))
+}
+
+pub(super) fn clock(facts: &Facts) -> Option<Finding> {
+    (facts.ahead.abs() > APART).then(|| {
+        let (by, side) = (facts.ahead.abs(), if facts.ahead > 0.0 { "ahead of" } else { "behind" });
+        let found = format!(
+            "the clock of the server is {by:.1} s {side} the clock of this machine: leases count by the server's clock, so \
+             they end early or late if it is set right in one step; `since` of a holder is the time of its own machine"
+        );
+        let advice = "let NTP keep both machines (`chronyc tracking`), and let it slew the server's clock, not step it";
+        Finding::new(Severity::Warning, "postgres.clock", found, advice)
+    })
+}
+
+/// Judges the table of locks of the server, which has this size at least.
+pub(super) fn lock_table(facts: &Facts) -> Option<Finding> {
+    let each = facts.number("max_locks_per_transaction");
+    let size = each * (facts.number("max_connections") + facts.number("max_prepared_transactions"));
+    let used = facts.of("locks").next()?.number;
+    (used * 4 >= size * 3).then(|| {
+        let found = format!(
+            "the server has {used} locks, and room for about {size} (max_locks_per_transaction = {each}): when there is no \
+             room, no lock can be acquired"
+        );
+        let advice = format!(
+            "`ALTER SYSTEM SET max_locks_per_transaction = {}` and restart the server",
+            each.max(1) * 4
+        );
+        Finding::new(Severity::Warning, "postgres.lock_table", found, advice)
+    })
+}
