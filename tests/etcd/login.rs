@@ -7,7 +7,7 @@ use lock_tests::{Etcd, Proxy};
 use crate::support::{LONG, connect, cycle, ms, refused, try_once};
 
 /// Returns a cluster with the users root and `app`, of which `app` may use keys that begin with `shop:`.
-fn with_users(ttl: u32) -> Etcd {
+pub(crate) fn with_users(ttl: u32) -> Etcd {
     let etcd = Etcd::builder().argument(&format!("--auth-token-ttl={ttl}")).start();
     for command in [
         &["user", "add", "root:s3cret"][..],

@@ -12,6 +12,7 @@ mod busy;
 mod contenders;
 mod contract;
 mod crowd;
+mod doctor;
 mod fair;
 mod history;
 #[path = "../in_line/mod.rs"]

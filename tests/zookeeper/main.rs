@@ -4,6 +4,7 @@ mod answers;
 mod contract;
 mod cost;
 mod curator;
+mod doctor;
 mod ensemble;
 mod fair;
 mod history;

@@ -19,8 +19,8 @@ use super::ttl;
 use crate::backend::remote::queue_copy::QueueCopies;
 use crate::backend::remote::{PerRuntime, deadline, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Listed, Listener, LockInfo,
-    Order, Ping, Released, Renew, Renewal, Waiting,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, Listed, Listener,
+    LockInfo, Order, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -265,6 +265,11 @@ impl Backend for Etcd {
         let may_write = may_write.map_err(|failure| self.error(&failure))?;
         let ping = Ping::new(now().since(began));
         Ok(if may_write { ping } else { ping.with_degraded(UNWRITTEN) })
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        let findings = self.store.doctor().await;
+        findings.map_err(|failure| self.error(&failure.before_any_request()))
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

@@ -3,6 +3,7 @@
 mod backend;
 mod command;
 mod config;
+mod doctor;
 mod entries;
 mod error;
 mod fence;

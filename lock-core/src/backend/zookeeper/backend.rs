@@ -15,8 +15,8 @@ use super::several::Several;
 use super::store::ZooKeeper;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LeaseScope, Listed, Listener,
-    LockInfo, Mode, Order, Ping, Released, Renew, Renewal, Waiting,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, LeaseScope, Listed,
+    Listener, LockInfo, Mode, Order, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
@@ -149,6 +149,10 @@ impl Backend for ZooKeeper {
         let began = now();
         self.within(self.any_session()).await?;
         Ok(Ping::new(now().since(began)))
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.examine().await
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {

@@ -7,6 +7,7 @@ mod changed;
 mod config;
 mod connect;
 mod create_all;
+mod doctor;
 mod downgrade;
 mod error;
 mod fence;

@@ -96,7 +96,7 @@ async fn dial_at(
 }
 
 /// Connects, and greets the server as `host`. Returns its address too.
-async fn begin(
+pub(super) async fn begin(
     members: &Members,
     host: &str,
     connects: impl Future<Output = io::Result<TcpStream>>,
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_member_that_cannot_hold_locks_is_refused() {
-        let good = StatusResponse { version: "3.4.23".to_owned(), leader: 7, is_learner: false };
+        let good = StatusResponse { version: "3.4.23".to_owned(), leader: 7, ..StatusResponse::default() };
         let table = [
             (good.clone(), None),
             (StatusResponse { version: "3.3.0-rc.1".to_owned(), ..good.clone() }, None),

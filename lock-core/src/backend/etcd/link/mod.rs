@@ -1,5 +1,6 @@
 //! Connections to the members of a cluster: one at a time for each runtime, to a member that answers.
 
+mod ask;
 mod codec;
 mod connection;
 mod connector;
@@ -8,6 +9,7 @@ mod http2;
 mod members;
 mod streams;
 
+pub(super) use ask::{Place, places, state};
 pub(super) use dial::{dial, linearizable_read};
 pub(super) use members::Members;
 pub(super) use streams::Events;

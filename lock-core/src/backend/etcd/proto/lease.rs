@@ -61,3 +61,19 @@ pub(in super::super) struct LeaseTimeToLiveResponse {
     #[prost(bytes = "vec", repeated, tag = "5")]
     pub(in super::super) keys: Vec<Vec<u8>>,
 }
+
+/// Asks for all leases that the answering member knows.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseLeasesRequest {}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseLeasesResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub(in super::super) leases: Vec<LeaseStatus>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in super::super) struct LeaseStatus {
+    #[prost(int64, tag = "1")]
+    pub(in super::super) id: i64,
+}

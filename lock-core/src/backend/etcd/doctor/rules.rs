@@ -1,0 +1,183 @@
+//! From facts to findings.
+
+use super::cluster;
+use super::facts::{Access, Answer, Facts, List, Member};
+use crate::backend::etcd::proto::{AlarmMember, StatusResponse};
+use crate::backend::{Finding, Severity};
+
+/// The quota of a member that was started without `--quota-backend-bytes`.
+pub(super) const DEFAULT_QUOTA: i64 = 2 << 30;
+/// The percentage of the quota from which on it is told.
+pub(super) const FULL: i64 = 80;
+/// The least space inside a file that is worth a look.
+pub(super) const FREE: i64 = 64 << 20;
+/// How many entries of the log a member may be behind: with more, etcd refuses requests.
+pub(super) const BEHIND: u64 = 5_000;
+/// How many leases are usual.
+pub(super) const LEASES: usize = 10_000;
+
+/// Judges a cluster.
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut all = alarms(facts);
+    for (member, state) in facts.states() {
+        let of_member =
+            [size(facts, state), free_space(member, state), no_leader(member, state), lagging(facts, state)];
+        all.extend(of_member.into_iter().flatten().map(|finding| finding.about(&member.name)));
+    }
+    all.extend(cluster::findings(facts));
+    all.extend([leases(facts), access(facts), proxied(facts), unread(facts)].into_iter().flatten());
+    all
+}
+
+fn alarms(facts: &Facts) -> Vec<Finding> {
+    let finding = |alarm: &AlarmMember| {
+        let id = alarm.member_id;
+        let finding = match alarm.alarm {
+            AlarmMember::NOSPACE => {
+                let found = "its database is full (alarm NOSPACE), and the cluster grants no lock";
+                let advice = format!(
+                    "{} && etcdctl alarm disarm`; if that frees too little, start the members with a larger \
+                     `--quota-backend-bytes`",
+                    frees(facts)
+                );
+                Finding::new(Severity::Danger, "etcd.nospace", found, advice)
+            }
+            AlarmMember::CORRUPT => {
+                let found = "its data differ from those of the others (alarm CORRUPT), and the cluster grants no lock";
+                Finding::new(Severity::Danger, "etcd.corrupt", found, replaces(facts, id))
+            }
+            _ => return None,
+        };
+        Some(finding.about(facts.name_of(id)))
+    };
+    facts.alarms.iter().flatten().filter_map(finding).collect()
+}
+
+/// Returns the beginning of a line that frees the space of old revisions. The backtick is not closed.
+fn frees(facts: &Facts) -> String {
+    format!("`etcdctl compact {} && etcdctl defrag --cluster", facts.revision())
+}
+
+/// Returns how to give a member the data of the others.
+fn replaces(facts: &Facts, id: u64) -> String {
+    if facts.list == List::Whole && facts.voters().count() < 2 {
+        return "restore the data of a backup, `etcdctl snapshot restore <file>`".to_owned();
+    }
+    let known = facts.members.iter().find(|member| member.id == id);
+    let peer = known.map(|member| member.peer.as_str()).filter(|peer| !peer.is_empty()).unwrap_or("<url>");
+    format!(
+        "`etcdctl member remove {id:x}`, empty its data directory, `etcdctl member add <name> --peer-urls={peer}`, \
+         start it with `--initial-cluster-state=existing`, then `etcdctl alarm disarm`"
+    )
+}
+
+fn size(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
+    let is_known = state.db_size_quota != 0;
+    let quota = if is_known { state.db_size_quota } else { DEFAULT_QUOTA };
+    let percent = state.db_size.saturating_mul(100).checked_div(quota).filter(|_| quota > 0)?;
+    let (size, whole) = (mib(state.db_size), mib(quota));
+    if !is_known && percent > 100 {
+        // With the default quota it would have an alarm.
+        let found = format!("its database has {size}, and this version does not tell its quota");
+        let advice = "compare that with its `--quota-backend-bytes`: at the quota the cluster grants no lock";
+        return Some(Finding::new(Severity::Note, "etcd.size", found, advice));
+    }
+    let of = match is_known {
+        true => format!("its quota of {whole}"),
+        false => format!("the {whole} that are the default quota (this version does not tell its own)"),
+    };
+    let found =
+        format!("its database has {size}, {percent} % of {of}; at the quota the cluster grants no lock");
+    let advice = format!(
+        "{}`, and start the members with `--auto-compaction-mode=periodic --auto-compaction-retention=10m`, or with a \
+         larger `--quota-backend-bytes`",
+        frees(facts)
+    );
+    (percent > FULL).then(|| Finding::new(Severity::Warning, "etcd.size", found, advice))
+}
+
+fn free_space(member: &Member, state: &StatusResponse) -> Option<Finding> {
+    let (size, used) = (state.db_size, state.db_size_in_use);
+    // 0 is what a version before 3.4 tells.
+    let is_much = used > 0 && size - used >= FREE && used < size / 2;
+    let found = format!(
+        "its database file has {}, of which {} are in use; all of it counts for the quota",
+        mib(size),
+        mib(used)
+    );
+    let advice = format!("`etcdctl --endpoints={} defrag`: it answers nothing meanwhile", member.name);
+    is_much.then(|| Finding::new(Severity::Note, "etcd.free_space", found, advice))
+}
+
+fn no_leader(member: &Member, state: &StatusResponse) -> Option<Finding> {
+    let found =
+        "it answers, and knows no leader: an election is under way, or it is cut off from the other members";
+    let advice = format!(
+        "look again in a few seconds; if it stays, check its network to the peers (`{}`)",
+        if member.peer.is_empty() { "--listen-peer-urls" } else { &member.peer }
+    );
+    (state.leader == 0).then(|| Finding::new(Severity::Warning, "etcd.no_leader", found, advice))
+}
+
+fn lagging(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
+    // 0 is what a version before 3.4 tells.
+    let applied = Some(state.raft_applied_index).filter(|applied| *applied > 0)?;
+    let committed = facts.states().map(|(_, state)| state.raft_index).max()?;
+    let behind = committed.saturating_sub(applied);
+    let found = format!("it has applied {applied} of {committed} entries of the log, and is {behind} behind");
+    let advice = "look for a slow disk, a busy processor or a cut network there; `etcdctl endpoint status --cluster -w \
+                  table` shows whether it catches up";
+    (behind > BEHIND).then(|| Finding::new(Severity::Warning, "etcd.lagging", found, advice))
+}
+
+fn leases(facts: &Facts) -> Option<Finding> {
+    let count = facts.leases.filter(|count| *count > LEASES)?;
+    let found =
+        format!("there are {count} leases: each member keeps all of them, and a new leader begins each anew");
+    let advice = "find the program that grants one for each key: `etcdctl lease list`, then `etcdctl lease timetolive \
+                  --keys <id>`";
+    Some(Finding::new(Severity::Note, "etcd.leases", found, advice))
+}
+
+fn access(facts: &Facts) -> Option<Finding> {
+    let (rule, found, advice) = match facts.access {
+        Access::Open => (
+            "etcd.no_auth",
+            "authentication is off: any client that reaches the cluster may delete any lock",
+            "make a user for the locks as the page of the store shows, then `etcdctl user add root && etcdctl user \
+             grant-role root root && etcdctl auth enable`",
+        ),
+        Access::PlainPassword => (
+            "etcd.plain_text",
+            "the password of the URL crosses the network in plain text",
+            "start the members with `--cert-file=<pem> --key-file=<pem>`, and use `etcds://`",
+        ),
+        Access::Certificate | Access::Password => return None,
+    };
+    Some(Finding::new(Severity::Note, rule, found, advice))
+}
+
+fn proxied(facts: &Facts) -> Option<Finding> {
+    let found = "a proxy answers in place of the members: only those behind it that answered were looked at";
+    let advice = "`lockctl doctor` with the addresses of the members, `etcd://<member>,<member>,<member>`";
+    (facts.list == List::Proxied).then(|| Finding::new(Severity::Note, "etcd.proxy", found, advice))
+}
+
+fn unread(facts: &Facts) -> Option<Finding> {
+    let is_untold = facts.members.iter().any(|member| matches!(member.answer, Answer::Refused));
+    let parts = [
+        (facts.alarms.is_none(), "the alarms"),
+        (facts.list == List::Unread, "the list of the members"),
+        (is_untold, "the state of each member"),
+        (facts.leases.is_none(), "the leases"),
+    ];
+    let parts: Vec<_> =
+        parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, part)| part).collect();
+    let found = format!("this user may not read {}", parts.join(", "));
+    let advice = "`lockctl doctor` with a user of the role root: `etcdctl user grant-role <user> root`";
+    (!parts.is_empty()).then(|| Finding::new(Severity::Note, "etcd.unread", found, advice))
+}
+
+fn mib(bytes: i64) -> String {
+    format!("{} MiB", bytes >> 20)
+}

@@ -1,0 +1,76 @@
+//! Asks servers for their state, each over a connection that ends with the answer.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::connection::Connection;
+use super::dial::{begin, status};
+use super::http2::origin;
+use super::members::Members;
+use crate::backend::BoxFuture;
+use crate::backend::etcd::config::Member;
+use crate::backend::etcd::error::{Failure, unexpected};
+use crate::backend::etcd::proto::StatusResponse;
+use crate::backend::remote::{join_all, socket};
+
+/// One address of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    host: String,
+    address: SocketAddr,
+    /// Its name in findings.
+    name: String,
+}
+
+/// Writes `host:port`, or the address if the host has several.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Looks hosts up, and returns all their addresses. A host that is not found within `limit` has none.
+pub(crate) async fn places(hosts: &[(String, u16)], limit: Duration) -> Vec<Place> {
+    let look_up = |server: &(String, u16)| -> BoxFuture<'static, Vec<Place>> {
+        let (server, found) = (server.clone(), timeout(limit, addresses(server.clone())));
+        Box::pin(async move {
+            let found = found.await.unwrap_or_default();
+            let alone = found.len() == 1;
+            let name = |address: SocketAddr| match alone {
+                true => Member(&server).to_string(),
+                false => address.to_string(),
+            };
+            let place = |address| Place { host: server.0.clone(), address, name: name(address) };
+            found.into_iter().map(place).collect()
+        })
+    };
+    join_all(hosts.iter().map(look_up).collect()).await.into_iter().flatten().collect()
+}
+
+async fn addresses((host, port): (String, u16)) -> Vec<SocketAddr> {
+    socket::addresses(&host, port).await.unwrap_or_default()
+}
+
+/// Asks a server for its state. The user of the URL logs in only if `logs_in`: its password is for servers that the URL
+/// names.
+pub(crate) async fn state(
+    members: &Members,
+    place: &Place,
+    logs_in: bool,
+    limit: Duration,
+) -> Result<StatusResponse, Failure> {
+    let asking = async {
+        let (_, http2, _driver) = begin(members, &place.host, TcpStream::connect(place.address)).await?;
+        let origin = origin(&place.host, place.address.port(), members.tls.is_some());
+        let origin = origin.ok_or_else(|| unexpected("an origin"))?;
+        let user = members.config.user.clone().filter(|_| logs_in);
+        let connection = Connection::new(http2.clone(), http2, origin, user);
+        connection.log_in().await?;
+        status(&connection).await
+    };
+    timeout(limit, asking).await.unwrap_or_else(|_| Err(Failure::no_answer(limit)))
+}

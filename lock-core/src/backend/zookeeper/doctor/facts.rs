@@ -1,0 +1,115 @@
+//! What was read of the servers.
+
+use std::time::Duration;
+
+use zookeeper_client::Acl;
+
+use crate::backend::zookeeper::config::{Auth, Config};
+
+/// What was read of the servers.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// The directory of the locks.
+    pub(super) base: String,
+    /// The session timeout of the URL.
+    pub(super) asked: Duration,
+    /// The session timeout that the servers gave.
+    pub(super) given: Duration,
+    /// The longest time of a call.
+    pub(super) timeout: Duration,
+    /// `None` if the servers do not tell.
+    pub(super) ensemble: Option<Ensemble>,
+    /// The number of nodes in `base`.
+    pub(super) children: i32,
+    /// The access control list of `base`; empty if it was not read.
+    pub(super) acl: Vec<Acl>,
+    pub(super) quotas: Vec<Quota>,
+    pub(super) access: Access,
+    /// The servers of the URL.
+    pub(super) hosts: String,
+    /// The number of addresses to which the URL leads.
+    pub(super) addresses: usize,
+    /// The servers of the URL that do not answer, each with the reason.
+    pub(super) silent: Vec<(String, String)>,
+    /// The nodes that this user may not read.
+    pub(super) unread: Vec<String>,
+}
+
+/// The servers that the servers know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ensemble {
+    /// The servers with a vote.
+    pub(super) voters: usize,
+    /// Whether all votes count the same.
+    pub(super) is_plain: bool,
+}
+
+impl Ensemble {
+    /// Reads `/zookeeper/config`. It is empty at a server that runs alone.
+    pub(super) fn of(config: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(config);
+        let servers = text.lines().filter(|line| line.starts_with("server."));
+        let voters = servers.filter(|line| role_of(line) != "observer").count().max(1);
+        let is_plain = !text.lines().any(|line| line.starts_with("group.") || line.starts_with("weight."));
+        Self { voters, is_plain }
+    }
+}
+
+/// Returns the role of the server in `server.1=host:port:port:role;port for clients`.
+fn role_of(line: &str) -> &str {
+    let peer = line.split(';').next().unwrap_or_default();
+    peer.rsplit(':').next().unwrap_or_default().trim()
+}
+
+/// The quota of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Quota {
+    pub(super) path: String,
+    pub(super) nodes: Limits,
+    pub(super) bytes: Limits,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) used: i64,
+    /// From here on the servers write to their log.
+    pub(super) soft: Option<i64>,
+    /// From here on they refuse, if they enforce quotas.
+    pub(super) hard: Option<i64>,
+}
+
+impl Quota {
+    /// Reads `count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1` and `count=2,bytes=12`; -1 is no limit.
+    pub(super) fn of(path: &str, limits: &[u8], used: &[u8]) -> Self {
+        let number = |text: &[u8], name: &str| -> Option<i64> {
+            let text = String::from_utf8_lossy(text);
+            let mut parts = text.split([',', ';']).filter_map(|part| part.split_once('='));
+            let (_, value) = parts.find(|(of, _)| of.trim() == name)?;
+            value.trim_end_matches('=').trim().parse().ok().filter(|number| *number >= 0)
+        };
+        let of = |name, hard| Limits {
+            used: number(used, name).unwrap_or(0),
+            soft: number(limits, name),
+            hard: number(limits, hard),
+        };
+        Self {
+            path: path.to_owned(),
+            nodes: of("count", "countHardLimit"),
+            bytes: of("bytes", "byteHardLimit"),
+        }
+    }
+}
+
+/// How the user of the URL is known to the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    /// `None` without a user.
+    pub(super) auth: Option<Auth>,
+    pub(super) tls: bool,
+}
+
+impl Access {
+    pub(super) fn of(config: &Config) -> Self {
+        Self { auth: config.credentials.as_ref().map(|_| config.auth), tls: config.files.is_some() }
+    }
+}
