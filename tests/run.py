@@ -120,16 +120,16 @@ class Results:
             lines = re.findall(r"^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
             for passed, failed, ignored in lines:
                 count.update(passed=int(passed), failed=int(failed), ignored=int(ignored))
-            failed = re.findall(r"^test (\S+)(?: - .+?)? \.\.\. FAILED$", output, re.M)
+            failed = re.findall(r"^test (.+?)(?: - should panic)? \.\.\. FAILED$", output, re.M)
             self.failures += [f"{title}: {test}" for test in failed]
-            if binary:
-                self.beside += [(binary, test) for test in failed]
             wrong = None
             if store is None:
                 wrong = f"The test binary {name} is not listed in store_of ({HERE.name})"
             elif status != 0 and (not lines or not any(int(failed) for _, failed, _ in lines)):
                 hung = f", which takes longer than LOCK_TEST_SECONDS, {LIMIT:.0f} s" if took >= LIMIT else ""
                 wrong = f"No result: {title} was killed{hung}, or it crashed (status {status})"
+            if binary and not wrong:
+                self.beside += [(binary, test) for test in failed]
             if wrong:
                 print(wrong)
                 count["failed"] += 1
@@ -175,7 +175,7 @@ class Results:
         if total["ignored"]:
             print(f"\n{total['ignored']} tests were IGNORED")
         print(f"\n{total['passed']} passed, {total['failed']} failed", flush=True)
-        return total["failed"] == 0 and total["passed"] > 0
+        return not self.failures and total["failed"] == 0 and total["passed"] > 0
 
 
 def enqueue(argv):

@@ -80,7 +80,7 @@ async fn an_alarm_is_a_danger_until_it_is_disarmed() {
     let locks = manager(&etcd).await;
     for (alarm, rule, advice) in [
         ("NOSPACE", "etcd.nospace", "etcdctl alarm disarm"),
-        ("CORRUPT", "etcd.corrupt", "etcdctl snapshot restore"),
+        ("CORRUPT", "etcd.corrupt", "etcdutl snapshot restore"),
     ] {
         raise(&etcd, alarm);
         let danger = found(&locks, rule).await;

@@ -172,7 +172,7 @@ async fn what_the_user_may_not_read_is_one_note() {
     let expected = [("redis.eviction", Danger), ("redis.persistence", Warning), ("redis.unread", Note)];
     assert_eq!(rules(&locks).await, expected);
     let finding = found(&locks, "redis.unread", Note).await;
-    assert_eq!(finding.advice, "`ACL SETUSER app +config|get`");
+    assert_eq!(finding.advice, "`ACL SETUSER app +config|get`, and `ACL SAVE` if there is an aclfile");
     server.command(&["ACL", "SETUSER", "app", "+config|get"]);
     gone(&locks, "redis.unread").await;
     let hidden = RedisServer::builder().configs("rename-command", &["CONFIG", ""]).start();

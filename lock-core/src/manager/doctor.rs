@@ -68,10 +68,15 @@ impl LockManager {
     }
 }
 
-/// Returns whether a finding says of a server, as the ping does, that it is in trouble.
+/// Returns whether a finding says already that a server which the ping names does not answer.
 fn is_told(sentence: &str, findings: &[Finding]) -> bool {
-    let names = |finding: &Finding| !finding.about.is_empty() && sentence.contains(&finding.about);
-    findings.iter().any(|finding| finding.severity == Severity::Danger && names(finding))
+    // No further digit: `a:6379` is not `a:637`.
+    let names = |name: &str| {
+        let ends = sentence.match_indices(name).map(|(at, name)| &sentence[at + name.len()..]);
+        ends.into_iter().any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+    };
+    let away = |finding: &&Finding| matches!(finding.rule, "redlock.node" | "redis.node");
+    findings.iter().filter(away).flat_map(|finding| finding.about.split(", ")).any(names)
 }
 
 fn degraded(sentence: &str) -> Finding {
@@ -125,6 +130,22 @@ mod tests {
     fn held(key: usize, remaining: Option<Duration>) -> LockInfo {
         let id: GrantId = "0123456789abcdef0123456789abcdef01234567".parse().expect("an id");
         LockInfo::new(format!("k{key}"), Mode::Exclusive, vec![HolderInfo::new(id, None, remaining, false)])
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_told_once() {
+        let away =
+            |rule, about: &str| vec![Finding::new(Severity::Danger, rule, "away", "start it").about(about)];
+        for (rule, about, told) in [
+            ("redlock.node", "a:6379", true),
+            ("redlock.node", "b:1, a:6379", true),
+            ("redis.node", "a:637", false),
+            ("redis.node", "b:6379", false),
+            // In quarantine because of evictions.
+            ("redis.eviction", "a:6379", false),
+        ] {
+            assert_eq!(is_told("redis at a:6379: no answer", &away(rule, about)), told, "{rule} {about}");
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Report {
     pub ran: Vec<&'static str>,
     /// The cases that the capability of the backend does not call for.
     pub not_applicable: Vec<&'static str>,
+    /// The cases that ran again, because they had failed while calls were slow: once for each further go.
+    pub again: Vec<&'static str>,
     /// The cases that failed, a part of [`ran`](Self::ran).
     pub failures: Vec<Failure>,
 }
@@ -71,6 +73,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ran, failed) = (self.ran.len(), self.failures.len());
         write!(f, "{ran} cases ran, {failed} failed, {} not applicable", self.not_applicable.len())?;
+        if !self.again.is_empty() {
+            write!(f, "; ran again after slow calls: {}", self.again.join(", "))?;
+        }
         for Failure { case, text } in &self.failures {
             write!(f, "\n  {case}: {text}")?;
         }

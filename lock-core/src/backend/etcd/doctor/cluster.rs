@@ -73,8 +73,9 @@ fn learner(member: &Member) -> Option<Finding> {
 }
 
 fn number(facts: &Facts) -> Option<Finding> {
-    let add =
-        "`etcdctl member add <name> --peer-urls=<url>`, and start it with `--initial-cluster-state=existing`";
+    // A new member that does not run counts for the majority at once, unless it is a learner.
+    let add = "`etcdctl member add <name> --learner --peer-urls=<url>`, start it with the `--initial-cluster` that this prints \
+               and `--initial-cluster-state=existing`, and once it has caught up `etcdctl member promote <id>`";
     let (rule, severity, found, advice) = match facts.voters().count() {
         1 => (
             "etcd.one_member",

@@ -53,15 +53,22 @@ fn alarms(facts: &Facts) -> Vec<Finding> {
     facts.alarms.iter().flatten().filter_map(finding).collect()
 }
 
-/// Returns the beginning of a line that frees the space of old revisions. The backtick is not closed.
+/// Returns the beginning of a line that frees the space of old revisions. The backtick is not closed. A revision that is
+/// compacted already is no reason to stop.
 fn frees(facts: &Facts) -> String {
-    format!("`etcdctl compact {} && etcdctl defrag --cluster", facts.revision())
+    let revision = match facts.revision() {
+        0 => "<revision of `etcdctl endpoint status -w json`>".to_owned(),
+        revision => revision.to_string(),
+    };
+    format!("`etcdctl compact {revision} --physical; etcdctl --command-timeout=10m defrag --cluster")
 }
 
 /// Returns how to give a member the data of the others.
 fn replaces(facts: &Facts, id: u64) -> String {
     if facts.list == List::Whole && facts.voters().count() < 2 {
-        return "restore the data of a backup, `etcdctl snapshot restore <file>`".to_owned();
+        return "restore a backup, `etcdutl snapshot restore <file> --data-dir <new>` (before 3.5 `etcdctl`); its fencing tokens \
+                begin again where the backup was made"
+            .to_owned();
     }
     let known = facts.members.iter().find(|member| member.id == id);
     let peer = known.map(|member| member.peer.as_str()).filter(|peer| !peer.is_empty()).unwrap_or("<url>");
@@ -89,7 +96,7 @@ fn size(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
     let found =
         format!("its database has {size}, {percent} % of {of}; at the quota the cluster grants no lock");
     let advice = format!(
-        "{}`, and start the members with `--auto-compaction-mode=periodic --auto-compaction-retention=10m`, or with a \
+        "{}` (each member answers nothing meanwhile), and start the members with `--auto-compaction-mode=periodic --auto-compaction-retention=10m`, or with a \
          larger `--quota-backend-bytes`",
         frees(facts)
     );
@@ -144,8 +151,9 @@ fn access(facts: &Facts) -> Option<Finding> {
         Access::Open => (
             "etcd.no_auth",
             "authentication is off: any client that reaches the cluster may delete any lock",
-            "make a user for the locks as the page of the store shows, then `etcdctl user add root && etcdctl user \
-             grant-role root root && etcdctl auth enable`",
+            "make a user for the locks as the page of the store shows, and put it into the URL of every program: one without \
+             it loses its locks in the last step. Then `etcdctl user add root && etcdctl user grant-role root root`, and last \
+             `etcdctl auth enable`",
         ),
         Access::PlainPassword => (
             "etcd.plain_text",
@@ -174,7 +182,8 @@ fn unread(facts: &Facts) -> Option<Finding> {
     let parts: Vec<_> =
         parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, part)| part).collect();
     let found = format!("this user may not read {}", parts.join(", "));
-    let advice = "`lockctl doctor` with a user of the role root: `etcdctl user grant-role <user> root`";
+    let advice = "`lockctl doctor` with a user of the role root, `etcdctl user grant-role <user> root`, and with all members in \
+                  the URL: others are asked without a login";
     (!parts.is_empty()).then(|| Finding::new(Severity::Note, "etcd.unread", found, advice))
 }
 

@@ -76,7 +76,11 @@ fn alarms_and_sizes() {
         (|facts| facts.alarms = alarm(1), &[(Danger, "etcd.nospace", "(m1:2379)")]),
         (
             |facts| facts.alarms = alarm(1),
-            &[(Danger, "etcd.nospace", "`etcdctl compact 42 && etcdctl defrag --cluster &&")],
+            &[(
+                Danger,
+                "etcd.nospace",
+                "`etcdctl compact 42 --physical; etcdctl --command-timeout=10m defrag --cluster &&",
+            )],
         ),
         (|facts| facts.alarms = alarm(2), &[(Danger, "etcd.corrupt", "`etcdctl member remove 1`")]),
         (|facts| facts.alarms = alarm(2), &[(Danger, "etcd.corrupt", "--peer-urls=http://m1:2380")]),

@@ -112,11 +112,16 @@ impl Members {
             let Some(answer) = connection.answers.patiently(SILENCE, status(connection)).await else {
                 return "the server stopped answering";
             };
-            // A refusal shows that the server is alive; a broken connection ends the driver.
-            let Ok(status) = answer else { continue };
+            // Any refusal shows that the server is alive; a broken connection ends the driver.
+            let status = match answer {
+                Ok(status) => Some(status),
+                // A later version of etcd tells it to root alone.
+                Err(failure) if failure.reaction == Reaction::Forbidden => None,
+                Err(_) => continue,
+            };
             let round_trip = Clock::Suspend.now().since(sent);
             self.listeners.node_answered(&NodeAnswer::new(connection.member(), round_trip));
-            if check(&status).is_ok() {
+            if status.is_none_or(|status| check(&status).is_ok()) {
                 // This happens only after a heartbeat: otherwise a server that accepts every connection and closes it
                 // would be dialled without a pause.
                 pauses.reset();

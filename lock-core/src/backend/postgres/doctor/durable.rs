@@ -82,7 +82,12 @@ pub(super) fn synchronous_standby(facts: &Facts) -> Option<Finding> {
 
 pub(super) fn failover(facts: &Facts) -> Option<Finding> {
     let takes_over = |one: &&Fact| one.more != "backup" && !ARCHIVES.contains(&one.name.as_str());
-    let standbys = facts.of("standby").filter(takes_over).count();
+    let names: Vec<String> = facts
+        .of("standby")
+        .filter(takes_over)
+        .map(|one| format!("\"{}\"", one.name.replace('"', "\"\"")))
+        .collect();
+    let standbys = names.len();
     let is_synchronous = awaited(facts.setting("synchronous_standby_names")) > 0;
     if standbys == 0 || (is_synchronous && !facts.advisory) {
         return None;
@@ -98,7 +103,10 @@ pub(super) fn failover(facts: &Facts) -> Option<Finding> {
         );
         let advice = format!(
             "{}; have two standbys for that, because commits wait when the last one is gone",
-            change("synchronous_standby_names", "'ANY 1 (*)'")
+            change(
+                "synchronous_standby_names",
+                &format!("'ANY 1 ({})'", names.join(", ").replace('\'', "''"))
+            )
         );
         (found, advice)
     };

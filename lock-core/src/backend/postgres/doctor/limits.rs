@@ -19,6 +19,11 @@ fn needed(facts: &Facts) -> i64 {
     if facts.advisory || facts.pooled { 1 } else { OF_A_PROCESS }
 }
 
+/// Returns what to add to a larger setting: a standby with a smaller one than its primary stops.
+fn standbys_first(facts: &Facts) -> &'static str {
+    if facts.of("standby").next().is_some() { ", each standby before its primary" } else { "" }
+}
+
 pub(super) fn connections(facts: &Facts) -> Option<Finding> {
     let all = facts.number("max_connections");
     let reserved = if facts.is_superuser() {
@@ -34,8 +39,9 @@ pub(super) fn connections(facts: &Facts) -> Option<Finding> {
             open.max(0)
         );
         let advice = format!(
-            "`ALTER SYSTEM SET max_connections = {}` and restart the server, or put a pooler in front of other clients",
-            all * 2
+            "put a pooler in front of other clients, or `ALTER SYSTEM SET max_connections = {}` and restart the server{}",
+            all * 2,
+            standbys_first(facts)
         );
         Finding::new(Severity::Warning, "postgres.connections", found, advice)
     })
@@ -106,7 +112,7 @@ pub(super) fn statement_timeout(facts: &Facts) -> Option<Finding> {
         ),
         _ => return None,
     };
-    let advice = facts.set("statement_timeout", "'5s'");
+    let advice = format!("if the role is for locks alone, {}", facts.set("statement_timeout", "'5s'"));
     Some(Finding::new(severity, "postgres.statement_timeout", found, advice))
 }
 
@@ -133,8 +139,9 @@ pub(super) fn lock_table(facts: &Facts) -> Option<Finding> {
              room, no lock can be acquired"
         );
         let advice = format!(
-            "`ALTER SYSTEM SET max_locks_per_transaction = {}` and restart the server",
-            each.max(1) * 4
+            "`ALTER SYSTEM SET max_locks_per_transaction = {}` and restart the server{}",
+            each.max(1) * 4,
+            standbys_first(facts)
         );
         Finding::new(Severity::Warning, "postgres.lock_table", found, advice)
     })

@@ -58,10 +58,19 @@ pub(super) fn old_transaction(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let (about, advice) = if oldest.kind == "prepared" {
-        (format!("prepared transaction {}", oldest.name), format!("`ROLLBACK PREPARED {}`", oldest.name))
+        (
+            format!("prepared transaction {}", oldest.name),
+            format!(
+                "ask its transaction manager how it ended, then `COMMIT PREPARED {0}` or `ROLLBACK PREPARED {0}`",
+                oldest.name
+            ),
+        )
     } else {
-        let end =
-            format!("`SELECT pg_terminate_backend({})`; long reports belong on a standby", oldest.number);
+        let end = format!(
+            "if it is no backup and no change of a schema, `SELECT pg_terminate_backend({})`; long reports belong on a \
+                 standby",
+            oldest.number
+        );
         (session(oldest), end)
     };
     let found = format!(

@@ -35,7 +35,7 @@ fn of_node(answer: Result<Facts>) -> Vec<Finding> {
         Err(error) => {
             let found =
                 format!("the node does not answer, and its keys cannot be locked: {}", error.detail());
-            let advice = "start it, or `CLUSTER FAILOVER TAKEOVER` on its replica";
+            let advice = "start it; only if it is certainly stopped, `CLUSTER FAILOVER FORCE` on its replica";
             vec![Finding::new(Severity::Danger, "redis.node", found, advice)]
         }
     }

@@ -7,6 +7,17 @@ use crate::backend::{Finding, Severity};
 const NEARLY_FULL: u64 = 90;
 const MB: u64 = 1_048_576;
 
+/// Returns the memory that counts against the limit: the server leaves out the buffers of its replicas and of its
+/// append-only file.
+fn used(facts: &Facts) -> u64 {
+    facts.number("used_memory").saturating_sub(facts.number("mem_not_counted_for_evict"))
+}
+
+/// Returns the part of the limit that is in use.
+fn percent(facts: &Facts) -> u64 {
+    used(facts).saturating_mul(100).checked_div(facts.number("maxmemory")).unwrap_or(0)
+}
+
 /// Returns the eviction policy, if it can evict locks.
 fn evicts(facts: &Facts) -> Option<&str> {
     // Without a limit nothing is evicted, whatever the policy.
@@ -21,7 +32,16 @@ pub(super) fn eviction(facts: &Facts) -> Option<Finding> {
         evicts(facts)?,
         mb(facts.number("maxmemory"))
     );
-    Some(Finding::new(Severity::Danger, "redis.eviction", found, set("maxmemory-policy", "noeviction")))
+    let policy = set("maxmemory-policy", "noeviction");
+    let advice = if percent(facts) > NEARLY_FULL {
+        format!(
+            "give the locks a server of their own, or this one more memory; then {policy}. It is nearly full, and without \
+             eviction a full server refuses each write"
+        )
+    } else {
+        policy
+    };
+    Some(Finding::new(Severity::Danger, "redis.eviction", found, advice))
 }
 
 pub(super) fn evicted(facts: &Facts) -> Option<Finding> {
@@ -49,9 +69,7 @@ pub(super) fn full(facts: &Facts) -> Option<Finding> {
     if limit == 0 || evicts(facts).is_some() {
         return None;
     }
-    // The server does not count the buffers of its replicas and of its append-only file against the limit.
-    let used = facts.number("used_memory").saturating_sub(facts.number("mem_not_counted_for_evict"));
-    let percent = used.saturating_mul(100) / limit;
+    let (used, percent) = (used(facts), percent(facts));
     if percent <= NEARLY_FULL {
         return None;
     }
@@ -62,7 +80,10 @@ pub(super) fn full(facts: &Facts) -> Option<Finding> {
         mb(limit)
     );
     let enough = used.max(limit).saturating_mul(2).div_ceil(MB);
-    let advice = format!("remove other data, or {}", set("maxmemory", &format!("{enough}mb")));
+    let advice = format!(
+        "remove other data, or, if the machine has the memory, {}",
+        set("maxmemory", &format!("{enough}mb"))
+    );
     Some(Finding::new(severity, "redis.memory", found, advice))
 }
 

@@ -19,7 +19,16 @@ pub(super) fn slots(facts: &Facts) -> Option<Finding> {
              cannot be locked"
         ),
     };
-    let advice = "`redis-cli --cluster check <host:port of a node>`, then `redis-cli --cluster fix <host:port of a node>`";
+    let advice = match (missing, failed) {
+        (1.., 0) => {
+            "`redis-cli --cluster check <host:port of a node>`, then `redis-cli --cluster fix <host:port of a node>`"
+        }
+        // `fix` would give their slots to others, without their locks.
+        _ => {
+            "start the node that failed (`CLUSTER NODES` names it); only if it is certainly stopped, `CLUSTER FAILOVER FORCE` \
+             on its replica"
+        }
+    };
     Some(Finding::new(Severity::Danger, "redis.slots", found, advice))
 }
 
@@ -29,5 +38,5 @@ pub(super) fn full_coverage(facts: &Facts) -> Option<Finding> {
     }
     let found = "cluster-require-full-coverage is yes: while one slot has no node, every node refuses to renew its locks";
     let advice = set("cluster-require-full-coverage", "no");
-    Some(Finding::new(Severity::Warning, "redis.full_coverage", found, advice))
+    Some(Finding::new(Severity::Note, "redis.full_coverage", found, advice))
 }

@@ -7,6 +7,10 @@ use crate::backend::{Finding, Severity};
 /// The largest lag of a replica that keeps up, in seconds: it reports once a second.
 const KEEPS_UP: u64 = 3;
 
+/// How a node of a Cluster gets a replica.
+const ADD_NODE: &str =
+    "`redis-cli --cluster add-node <new host:port> <host:port of this node> --cluster-slave`";
+
 /// A replica, as its primary reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replica {
@@ -49,8 +53,12 @@ pub(super) fn failover(facts: &Facts) -> Option<Finding> {
     if facts.setting("min-replicas-to-write") == Some("0") {
         let found = "the server has replicas and min-replicas-to-write is 0: a failover loses the locks that no replica has, \
                      and a primary that was replaced goes on granting locks";
+        let first = match facts.replicas().iter().filter(|one| one.is_online).count() {
+            0 | 1 => "run a second replica first, because all writes stop while the only one is down; then ",
+            _ => "",
+        };
         let advice = format!(
-            "on the primary and on every replica: {}; and {in_url}",
+            "{first}on the primary and on every replica: {}; and {in_url}",
             set("min-replicas-to-write", "1")
         );
         return Some(Finding::new(Severity::Warning, "redis.failover", found, advice));
@@ -71,7 +79,9 @@ pub(super) fn spare(facts: &Facts) -> Option<Finding> {
         (Severity::Warning, "the loss of one stops all locks")
     };
     let found = format!("{online} replicas are online and a lock needs {needed}: {then}");
-    let advice = format!("run {} replicas: `REPLICAOF <host> <port>` of this primary on each", needed + 1);
+    let add =
+        if facts.kind == Kind::Node { ADD_NODE } else { "`REPLICAOF <host> <port>` of this primary on each" };
+    let advice = format!("run {} replicas: {add}", needed + 1);
     Some(Finding::new(severity, "redis.spare_replica", found, advice))
 }
 
@@ -99,10 +109,7 @@ pub(super) fn lag(facts: &Facts) -> Option<Finding> {
 pub(super) fn none(facts: &Facts) -> Option<Finding> {
     let (watched, advice) = match facts.kind {
         Kind::Watched => ("its sentinels", "`REPLICAOF <host> <port>` of this primary on another server"),
-        Kind::Node => (
-            "the Cluster",
-            "`redis-cli --cluster add-node <new host:port> <host:port of this node> --cluster-slave`",
-        ),
+        Kind::Node => ("the Cluster", ADD_NODE),
         Kind::Single | Kind::Voter => return None,
     };
     if !facts.replicas().is_empty() {

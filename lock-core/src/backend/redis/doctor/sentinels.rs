@@ -75,7 +75,9 @@ fn refused(code: &str, user: &str) -> Finding {
     let found = format!(
         "the user `{user}` may not run `SENTINEL MASTER` ({code}), so nothing was said about the quorum"
     );
-    let advice = format!("on every sentinel: `ACL SETUSER {user} +sentinel|master`");
+    let advice = format!(
+        "on every sentinel: `ACL SETUSER {user} +sentinel|master`, and `ACL SAVE` if there is an aclfile"
+    );
     Finding::new(Severity::Note, "redis.unread", found, advice)
 }
 

@@ -48,7 +48,7 @@ pub(super) fn unread(facts: &Facts) -> Option<Finding> {
     let (found, advice) = match facts.refused.as_deref() {
         Some("NOPERM") => (
             format!("the user `{user}` may not run `CONFIG GET` (NOPERM), so nothing was said about {names}"),
-            format!("`ACL SETUSER {user} +config|get`"),
+            format!("`ACL SETUSER {user} +config|get`, and `ACL SAVE` if there is an aclfile"),
         ),
         code => (
             format!("the server does not show {names} ({})", code.unwrap_or("no answer to `CONFIG GET`")),

@@ -49,7 +49,7 @@ fn replicas(among: &Among) -> Option<Finding> {
         "the voter has {count} replicas: one that replaces it, at its address or beside it, lacks locks, and two servers may \
          use one vote"
     );
-    let advice = "`REPLICAOF NO ONE` on each replica, and stop it: the majority has the copies of a lock";
+    let advice = "stop each replica: the majority has the copies of a lock";
     Some(Finding::new(Severity::Warning, "redlock.replicas", found, advice))
 }
 

@@ -36,7 +36,8 @@ fn silent(server: &str, why: &str) -> Finding {
 }
 
 fn number(ensemble: &Ensemble) -> Option<Finding> {
-    let add = "`server.<number>=<host>:2888:3888` in the `zoo.cfg` of every server";
+    let add = "the same lines `server.<number>=<host>:2888:3888` in the `zoo.cfg` of every server, and its number in its \
+               `myid`; new servers are empty, so start them beside a majority of the old ones, never without";
     let (rule, severity, found, advice) = match ensemble.voters {
         0 | 1 => (
             "zookeeper.one_server",
@@ -182,8 +183,16 @@ fn access(facts: &Facts) -> Option<Finding> {
 
 fn unread(facts: &Facts) -> Option<Finding> {
     let paths = facts.unread.join(", ");
-    let acls: Vec<_> = facts.unread.iter().map(|path| format!("`setAcl {path} world:anyone:r`")).collect();
-    let advice = format!("in `zkCli.sh` of a user with the right `admin` there, {}", acls.join(", "));
+    // `setAcl` replaces the whole list.
+    let acls: Vec<_> = facts
+        .unread
+        .iter()
+        .map(|path| format!("`getAcl {path}`, then `setAcl {path} <all that it printed>,world:anyone:r`"))
+        .collect();
+    let advice = format!(
+        "in `zkCli.sh` of a user with the right `admin` there (below /zookeeper, the superuser alone), {}",
+        acls.join("; ")
+    );
     let found = format!("this user may not read {paths}: the right `read` is missing");
     (!acls.is_empty()).then(|| Finding::new(Severity::Note, "zookeeper.unread", found, advice))
 }

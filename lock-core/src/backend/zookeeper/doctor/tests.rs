@@ -130,7 +130,11 @@ fn nodes_and_users() {
         (|facts| facts.access.tls = false, Some((Note, "zookeeper.plain_text", "`zookeepers://`"))),
         (
             |facts| facts.unread.push("/zookeeper/config".to_owned()),
-            Some((Note, "zookeeper.unread", "`setAcl /zookeeper/config world:anyone:r`")),
+            Some((
+                Note,
+                "zookeeper.unread",
+                "`setAcl /zookeeper/config <all that it printed>,world:anyone:r`",
+            )),
         ),
     ]);
 }

@@ -27,7 +27,7 @@ fn each_rule_about_replicas_and_nodes() {
         (
             Node,
             &[("replicas", TWO), ("cluster-require-full-coverage", "yes")],
-            &[("redis.failover", Warning), ("redis.full_coverage", Warning)],
+            &[("redis.failover", Warning), ("redis.full_coverage", Note)],
         ),
         (
             Node,
