@@ -5,9 +5,10 @@ mod members;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use lock_core::{Finding, LockManager, Severity};
+use lock_core::{LockManager, Severity};
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
+use crate::findings::{found, gone};
 use crate::support::{connect, manager};
 
 /// How many requests are sent over one connection.
@@ -16,27 +17,6 @@ const AT_ONCE: usize = 200;
 async fn rules(locks: &LockManager) -> Vec<(Severity, &'static str)> {
     let findings = locks.doctor().await.expect("the cluster answers");
     findings.iter().map(|finding| (finding.severity, finding.rule)).collect()
-}
-
-/// Waits until there is a finding, and returns it.
-async fn found(locks: &LockManager, rule: &str) -> Finding {
-    let mut one = None;
-    let seen = async || {
-        // While the members elect, no request is answered.
-        one = locks.doctor().await.unwrap_or_default().into_iter().find(|finding| finding.rule == rule);
-        one.is_some()
-    };
-    wait_until(&format!("{rule} is found"), PATIENCE, seen).await;
-    one.expect("it was seen")
-}
-
-/// Waits until there is no such finding any more.
-async fn gone(locks: &LockManager, rule: &str) {
-    let is_gone = async || {
-        let findings = locks.doctor().await;
-        findings.is_ok_and(|findings| findings.iter().all(|finding| finding.rule != rule))
-    };
-    wait_until(&format!("{rule} is gone"), PATIENCE, is_gone).await;
 }
 
 /// Sends requests to the JSON gateway of a member, which takes them one after the other.

@@ -14,6 +14,8 @@ mod contract;
 mod crowd;
 mod doctor;
 mod fair;
+#[path = "../findings/mod.rs"]
+mod findings;
 mod history;
 #[path = "../in_line/mod.rs"]
 mod in_line;

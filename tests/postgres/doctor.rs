@@ -5,8 +5,9 @@ use std::time::Duration;
 use lock_core::backend::postgres::migrate;
 use lock_core::backend::postgres::tokio_postgres::IsolationLevel;
 use lock_core::{Finding, LockManager, Severity};
-use lock_tests::{Bound, Clock, PATIENCE, PgBouncer, PostgresServer};
+use lock_tests::{Clock, PgBouncer, PostgresServer};
 
+use crate::findings::{found, gone};
 use crate::support::{connect, manager, ms};
 use crate::verify::application;
 
@@ -14,33 +15,6 @@ use crate::verify::application;
 const DURABLE: &str = "fsync=on";
 
 const MINUTES_20: Duration = Duration::from_secs(1_200);
-
-/// Asks until the rule finds something.
-async fn found(locks: &LockManager, rule: &str) -> Finding {
-    let bound = Bound::new(PATIENCE);
-    loop {
-        let findings = locks.doctor().await;
-        let one = findings.iter().flatten().find(|one| one.rule == rule);
-        if let Some(one) = one {
-            return one.clone();
-        }
-        bound.check(&format!("{rule} is found: {findings:?}"));
-        tokio::time::sleep(ms(20)).await;
-    }
-}
-
-/// Asks until the rule finds nothing.
-async fn gone(locks: &LockManager, rule: &str) {
-    let bound = Bound::new(PATIENCE);
-    loop {
-        let findings = locks.doctor().await;
-        if findings.as_ref().is_ok_and(|all| all.iter().all(|one| one.rule != rule)) {
-            return;
-        }
-        bound.check(&format!("{rule} is gone: {findings:?}"));
-        tokio::time::sleep(ms(20)).await;
-    }
-}
 
 async fn rules(locks: &LockManager) -> Vec<&'static str> {
     let findings = locks.doctor().await.expect("an answer");

@@ -96,7 +96,7 @@ async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let few = format!("at most two processes of the server for each service above the {before} before");
     while hangs.elapsed() < hang || !each(|one| &one.told, vec![0; services]) {
         hangs.check("the error says what hangs");
-        // An operator can log in. What is more for a moment is on its way out: a session of an operator, a dial.
+        // An operator can log in. A session of an operator or a dial that has just ended may still be counted.
         wait_until(&few, PATIENCE, async || number(&server, BACKENDS) <= before + 2 * services).await;
         tokio::time::sleep(ms(500)).await;
     }

@@ -19,6 +19,8 @@ mod doctor;
 mod edges;
 mod failover;
 mod faults;
+#[path = "../findings/mod.rs"]
+mod findings;
 mod handed_off;
 mod hanging;
 mod herd;

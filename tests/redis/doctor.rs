@@ -8,7 +8,7 @@ use lock_core::Severity::{Danger, Note, Warning};
 use lock_core::{LockManager, Severity};
 use lock_tests::{Clock, PATIENCE, RedisServer, Replica, wait_until};
 
-use crate::findings::{found, gone, rules};
+use crate::findings::{found_as, gone, rules};
 use crate::support::{connect, manager};
 
 fn set(server: &RedisServer, settings: &[(&str, &str)]) {
@@ -29,7 +29,7 @@ async fn a_plain_server_forgets_at_a_restart_and_one_with_a_log_has_no_findings(
     set(&durable, &[("appendfsync", "no")]);
     assert_eq!(rules(&locks).await, [("redis.fsync", Warning)]);
     set(&durable, &[("appendonly", "no"), ("save", "3600 1")]);
-    let finding = found(&locks, "redis.persistence", Warning).await;
+    let finding = found_as(&locks, "redis.persistence", Warning).await;
     assert!(finding.found.contains("save is `3600 1`") && finding.about.is_empty(), "{finding}");
 }
 
@@ -56,13 +56,13 @@ async fn each_setting_is_found_and_gone_once_it_is_set_right() {
     ];
     for (rule, severity, breaks, mends) in table {
         set(&server, breaks);
-        found(&locks, rule, *severity).await;
+        found_as(&locks, rule, *severity).await;
         set(&server, mends);
         gone(&locks, rule).await;
     }
     // What the advice says is what was done above.
     set(&server, &[("maxmemory-policy", "allkeys-lru"), ("maxmemory", "1gb")]);
-    let finding = found(&locks, "redis.eviction", Danger).await;
+    let finding = found_as(&locks, "redis.eviction", Danger).await;
     assert!(finding.advice.contains("`CONFIG SET maxmemory-policy noeviction`"), "{finding}");
     assert!(finding.found.contains("allkeys-lru") && finding.found.contains("1024.0 MB"), "{finding}");
 }
@@ -75,9 +75,9 @@ async fn what_happened_since_the_start_is_found() {
     for number in 0..10 {
         server.command(&["SETRANGE", &format!("key{number}"), "1000000", "x"]);
     }
-    found(&locks, "redis.evicted", Warning).await;
+    found_as(&locks, "redis.evicted", Warning).await;
     set(&server, &[("maxmemory-policy", "noeviction"), ("maxmemory", "0")]);
-    assert!(found(&locks, "redis.evicted", Warning).await.advice.contains("`CONFIG RESETSTAT`"));
+    assert!(found_as(&locks, "redis.evicted", Warning).await.advice.contains("`CONFIG RESETSTAT`"));
     server.command(&["CONFIG", "RESETSTAT"]);
     gone(&locks, "redis.evicted").await;
 
@@ -86,9 +86,9 @@ async fn what_happened_since_the_start_is_found() {
     std::fs::create_dir_all(file.join("inside")).expect("a directory");
     set(&server, &[("save", "3600 1")]);
     server.command(&["BGSAVE"]);
-    found(&locks, "redis.bgsave", Danger).await;
+    found_as(&locks, "redis.bgsave", Danger).await;
     set(&server, &[("stop-writes-on-bgsave-error", "no")]);
-    found(&locks, "redis.bgsave", Warning).await;
+    found_as(&locks, "redis.bgsave", Warning).await;
     std::fs::remove_dir_all(&file).expect("a directory");
     server.command(&["BGSAVE"]);
     gone(&locks, "redis.bgsave").await;
@@ -106,10 +106,10 @@ async fn a_server_with_as_many_clients_as_it_allows_is_found() {
     .await;
     let count: u32 = server.info("connected_clients").trim().parse().expect("a number");
     set(&server, &[("maxclients", &(count + 1).to_string())]);
-    found(&locks, "redis.clients", Warning).await;
+    found_as(&locks, "redis.clients", Warning).await;
     // The server accepts them, and closes them again.
     let refused: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
-    found(&locks, "redis.rejected", Warning).await;
+    found_as(&locks, "redis.rejected", Warning).await;
     drop(refused);
     idle.clear();
     gone(&locks, "redis.clients").await;
@@ -125,10 +125,10 @@ async fn a_clock_that_differs_from_ours_is_found() {
     let locks = manager(&server).await;
     gone(&locks, "redis.clock").await;
     clock.ahead(Duration::from_secs(31));
-    assert!(found(&locks, "redis.clock", Warning).await.found.contains("s ahead of this machine's"));
+    assert!(found_as(&locks, "redis.clock", Warning).await.found.contains("s ahead of this machine's"));
     clock.behind(Duration::from_secs(31));
     wait_until("it is behind", PATIENCE, async || {
-        found(&locks, "redis.clock", Warning).await.found.contains("s behind this machine's")
+        found_as(&locks, "redis.clock", Warning).await.found.contains("s behind this machine's")
     })
     .await;
     clock.ahead(Duration::ZERO);
@@ -140,23 +140,23 @@ async fn replicas_that_lag_or_are_not_waited_for_are_found() {
     let primary = RedisServer::start();
     let replica = Replica::of(&primary);
     let locks = manager(&primary).await;
-    found(&locks, "redis.failover", Warning).await;
+    found_as(&locks, "redis.failover", Warning).await;
     set(&primary, &[("min-replicas-to-write", "1")]);
-    found(&locks, "redis.failover", Note).await;
-    found(&locks, "redis.spare_replica", Warning).await;
+    found_as(&locks, "redis.failover", Note).await;
+    found_as(&locks, "redis.spare_replica", Warning).await;
     wait_until("it reports", PATIENCE, async || primary.info("min_slaves_good_slaves") == "1").await;
     let durable: LockManager = connect(&format!("{}?durability=replicas(1)", primary.url())).await;
     gone(&durable, "redis.failover").await;
-    found(&durable, "redis.spare_replica", Warning).await;
+    found_as(&durable, "redis.spare_replica", Warning).await;
     let second = Replica::of(&primary);
     gone(&durable, "redis.spare_replica").await;
     replica.server().stop();
-    let finding = found(&locks, "redis.replica_lag", Warning).await;
+    let finding = found_as(&locks, "redis.replica_lag", Warning).await;
     assert!(finding.found.contains(&replica.server().port().to_string()), "{finding}");
     replica.server().cont();
     gone(&locks, "redis.replica_lag").await;
     drop((replica, second));
-    found(&locks, "redis.spare_replica", Danger).await;
+    found_as(&locks, "redis.spare_replica", Danger).await;
     set(&primary, &[("min-replicas-to-write", "0")]);
     gone(&locks, "redis.spare_replica").await;
     gone(&locks, "redis.failover").await;
@@ -171,7 +171,7 @@ async fn what_the_user_may_not_read_is_one_note() {
     let locks = connect(&server.url_for("app", "s3cret")).await;
     let expected = [("redis.eviction", Danger), ("redis.persistence", Warning), ("redis.unread", Note)];
     assert_eq!(rules(&locks).await, expected);
-    let finding = found(&locks, "redis.unread", Note).await;
+    let finding = found_as(&locks, "redis.unread", Note).await;
     assert_eq!(finding.advice, "`ACL SETUSER app +config|get`, and `ACL SAVE` if there is an aclfile");
     server.command(&["ACL", "SETUSER", "app", "+config|get"]);
     gone(&locks, "redis.unread").await;

@@ -14,6 +14,7 @@ mod durability;
 mod early;
 mod fair;
 mod fenced;
+#[path = "../findings/mod.rs"]
 mod findings;
 mod heard_first;
 mod history;

@@ -3,7 +3,7 @@
 use lock_core::Severity::{Danger, Note, Warning};
 use lock_tests::{PATIENCE, RedisCluster, RedisServer, wait_until};
 
-use crate::findings::{found, gone, rules};
+use crate::findings::{found_as, gone, rules};
 use crate::support::connect;
 
 fn set_all(cluster: &RedisCluster, name: &str, value: &str) {
@@ -17,7 +17,7 @@ async fn each_primary_is_looked_at_and_equal_findings_are_one() {
     let healthy =
         [("redis.failover", Warning), ("redis.full_coverage", Note), ("redis.persistence", Warning)];
     assert_eq!(rules(&locks).await, healthy);
-    let finding = found(&locks, "redis.full_coverage", Note).await;
+    let finding = found_as(&locks, "redis.full_coverage", Note).await;
     let port = |number: usize| cluster.nodes[number].port().to_string();
     assert!((0..3).all(|number| finding.about.contains(&port(number))), "{finding}");
     assert!(!finding.about.contains(&port(3)), "a replica grants no locks: {finding}");
@@ -28,17 +28,17 @@ async fn each_primary_is_looked_at_and_equal_findings_are_one() {
     for node in &cluster.nodes {
         node.command(&["CLUSTER", "DELSLOTS", "0"]);
     }
-    let finding = found(&locks, "redis.slots", Danger).await;
+    let finding = found_as(&locks, "redis.slots", Danger).await;
     assert!(finding.found.contains("1 of 16384 slots have no node"), "{finding}");
     cluster.nodes[0].command(&["CLUSTER", "ADDSLOTS", "0"]);
     gone(&locks, "redis.slots").await;
 
     let first = format!("127.0.0.1:{}", cluster.nodes[0].port());
     cluster.nodes[3].kill9();
-    let finding = found(&locks, "redis.no_replica", Warning).await;
+    let finding = found_as(&locks, "redis.no_replica", Warning).await;
     assert_eq!(finding.about, first, "{finding}");
     cluster.nodes[0].stop();
-    let finding = found(&locks, "redis.node", Danger).await;
+    let finding = found_as(&locks, "redis.node", Danger).await;
     assert_eq!(finding.about, first, "{finding}");
     cluster.nodes[0].cont();
     gone(&locks, "redis.node").await;

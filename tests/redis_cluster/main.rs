@@ -4,7 +4,7 @@ mod contract;
 mod doctor;
 mod durability;
 mod failover;
-#[path = "../redis/findings.rs"]
+#[path = "../findings/mod.rs"]
 mod findings;
 mod following;
 mod listing;

@@ -5,7 +5,7 @@ use lock_core::Severity::{Note, Warning};
 use lock_tests::{PATIENCE, Sentinels, wait_until};
 
 use super::connect;
-use crate::findings::{found, gone, rules};
+use crate::findings::{found_as, gone, rules};
 
 /// Returns the `host:port` of each sentinel.
 fn hosts(sentinels: &Sentinels) -> Vec<String> {
@@ -23,7 +23,7 @@ async fn the_sentinels_are_looked_at_too() {
 
     for quorum in ["1", "4"] {
         sentinels.command(&["SENTINEL", "SET", "mymaster", "quorum", quorum]);
-        let finding = found(&locks, "redis.sentinel_quorum", Warning).await;
+        let finding = found_as(&locks, "redis.sentinel_quorum", Warning).await;
         assert!(hosts.iter().all(|host| finding.about.contains(host.as_str())), "{finding}");
         assert_eq!(finding.advice, "`SENTINEL SET mymaster quorum 2` on every sentinel");
         sentinels.command(&["SENTINEL", "SET", "mymaster", "quorum", "2"]);
@@ -33,14 +33,14 @@ async fn the_sentinels_are_looked_at_too() {
     sentinels.command(&["ACL", "SETUSER", "asker", "on", ">s3cret", "&*", "+@all", "-sentinel|master"]);
     let url = format!("{}?sentinel_user=asker&sentinel_password=s3cret", sentinels.url());
     let asker = LockManager::connect(&url).await.expect("the primary takes locks");
-    let finding = found(&asker, "redis.unread", Note).await;
+    let finding = found_as(&asker, "redis.unread", Note).await;
     assert!(finding.advice.contains("`ACL SETUSER asker +sentinel|master`"), "{finding}");
     sentinels.command(&["ACL", "SETUSER", "asker", "+sentinel|master"]);
     gone(&asker, "redis.unread").await;
 
     // A sentinel that is gone still counts, until the others are told to forget it.
     sentinels.kill(2);
-    let finding = found(&locks, "redis.sentinel_down", Warning).await;
+    let finding = found_as(&locks, "redis.sentinel_down", Warning).await;
     assert_eq!(finding.about, hosts[2], "{finding}");
     gone(&locks, "redis.sentinels").await;
     for host in &hosts[..2] {
@@ -48,7 +48,7 @@ async fn the_sentinels_are_looked_at_too() {
         let mut connection = client.get_connection().expect("the sentinel answers");
         redis::cmd("SENTINEL").arg("RESET").arg("mymaster").exec(&mut connection).expect("it forgets");
     }
-    found(&locks, "redis.sentinels", Warning).await;
+    found_as(&locks, "redis.sentinels", Warning).await;
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_primary_that_cannot_be_replaced_is_found() {
     let locks = connect(&sentinels).await;
     gone(&locks, "redis.no_replica").await;
     sentinels.replica.detach(&sentinels.primary);
-    found(&locks, "redis.no_replica", Warning).await;
+    found_as(&locks, "redis.no_replica", Warning).await;
     sentinels.replica.server().command(&["CONFIG", "SET", "masterauth", ""]);
     wait_until("it is linked", PATIENCE, async || sentinels.primary.info("connected_slaves") == "1").await;
     gone(&locks, "redis.no_replica").await;

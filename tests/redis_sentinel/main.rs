@@ -1,7 +1,7 @@
 //! Locks on a primary that sentinels name, and the effect of a failover on them.
 
 mod doctor;
-#[path = "../redis/findings.rs"]
+#[path = "../findings/mod.rs"]
 mod findings;
 mod following;
 mod ping;

@@ -4,7 +4,7 @@ mod clocks;
 mod contract;
 mod cost;
 mod doctor;
-#[path = "../redis/findings.rs"]
+#[path = "../findings/mod.rs"]
 mod findings;
 mod forgetting;
 mod gate;

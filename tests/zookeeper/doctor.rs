@@ -1,35 +1,15 @@
 //! What `doctor` finds at real servers: each test makes a fault, and undoes it.
 
-use lock_core::{Finding, LockManager, Severity};
-use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
+use lock_core::{LockManager, Severity};
+use lock_tests::ZooKeeperServers;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
+use crate::findings::{found, gone};
 use crate::support::{connect, url};
 
 async fn rules(locks: &LockManager) -> Vec<(Severity, &'static str)> {
     let findings = locks.doctor().await.expect("the servers answer");
     findings.iter().map(|finding| (finding.severity, finding.rule)).collect()
-}
-
-/// Waits until there is a finding, and returns it.
-async fn found(locks: &LockManager, rule: &str) -> Finding {
-    let mut one = None;
-    let seen = async || {
-        // While the servers elect, no request is answered.
-        one = locks.doctor().await.unwrap_or_default().into_iter().find(|finding| finding.rule == rule);
-        one.is_some()
-    };
-    wait_until(&format!("{rule} is found"), PATIENCE, seen).await;
-    one.expect("it was seen")
-}
-
-/// Waits until there is no such finding any more.
-async fn gone(locks: &LockManager, rule: &str) {
-    let is_gone = async || {
-        let findings = locks.doctor().await;
-        findings.is_ok_and(|findings| findings.iter().all(|finding| finding.rule != rule))
-    };
-    wait_until(&format!("{rule} is gone"), PATIENCE, is_gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,8 @@ mod curator;
 mod doctor;
 mod ensemble;
 mod fair;
+#[path = "../findings/mod.rs"]
+mod findings;
 mod history;
 #[path = "../in_line/mod.rs"]
 mod in_line;

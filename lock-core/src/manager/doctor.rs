@@ -13,7 +13,7 @@ const NAMED: usize = 10;
 
 impl LockManager {
     /// Looks for what endangers locks, in the settings of the store and in its locks, and says what to do about each. It
-    /// only reads. What matters most comes first; an empty list means that nothing was found.
+    /// only reads. The findings are sorted by [severity](Severity), dangers first; the list is empty if nothing was found.
     ///
     /// The page of each store ([Redis](crate::backend::redis), [Postgres](crate::backend::postgres),
     /// [etcd](crate::backend::etcd), [ZooKeeper](crate::backend::zookeeper), [Redlock](crate::backend::redlock)) lists
@@ -21,8 +21,19 @@ impl LockManager {
     /// right. It is for people, and not for a probe: it makes several requests, and lists all locks of the namespace, as
     /// [`locks`](Self::locks) does. A probe [pings](Self::ping).
     ///
+    /// On every store it also looks at:
+    ///
+    /// | rule | severity | what |
+    /// | --- | --- | --- |
+    /// | `store.refuses` | danger | no lock can be taken now, by the answer to a [ping](Self::ping) |
+    /// | `store.degraded` | warning | what a ping calls degraded |
+    /// | `locks.without_expiry` | warning | a key of another program whose lock never ends |
+    /// | `locks.unlisted` | note | the user may not list the locks |
+    ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer.
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer,
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) when no server of `redlock://` does.
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after [`shutdown`](Self::shutdown).
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store of your own without
     /// [`doctor`](crate::backend::Backend::doctor).
     ///

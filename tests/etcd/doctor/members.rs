@@ -3,7 +3,8 @@
 use lock_core::Severity;
 use lock_tests::{Etcd, PATIENCE, wait_until};
 
-use super::{found, gone, post, rules};
+use super::{post, rules};
+use crate::findings::{found, gone};
 use crate::support::{connect, manager};
 
 /// Adds a member that never starts, once the others have been healthy for a while. Returns its id.

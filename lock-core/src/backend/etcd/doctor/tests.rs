@@ -171,7 +171,7 @@ fn access_and_what_cannot_be_read() {
         (|facts| facts.leases = Some(LEASES + 1), &[(Note, "etcd.leases", "10001 leases")]),
         (|facts| facts.leases = None, &[(Note, "etcd.unread", "may not read the leases")]),
         (|facts| facts.alarms = None, &[(Note, "etcd.unread", "`etcdctl user grant-role <user> root`")]),
-        // Of a part of the members, nobody can say how many there are.
+        // The user may not read the list, so the number of members is unknown.
         (
             |facts| {
                 members(facts, 1);

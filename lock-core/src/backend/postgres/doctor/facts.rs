@@ -29,7 +29,7 @@ const SETTINGS: [&str; 14] = [
     "transaction_timeout",
 ];
 
-/// A row of the statement. What is null there is empty, or zero.
+/// A row of the statement. A column that is null is empty here, or zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fact {
     pub(super) kind: String,

@@ -25,11 +25,10 @@ const CONFIG: &str = "/zookeeper/config";
 const QUESTION: &[u8] = b"srvr";
 
 impl ZooKeeper {
-    /// Looks for what endangers locks. Each of its three steps has the time of a call.
+    /// Looks for what endangers locks. Each of its two steps has the time of a call.
     pub(super) async fn examine(&self) -> Result<Vec<Finding>> {
         let mut facts = self.within(self.facts()).await?;
-        facts.addresses = self.config.addresses().await;
-        facts.silent = self.config.silent().await;
+        (facts.addresses, facts.silent) = tokio::join!(self.config.addresses(), self.config.silent());
         Ok(rules::findings(&facts))
     }
 

@@ -1,4 +1,6 @@
-//! The findings of a store: which there are, and that a fault makes one.
+//! The findings of a doctor, as the tests of the stores look at them.
+
+#![allow(dead_code, reason = "not every store uses all of it")]
 
 use lock_core::{Finding, LockManager, Severity};
 use lock_tests::{Bound, PATIENCE};
@@ -12,17 +14,27 @@ pub(crate) async fn rules(locks: &LockManager) -> Vec<(&'static str, Severity)> 
     rules
 }
 
-/// Looks until there is a finding of this rule and severity, and returns it.
-pub(crate) async fn found(locks: &LockManager, rule: &str, severity: Severity) -> Finding {
+/// Looks until there is a finding of this rule, and returns it.
+pub(crate) async fn found(locks: &LockManager, rule: &str) -> Finding {
+    looked_for(locks, rule, |one| one.rule == rule).await
+}
+
+/// As [`found`], of this severity.
+pub(crate) async fn found_as(locks: &LockManager, rule: &str, severity: Severity) -> Finding {
+    let what = format!("{severity} {rule}");
+    looked_for(locks, &what, |one| one.rule == rule && one.severity == severity).await
+}
+
+/// While the servers elect, no request is answered.
+async fn looked_for(locks: &LockManager, what: &str, is_meant: impl Fn(&Finding) -> bool) -> Finding {
     let bound = Bound::new(PATIENCE);
     loop {
         let answer = locks.doctor().await;
-        let is_meant = |one: &Finding| one.rule == rule && one.severity == severity;
         if let Some(finding) = answer.iter().flatten().find(|one| is_meant(one)) {
             assert!(!finding.found.ends_with('.') && !finding.advice.ends_with('.'), "{finding}");
             return finding.clone();
         }
-        bound.check(&format!("{severity} {rule} is found: {answer:?}"));
+        bound.check(&format!("{what} is found: {answer:?}"));
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
