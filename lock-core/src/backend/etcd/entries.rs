@@ -1,6 +1,6 @@
 //! The entries of this process, each from before the request that creates it until it is released.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,13 +118,19 @@ pub(super) struct Entries(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     entries: HashMap<Id, Mine>,
-    /// The entries by stored key.
-    names: HashMap<Vec<u8>, Id>,
+    /// The entries by stored key, so those of a queue are together.
+    names: BTreeMap<Vec<u8>, Id>,
 }
 
 impl Entries {
     pub(super) fn get(&self, id: &Id) -> Option<Mine> {
         self.0.lock().entries.get(id).cloned()
+    }
+
+    /// Returns whether this process has an entry in a queue.
+    pub(super) fn any_in(&self, line: &[u8]) -> bool {
+        let table = self.0.lock();
+        table.names.range(line.to_vec()..).next().is_some_and(|(name, _)| name.starts_with(line))
     }
 
     /// Returns the state of entries, if all are known.

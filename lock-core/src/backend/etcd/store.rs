@@ -61,6 +61,12 @@ pub(super) fn reads(key: &Key) -> RequestOp {
     RangeRequest { key: from, range_end: to, ..RangeRequest::default() }.into()
 }
 
+/// Returns the request for the number of the entries of a key.
+pub(super) fn counts(key: &Key) -> RequestOp {
+    let (from, to) = keyspace::line(key);
+    RangeRequest { key: from, range_end: to, count_only: true, ..RangeRequest::default() }.into()
+}
+
 /// Reads the answer to [`reads`], the next of a transaction.
 pub(super) fn line(
     answers: &mut impl Iterator<Item = RangeResponse>,

@@ -1,5 +1,6 @@
 //! Acquiring one key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::view::{View, view};
@@ -7,10 +8,11 @@ use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
-use crate::backend::etcd::line::{self, Line};
-use crate::backend::etcd::proto::{Compare, PutRequest, TxnRequest};
+use crate::backend::etcd::line::{self, Entry, Line};
+use crate::backend::etcd::proto::{Compare, PutRequest, RangeResponse, TxnRequest};
 use crate::backend::etcd::session::{UnderWay, oldest};
-use crate::backend::etcd::store::{self, Store, now, reads};
+use crate::backend::etcd::store::{self, Store, counts, now, reads};
+use crate::backend::remote::queue_copy::CopyUse;
 use crate::backend::{Ask, Attempt, Claim, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
@@ -21,7 +23,7 @@ pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
 
 /// One attempt.
 struct Acquire<'a> {
-    store: &'a Store,
+    store: &'a Arc<Store>,
     claim: &'a Claim,
     ask: Ask,
     id: Id,
@@ -41,25 +43,44 @@ enum Plan {
 struct Put {
     /// The last entry that was seen, with the revision at which it was created; `None` if there was none.
     behind: Option<(Vec<u8>, i64)>,
-    /// Whether it is expected to hold the key.
-    admitted: bool,
-    /// Whether the queue must be read after it, because no copy shows its state.
-    reads: bool,
+    /// The holders and the waiters before it; `None` if it is expected to hold the key.
+    waits: Option<Waits>,
+}
+
+/// What a claim sees that is about to wait.
+#[derive(Clone)]
+struct Waits {
+    held: Held,
+    holding: usize,
 }
 
 /// The result of the step.
 enum Written {
-    /// It is in the queue, which was read if that was requested.
-    In(Option<Line>),
+    /// It is in the queue.
+    In(Joined),
     /// The queue has changed since it was seen.
     Changed(Line),
     /// Its lease was over.
     Over,
 }
 
+/// How a claim has got into the queue.
+enum Joined {
+    /// As the only entry, so it holds the key.
+    Alone,
+    /// Among these, one of several holders unless others joined at the same moment.
+    Among(Line),
+    /// As a waiter.
+    Waiting(Held),
+}
+
 impl Store {
     /// Attempts the claim of one key once.
-    pub(in super::super) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
+    pub(in super::super) async fn acquire(
+        self: &Arc<Self>,
+        claim: &Claim,
+        ask: Ask,
+    ) -> Result<Attempt, Failure> {
         let id = Id::new(&claim.key, claim.owner);
         let acquire = Acquire { store: self, claim, ask, id, began: now() };
         loop {
@@ -86,13 +107,13 @@ impl Acquire<'_> {
                 Plan::Known => return Ok(None),
             };
             plan = match self.put(&put, &mut used).await {
-                Ok(Written::In(line)) => return self.joined(&put, line).await,
-                Ok(Written::Changed(line)) => self.plan(&line, true)?,
+                Ok(Written::In(joined)) => return self.joined(joined).await,
+                Ok(Written::Changed(line)) => self.plan(&line)?,
                 Ok(Written::Over) => Plan::Put(put),
                 // A full database refuses the entry before it checks the queue: then the queue says more.
                 Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
                     let line = self.store.read(&self.claim.key).await?;
-                    match self.plan(&line, true)? {
+                    match self.plan(&line)? {
                         Plan::Put(_) => return Err(failure),
                         plan => plan,
                     }
@@ -105,22 +126,32 @@ impl Acquire<'_> {
     /// Plans by the copy of the queue, if there is one. Otherwise the first request creates the entry, if a refused one
     /// leaves nothing in the store.
     async fn first_plan(&self) -> Result<Plan, Failure> {
-        let copy = self.store.copies.existing(&self.id.line).filter(|_| self.ask.enqueues());
-        if let Some(copy) = copy
+        if let Some(copy) = self.copy()
             && copy.is_known(self.store.timeout() / 4).await
-            && let Some(plan) = copy.look(|line| self.plan(line, false))
+            && let Some(plan) = copy.look(|line| self.plan(line))
         {
             return plan;
         }
         // Without a connection nothing is sent, and nothing must be noted as sent.
         if self.claim.renews && self.ask != Ask::Probe && self.store.connections.current().is_some() {
-            return Ok(Plan::Put(Put { behind: None, admitted: true, reads: false }));
+            return Ok(Plan::Put(Put { behind: None, waits: None }));
         }
         let line = self.store.read(&self.claim.key).await?;
-        self.plan(&line, true)
+        self.plan(&line)
     }
 
-    fn plan(&self, line: &Line, reads: bool) -> Result<Plan, Failure> {
+    /// Returns the copy of the queue if the claim may wait in it. A claim behind another one of this process will need
+    /// one: to read the queue for each of a thousand would send a million entries.
+    fn copy(&self) -> Option<CopyUse<Entry>> {
+        let (store, claim) = (self.store, self.claim);
+        if !self.ask.enqueues() {
+            return None;
+        }
+        let is_behind = || claim.queue == Queue::Fifo && store.entries.any_in(&self.id.line);
+        store.copies.existing(&self.id.line).or_else(|| is_behind().then(|| store.copy_of(&claim.key, claim)))
+    }
+
+    fn plan(&self, line: &Line) -> Result<Plan, Failure> {
         let claim = self.claim;
         if let Some(place) = line.place_of(claim.owner) {
             self.store.entries.note(&self.id, &line.queue.entries()[place]);
@@ -129,11 +160,9 @@ impl Acquire<'_> {
         if let Some(text) = line.conflict(claim.mode) {
             return Err(Failure::new(LockErrorKind::InvalidRequest, text));
         }
-        let admitted = line.queue.admits(claim.mode);
         let behind = line.queue.entries().last().map(|last| (last.stored.clone(), last.created));
-        let put = Put { reads: behind.is_some() && (reads || admitted), behind, admitted };
-        if admitted {
-            return Ok(Plan::Put(put));
+        if line.queue.admits(claim.mode) {
+            return Ok(Plan::Put(Put { behind, waits: None }));
         }
         let held = line.held(claim, None, None);
         let passed_on = claim.queue == Queue::Barging && held.own;
@@ -141,16 +170,20 @@ impl Acquire<'_> {
             Ask::Enqueue { room } => !passed_on && room.is_none_or(|room| held.waiters < Some(room)),
             Ask::Probe | Ask::Try => false,
         };
-        Ok(if waits { Plan::Put(put) } else { Plan::Refused(Attempt::Held(held)) })
+        if !waits {
+            return Ok(Plan::Refused(Attempt::Held(held)));
+        }
+        let waits = Waits { held, holding: line.queue.holders().len() };
+        Ok(Plan::Put(Put { behind, waits: Some(waits) }))
     }
 
     /// Adds an entry at the end of the queue, if the last one that was seen still exists: all entries of a queue are
     /// compatible, so later ones are compatible with this claim too. If its name turns out to be in use, that is noted.
     async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Written, Failure> {
         let (store, claim) = (self.store, self.claim);
-        let lease = match put.admitted {
-            true => store.lease_for(claim, claim.ttl).await?,
-            false => Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?),
+        let lease = match put.waits {
+            None => store.lease_for(claim, claim.ttl).await?,
+            Some(_) => Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?),
         };
         claim.mark_sent();
         let stored = store.entries.begin(&self.id, lease.clone(), used, now());
@@ -173,8 +206,7 @@ impl Acquire<'_> {
                 store.entries.change(&self.id, |mine| {
                     (mine.created, mine.modified, mine.bound) = (Some(created), created, now());
                 });
-                let line = put.reads.then(|| store::line(&mut answer.ranges(), created));
-                line.transpose().map(Written::In)
+                self.joins(put, answer.ranges().next(), created).map(Written::In)
             }
             Ok(answer) => {
                 self.forget(&lease).await;
@@ -211,7 +243,11 @@ impl Acquire<'_> {
         let entry = PutRequest { key: stored, value, lease, ..PutRequest::default() };
         let read = reads(&self.claim.key);
         let mut success = vec![entry.into()];
-        success.extend(put.reads.then(|| read.clone()));
+        success.extend(match (&put.waits, &put.behind) {
+            (Some(_), _) => Some(counts(&self.claim.key)),
+            (None, Some(_)) => Some(read.clone()),
+            (None, None) => None,
+        });
         TxnRequest { compare: vec![absent, unchanged], success, failure: vec![read] }
     }
 
@@ -224,19 +260,32 @@ impl Acquire<'_> {
         }
     }
 
-    /// The claim has got an entry.
-    async fn joined(&self, put: &Put, line: Option<Line>) -> Result<Option<Attempt>, Failure> {
-        let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
-        let view = match &line {
-            Some(line) => view(self.claim, self.began, line, &mine),
-            None if put.admitted => View::Holds { revision: mine.modified, waiting: 0 },
-            None => {
-                let copy = self.store.copies.existing(&self.id.line);
-                let held =
-                    copy.and_then(|copy| copy.look(|line| line.held(self.claim, None, Some(self.began))));
-                let held = held.unwrap_or_else(|| Held { queued_at: Some(self.began), ..Held::default() });
-                View::Waits(Held { position: held.waiters, ..held })
+    /// Returns how the claim has got in, by what its transaction has read at `revision`.
+    fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
+        Ok(match &put.waits {
+            Some(Waits { held, holding }) => {
+                let count = read.and_then(|read| usize::try_from(read.count).ok());
+                let ahead = count.map(|count| count.saturating_sub(holding + 1));
+                Joined::Waiting(Held {
+                    waiters: ahead,
+                    position: ahead,
+                    queued_at: Some(self.began),
+                    ..held.clone()
+                })
             }
+            None if put.behind.is_some() => Joined::Among(store::line(&mut read.into_iter(), revision)?),
+            None => Joined::Alone,
+        })
+    }
+
+    /// The claim has got an entry.
+    async fn joined(&self, joined: Joined) -> Result<Option<Attempt>, Failure> {
+        let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
+        let expected_to_hold = !matches!(joined, Joined::Waiting(_));
+        let view = match joined {
+            Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
+            Joined::Among(line) => view(self.claim, self.began, &line, &mine),
+            Joined::Waiting(held) => View::Waits(held),
         };
         let mut held = match view {
             View::Holds { waiting, .. } => {
@@ -251,7 +300,7 @@ impl Acquire<'_> {
             // Others joined at the same moment.
             self.store.release(self.claim, None).await?;
             (held.position, held.queued_at) = (None, None);
-        } else if put.admitted {
+        } else if expected_to_hold {
             let session = Lease::Shared(self.store.session(self.claim.ttl.min(WAITER_LEASE)).await?);
             self.store.bind(std::slice::from_ref(&self.id), &[mine], &session).await?;
         }

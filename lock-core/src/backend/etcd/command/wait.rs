@@ -65,7 +65,7 @@ impl Store {
         keys.find(|(_, line)| !is_free(line)).map(|(key, _)| key)
     }
 
-    fn copy_of(self: &Arc<Self>, key: &Key, claim: &Claim) -> CopyUse<Entry> {
+    pub(super) fn copy_of(self: &Arc<Self>, key: &Key, claim: &Claim) -> CopyUse<Entry> {
         let watch = |copy: Arc<QueueCopy<Entry>>| {
             let (store, key) = (Arc::clone(self), key.clone());
             let watches = {

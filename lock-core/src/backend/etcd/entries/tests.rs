@@ -48,6 +48,8 @@ fn a_name_is_used_by_one_entry_at_a_time() {
     let (first, second) = (id(b"k/"), id(b"k/"));
     assert_eq!([begin(&first, &[]), begin(&second, &[])], ["k/ab", "k/ab-1"]);
     assert_eq!(begin(&id(b"l/"), &[]), "l/ab");
+    let any_in = [&b"k/"[..], b"l/", b"j/", b"m/", b"kk/"].map(|line| entries.any_in(line));
+    assert_eq!(any_in, [true, true, false, false, false]);
     entries.remove(&first);
     assert_eq!(begin(&id(b"k/"), &[b"k/ab".to_vec()]), "k/ab-2", "the first is in use by another owner");
     assert_eq!(begin(&id(b"k/"), &[]), "k/ab");
