@@ -110,6 +110,45 @@ async fn a_crowd_at_several_keys_is_served() {
     empty(&far.server, LONG).await;
 }
 
+/// A waiter that was granted the key while its heartbeat was on its way, among others that wait on: whatever their order in the
+/// call, it learns that it holds the key. Postgres joins through a cache, so an answer may be that of another owner.
+#[tokio::test]
+async fn heartbeats_that_are_sent_together_have_their_own_answers() {
+    let server = PostgresServer::start();
+    drop(connect(&server.url()).await);
+    let owner = |name: char| format!("repeat('{name}', 48)");
+    for (key, mode) in [("exclusive", 'x'), ("shared", 's')] {
+        for (name, mode) in [('a', 'x'), ('b', mode), ('c', 'x'), ('d', 'x')] {
+            let asked = format!(
+                "SELECT lock_core.attempt('{key}', {}, '', '{mode}', 60000000, false, 9, false)",
+                owner(name)
+            );
+            server.sql(&asked);
+        }
+        server.sql(&format!("SELECT lock_core.let_go('{key}', {}, 'x')", owner('a')));
+        for order in ["bcd", "bdc", "cbd", "cdb", "dbc", "dcb", "gcb", "b", "cc"] {
+            let column = |of: &dyn Fn(char) -> String| {
+                format!("ARRAY[{}]", order.chars().map(of).collect::<Vec<_>>().join(", "))
+            };
+            let heartbeats = format!(
+                "SELECT heartbeats[1] || coalesce(' ' || heartbeats[8], '') FROM lock_core.heartbeats('{key}', {}, {}, {}, {})",
+                column(&owner),
+                column(&|_| "''".to_owned()),
+                column(&|name| format!("'{}'", if name == 'b' { mode } else { 'x' })),
+                column(&|_| "60000000::bigint".to_owned()),
+            );
+            let expected = order.chars().map(|name| match name {
+                'b' => "1",
+                // It does not hand off to them: they are of other processes.
+                'c' | 'd' => "0 false",
+                _ => "-1",
+            });
+            let expected: Vec<_> = expected.collect();
+            assert_eq!(server.sql(&heartbeats).lines().collect::<Vec<_>>(), expected, "{key} {order}");
+        }
+    }
+}
+
 /// One of the requests that are sent together may be granted and another be queued: a crash of the server must not lose
 /// the grant.
 #[tokio::test]

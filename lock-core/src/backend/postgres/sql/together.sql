@@ -83,23 +83,22 @@ BEGIN
     IF v_queued THEN
         v_held := lock_core.held_by(p_key, '', t, true);
     END IF;
+    -- `h` is joined as it is, and compared up here. A subquery that compares it with `r` would be joined through a cache whose key
+    -- lacks what only its output needs (Postgres 14 to 16): every owner then got the answer of the first one.
     RETURN QUERY SELECT CASE
             WHEN w.ticket IS NOT NULL THEN ARRAY[
                 '0', lock_core.micros(t)::text, NULL, (cardinality(v_tickets) - 1)::text, v_held.left_us::text, v_held.record,
-                (width_bucket(w.ticket, v_tickets) - 1)::text, coalesce(h.own, false)::text, 'true', v_held.mode, NULL
+                (width_bucket(w.ticket, v_tickets) - 1)::text, coalesce(lock_core.hands_off(h, r.owner, t), false)::text, 'true',
+                v_held.mode, NULL
             ]
-            WHEN h.mine THEN ARRAY[
+            WHEN h.owner = r.owner AND h.expires_at > t AND NOT h.kept AND NOT (r.mode = 'x' AND h.mode <> 'x') THEN ARRAY[
                 '1', lock_core.micros(t)::text, NULL, cardinality(v_tickets)::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL
             ]
             ELSE ARRAY['-1']
         END
         FROM unnest(p_owners, p_modes) WITH ORDINALITY r (owner, mode, number)
         LEFT JOIN lock_core.waiters w ON w.key = p_key AND w.owner = r.owner
-        LEFT JOIN LATERAL (
-            SELECT o.owner = r.owner AND o.expires_at > t AND NOT o.kept AND NOT (r.mode = 'x' AND o.mode <> 'x') AS mine,
-                    lock_core.hands_off(o, r.owner, t) AS own
-                FROM lock_core.holders o
-                WHERE o.key = p_key AND o.slot = CASE WHEN r.mode = 'x' OR w.owner IS NOT NULL THEN '' ELSE r.owner END
-        ) h ON true
+        LEFT JOIN lock_core.holders h ON h.key = p_key
+            AND h.slot = CASE WHEN r.mode = 'x' OR w.owner IS NOT NULL THEN '' ELSE r.owner END
         ORDER BY r.number;
 END $$;
