@@ -97,9 +97,11 @@ fn tokio_now() -> std::time::Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Returns the time since the Unix epoch by the wall clock: for owner records and random waits, never for a decision.
+/// Returns the time since the Unix epoch by the wall clock: for owner records, random waits and people, never for a
+/// decision.
+#[must_use]
 #[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
-pub(crate) fn wall() -> Duration {
+pub fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

@@ -14,6 +14,7 @@ use crate::latch::CountDownLatch;
 use crate::leader::LeaderElection;
 use crate::observe::{LockEvents, Warning};
 use crate::options::{Profile, find};
+use crate::owner::Identity;
 use crate::request::LockRequest;
 
 /// The entry point: makes lock requests against one store. Cheap to clone; clones share everything.
@@ -218,6 +219,18 @@ impl LockManager {
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store
+    }
+
+    /// Returns the namespace, which stands before each key in the store; empty if there is none.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.hub.engine.namespace
+    }
+
+    /// Returns how the records of this manager's locks name this process: its host, process id and service.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        self.hub.engine.identity
     }
 
     /// Returns how many locks this manager holds in this process now. A lock that [lingers](crate::LockRequest::linger)
