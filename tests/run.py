@@ -47,7 +47,7 @@ STORES = {
     "rig": "the test rig itself, on a real Redis server",
     "none": "unit tests, models and doctests: no store",
 }
-MEMORY = "locks contract_memory observe testing quorum config attribute http bare".split()
+MEMORY = "locks contract_memory observe testing quorum config attribute http http_console bare".split()
 NONE = "model ui thread_end lock_core lock_macros lock_axum lock_tests import_worker scheduler".split()
 
 

@@ -3,6 +3,9 @@
 
 mod answer;
 mod config;
+#[cfg(feature = "console")]
+#[cfg_attr(docsrs, doc(cfg(feature = "console")))]
+pub mod console;
 mod extract;
 mod hold;
 mod in_use;

@@ -19,5 +19,7 @@ pub(crate) use extracted::Extracted;
 pub use extracted::KeyValues;
 pub(crate) use keys::{Keys, Rendered};
 pub(crate) use no_key::NoKey;
+#[cfg(feature = "console")]
+pub(crate) use query::decode as form_value;
 pub(crate) use source::path_params;
 pub(crate) use value::Value;

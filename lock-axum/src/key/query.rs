@@ -25,7 +25,7 @@ pub(super) fn parameter<'a>(name: &str, query: &'a str) -> Result<Cow<'a, str>, 
 
 /// Decodes `+` to a space, and `%41` to `A`. A `%` without two hexadecimal digits stands for itself. Returns `None` if
 /// the result is not UTF-8.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['+', '%']) {
         return Some(Cow::Borrowed(text));
     }

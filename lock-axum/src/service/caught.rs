@@ -7,11 +7,11 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// The payload of a panic.
-pub(super) type Panic = Box<dyn Any + Send>;
+pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Runs `work`. Returns its panic, for the caller to resume once the lock is released: the answer to a handler that
 /// panicked must find the key as free as any other answer.
-pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
     // No part of it is used after a panic.
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {

@@ -10,5 +10,7 @@ mod upload;
 mod work;
 
 pub use body::LockBody;
+#[cfg(feature = "console")]
+pub(crate) use caught::caught;
 pub use future::ResponseFuture;
 pub use lock::Lock;

@@ -1,0 +1,170 @@
+//! Who may look, who may act, and what a browser may do with the page.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum_core::response::{IntoResponse, Response};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+
+use super::problem::Problem;
+
+/// What the page may load and do. It has no inline script or style.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A header that a page of another origin cannot send, unless this server allows it.
+const FROM_THE_PAGE: HeaderName = HeaderName::from_static("x-lock-console");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// A function of the program that looks at the head of a request.
+type Check<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
+
+/// The people who may look at a [`Console`](super::Console). They see keys, labels, hosts and process ids.
+#[derive(Clone)]
+pub struct Viewers(Option<Check<bool>>);
+
+impl Viewers {
+    /// Everyone who can reach the console: for a router behind a login of the service's own, or on a private port.
+    #[must_use]
+    pub fn everyone() -> Self {
+        Self(None)
+    }
+
+    /// The people for whom `may_look` returns `true`. It sees the head of each request, with the extensions that outer
+    /// layers have added to it, and must not block. The answer to everyone else is 403 for each path, and 500 if it
+    /// panics.
+    #[must_use]
+    pub fn only(may_look: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(may_look)))
+    }
+
+    fn admit(&self, request: &Parts) -> Result<(), Problem> {
+        match &self.0 {
+            None => Ok(()),
+            Some(may_look) if ask(may_look, request)? => Ok(()),
+            Some(_) => Err(Problem::forbidden("you may not look at these locks")),
+        }
+    }
+}
+
+impl fmt::Debug for Viewers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_none() { "Viewers::everyone" } else { "Viewers::only(..)" })
+    }
+}
+
+/// The people who may act.
+pub(super) struct Operators(Option<Check<Option<String>>>);
+
+impl Operators {
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn new(operator: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(operator)))
+    }
+
+    /// Returns the name of the person who sent a request; `None` if that person may not act.
+    pub(super) fn name(&self, request: &Parts) -> Result<Option<String>, Problem> {
+        self.0.as_ref().map_or(Ok(None), |operator| ask(operator, request))
+    }
+
+    /// Returns the name of the person whose request is to change something. Refuses requests that a page of another
+    /// origin may have made in that person's browser.
+    pub(super) fn admit(&self, request: &Parts) -> Result<String, Problem> {
+        if let Some(flaw) = flaw(&request.headers) {
+            return Err(Problem::forbidden(flaw));
+        }
+        let refused = || Problem::forbidden("you may only look: the console allows you no actions");
+        self.name(request)?.ok_or_else(refused)
+    }
+}
+
+impl fmt::Debug for Operators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_none() { "none" } else { "some" })
+    }
+}
+
+/// Calls a function of the program. A panic must neither admit anyone nor end the connection without an answer.
+fn ask<T>(check: &Check<T>, request: &Parts) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(|| check(request))).map_err(|_| {
+        tracing::error!("the function that decides who may use the console of the locks has panicked");
+        Problem::failed("the check of your rights has failed; the log of the service has more")
+    })
+}
+
+/// Returns why a request to change something may come from a page of another origin. Such a page can send neither a
+/// JSON body nor this header without a preflight, to which the console does not agree.
+fn flaw(headers: &HeaderMap) -> Option<&'static str> {
+    let is = |name: HeaderName, expected: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value == expected)
+    };
+    if !is(FROM_THE_PAGE, "1") {
+        return Some("the header `x-lock-console: 1` is missing");
+    }
+    let json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !json.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        return Some("the header `content-type: application/json` is missing");
+    }
+    let is_own = !headers.contains_key(SEC_FETCH_SITE)
+        || is(SEC_FETCH_SITE, "same-origin")
+        || is(SEC_FETCH_SITE, "none");
+    (!is_own).then_some("the request was made by a page of another site")
+}
+
+/// Answers people who may not look, and tells the browser what the page may do.
+pub(super) async fn guard(State(viewers): State<Viewers>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let mut response = match viewers.admit(&head) {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_other_pages_are_refused() {
+        let own = [("x-lock-console", "1"), ("content-type", "application/json")];
+        let table: [(&[(&str, &str)], Option<&str>); 9] = [
+            (&[], None),
+            (&[("sec-fetch-site", "same-origin")], None),
+            (&[("sec-fetch-site", "none")], None),
+            (&[("content-type", "Application/JSON; charset=utf-8")], None),
+            (&[("sec-fetch-site", "cross-site")], Some("another site")),
+            (&[("sec-fetch-site", "same-site")], Some("another site")),
+            (&[("content-type", "text/plain")], Some("content-type")),
+            (&[("content-type", "")], Some("content-type")),
+            (&[("x-lock-console", "0")], Some("x-lock-console")),
+        ];
+        for (changes, says) in table {
+            let mut headers = HeaderMap::new();
+            for (name, value) in own.iter().chain(changes) {
+                headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            match (flaw(&headers), says) {
+                (None, None) => {}
+                (Some(flaw), Some(says)) => assert!(flaw.contains(says), "{changes:?}: {flaw}"),
+                (found, _) => panic!("{changes:?}: {found:?}"),
+            }
+        }
+        assert!(flaw(&HeaderMap::new()).is_some());
+    }
+}

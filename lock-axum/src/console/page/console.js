@@ -1,0 +1,414 @@
+'use strict';
+// The page of the console. Everything from the store becomes text, never markup.
+
+const base = new URL('.', document.currentScript.src);
+const $ = (id) => document.getElementById(id);
+const VIEWS = ['held', 'waiting', 'heat', 'history', 'stores', 'doctor'];
+const FILTERED = ['held', 'waiting'];
+let view = '';
+let source = null;
+let retry = 0;
+
+// Text
+
+// Characters that cannot be seen, or that turn the text around: a key must not look like another one.
+const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
+const shown = (text) => text.replace(UNSEEN, (char) => '\\u' + char.charCodeAt(0).toString(16).padStart(4, '0'));
+
+const two = (number) => String(Math.floor(number)).padStart(2, '0');
+
+function span(ms) {
+  if (ms === null || ms === undefined) return '–';
+  if (ms < 1000) return `${ms < 10 ? Math.round(ms * 100) / 100 : Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.floor(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${two((s / 60) % 60)} min`;
+  return `${Math.floor(s / 86400)} d ${two((s / 3600) % 24)} h`;
+}
+
+const clock = (ms) => new Date(ms).toLocaleTimeString('en-GB');
+const many = (count, one, more) => `${count.toLocaleString('en')} ${count === 1 ? one : more}`;
+const words = (text) => String(text).replaceAll('_', ' ');
+
+function person(record) {
+  if (!record) return 'a client of another library';
+  const name = [record.service, record.label].filter(Boolean).join(' · ');
+  return shown(`${name ? name + ', ' : ''}${record.host} pid ${record.pid}`);
+}
+
+function mode(mode) {
+  if (mode === 'exclusive') return '';
+  if (mode === 'shared') return 'read';
+  return mode.permit ? `permit of ${mode.permit.of}` : words(mode);
+}
+
+// Elements
+
+function make(tag, name, ...children) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  element.append(...children);
+  return element;
+}
+
+const badge = (text, kind = '') => make('span', `badge ${kind}`, text);
+
+function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function keyCell(cell, key, ...badges) {
+  const name = make('bdi', 'key', shown(key));
+  name.title = name.textContent;
+  cell.replaceChildren(name, ...badges.filter(Boolean).flatMap((text) => [' ', badge(text)]));
+}
+
+function personCell(cell, record, ...badges) {
+  const all = badges.filter(Boolean).flatMap((text) => [' ', badge(text, text === 'kept' ? 'warn' : '')]);
+  if (!record) return cell.replaceChildren(badge('another library'), ...all);
+  const name = [record.service, record.label].filter(Boolean).join(' · ');
+  const where = shown(`${record.host} pid ${record.pid}`);
+  cell.replaceChildren(make('bdi', 'who', shown(name) || where), ...all, ...(name ? [make('bdi', 'where', where)] : []));
+}
+
+function timeCell(cell, ms, text) {
+  let time = cell.querySelector('time');
+  if (!time) cell.replaceChildren((time = make('time')));
+  const date = new Date(ms);
+  if (!isNaN(date)) time.dateTime = date.toISOString();
+  time.title = isNaN(date) ? '' : date.toLocaleString();
+  put(time, text);
+}
+
+// Shows `items` as the rows of a table. A row whose item has not changed is not touched, so that it keeps the focus, the
+// selection and its place. A column is [name, what its cell depends on, how it is drawn, its class].
+function fill(id, items, idOf, columns, tag) {
+  const body = $(id).tBodies[0];
+  const rows = (body.rowsById ??= new Map());
+  const focus = document.activeElement;
+  const wanted = new Map(items.map((item) => [idOf(item), item]));
+  for (const [name, row] of rows) {
+    if (!wanted.has(name)) {
+      row.remove();
+      rows.delete(name);
+    }
+  }
+  let place = body.firstElementChild;
+  for (const [name, item] of wanted) {
+    let row = rows.get(name);
+    if (!row) {
+      row = make('tr');
+      row.append(...columns.map(([label, , , kind], at) => {
+        const cell = make(at === 0 ? 'th' : 'td', kind);
+        if (at === 0) cell.scope = 'row';
+        cell.dataset.label = label;
+        return cell;
+      }));
+      row.drawn = [];
+      rows.set(name, row);
+    }
+    row.item = item;
+    tag?.(row, item);
+    columns.forEach(([, depends, draw], at) => {
+      const on = depends(item);
+      if (row.drawn[at] === on) return;
+      row.drawn[at] = on;
+      if (draw) draw(row.cells[at], item);
+      else row.cells[at].textContent = on;
+    });
+    if (row === place) place = place.nextElementSibling;
+    else body.insertBefore(row, place);
+  }
+  if (document.activeElement === focus || !body.parentElement.checkVisibility()) return;
+  // The row was moved, or is gone.
+  (focus.isConnected ? focus : $(id).parentElement).focus({ preventScroll: true });
+}
+
+const tagged = (row, { lock, holder }) => {
+  row.dataset.key = lock.key;
+  if (holder) row.dataset.id = holder.id;
+};
+
+// Views
+
+const shows = {
+  held(state) {
+    const items = state.locks.flatMap((lock) => lock.holders.map((holder) => ({ lock, holder })));
+    const own = (record) => record && record.pid === state.pid && record.host === state.host;
+    fill('table-held', items, ({ lock, holder }) => `${holder.id} ${lock.key}`, [
+      ['Key', ({ lock }) => mode(lock.mode), (cell, { lock }) => keyCell(cell, lock.key, mode(lock.mode))],
+      ['Held by', ({ holder }) => JSON.stringify([holder.record, holder.kept]), (cell, { holder }) =>
+        personCell(cell, holder.record, holder.kept && 'kept', own(holder.record) && 'this process')],
+      ['Since', ({ holder }) => holder.record ? span(Math.max(0, state.time_ms - holder.record.since_ms)) : '–',
+        (cell, { holder }) => holder.record
+          ? timeCell(cell, holder.record.since_ms, span(Math.max(0, state.time_ms - holder.record.since_ms)) + ' ago')
+          : put(cell, '–')],
+      ['Lease', ({ holder }) => holder.remaining_ms, leaseCell],
+      ['Waiting', ({ lock }) => lock.waiting ? String(lock.waiting) : '–', null, 'number'],
+      ['', () => state.read_only, releaseCell, 'action'],
+    ], tagged);
+    const told = [];
+    if (state.unlisted) told.push('This store cannot list its locks: ask for one key with lockctl show.');
+    else if (items.length === 0 && state.total === 0) told.push($('filter').value ? 'No key that is held begins so.' : 'Nothing is held.');
+    if (state.locks.length < state.total) told.push(`Shown are the ${many(state.locks.length, 'key', 'keys')} held longest, of ${counted(state)}. Filter for the others.`);
+    const more = state.locks.filter((lock) => lock.holding > lock.holders.length).length;
+    if (more) told.push(`${many(more, 'key has', 'keys have')} more holders than are shown.`);
+    put($('note-held'), told.join(' '));
+  },
+
+  waiting(state) {
+    const items = state.locks.filter((lock) => lock.waiting > 0).flatMap((lock) => {
+      const first = lock.waiters.map((waiter, at) => ({ lock, waiter, at }));
+      const more = lock.waiting - lock.waiters.length;
+      return more > 0 ? [...first, { lock, more, at: first.length }] : first;
+    });
+    const since = (waiter) => span(Math.max(0, state.time_ms - waiter.record.since_ms));
+    fill('table-waiting', items, ({ lock, at }) => `${at} ${lock.key}`, [
+      ['Key', () => '', (cell, { lock }) => keyCell(cell, lock.key)],
+      ['Place', ({ lock, at, more }) => more ? '' : `${at + 1} of ${lock.waiting}`],
+      ['Waits', ({ waiter, more }) => JSON.stringify([waiter, more]), (cell, { waiter, more }) =>
+        more ? put(cell, `and ${more} more`) : personCell(cell, waiter.record, mode(waiter.mode))],
+      ['Since', ({ waiter }) => waiter?.record ? since(waiter) : '–', (cell, { waiter }) =>
+        waiter?.record ? timeCell(cell, waiter.record.since_ms, since(waiter) + ' ago') : put(cell, '–')],
+      ['For', ({ lock }) => lock.holders.length ? person(lock.holders[0].record) + (lock.holding > 1 ? ` and ${lock.holding - 1} more` : '') : ''],
+    ], tagged);
+    put($('note-waiting'), items.length === 0 ? 'Nothing waits.' : `${many(state.waiting, 'waiter', 'waiters')} for ${many(new Set(items.map(({ lock }) => lock.key)).size, 'key', 'keys')}.`);
+  },
+
+  heat(state) {
+    const number = (name, value) => [name, value, null, 'number'];
+    fill('table-heat', state.heat, (heat) => heat.template, [
+      ['Template', (heat) => shown(heat.template)],
+      number('Granted', (heat) => heat.granted.toLocaleString('en')),
+      number('Refused', (heat) => heat.refused ? `${heat.refused.toLocaleString('en')} (${Math.round((100 * heat.refused) / (heat.granted + heat.refused))} %)` : '0'),
+      number('Wait, half', (heat) => span(heat.waited_p50_ms)),
+      number('Wait, 99 %', (heat) => span(heat.waited_p99_ms)),
+      number('Hold, half', (heat) => span(heat.held_p50_ms)),
+      number('Hold, 99 %', (heat) => span(heat.held_p99_ms)),
+    ]);
+    put($('note-heat'), past(state, state.heat));
+  },
+
+  history(state) {
+    const name = ({ lock }) => lock ? [lock.key, ...lock.more].map((key) => inside(key, state.namespace)).join(', ') : '';
+    fill('table-history', state.history, (event) => event.seq, [
+      ['When', () => '', (cell, event) => timeCell(cell, event.at_ms, clock(event.at_ms))],
+      ['Event', () => '', (cell, event) => { const [text, kind] = EVENTS[event.event] ?? [words(event.event)]; cell.replaceChildren(badge(text, kind)); }],
+      ['Key', () => '', (cell, event) => keyCell(cell, name(event), event.lock?.label && shown(event.lock.label))],
+      ['Details', () => '', (cell, event) => put(cell, details(event))],
+    ]);
+    put($('note-history'), past(state, state.history));
+  },
+
+  stores(state) {
+    const { ping } = state;
+    const rows = [
+      ['Store', state.store],
+      ['Namespace', state.namespace || 'none'],
+      ['Keys held', counted(state)],
+      ['Waiters', state.waiting.toLocaleString('en')],
+      ['Serves locks', ping ? (ping.servers > 1 ? `${ping.serving} of ${ping.servers} servers do` : 'yes') : state.error ? 'no' : 'unknown: the store has no ping'],
+      ['Round trip', ping ? span(ping.round_trip_us / 1000) : '–'],
+      ['Degraded', ping?.degraded.length ? ping.degraded.join('; ') : ping ? 'nothing' : '–'],
+      ['Error', state.error ?? 'none'],
+      ['This process', `${state.host} pid ${state.pid}${state.service ? ` (${state.service})` : ''}`],
+      ['A look takes', span(state.look_ms)],
+    ];
+    fill('table-stores', rows, ([what]) => what, [['What', ([what]) => what], ['Value', ([, value]) => shown(value)]]);
+  },
+
+  doctor() {},
+};
+
+const counted = (state) => `${many(state.total, 'key', 'keys')}${state.truncated ? ' or more' : ''}`;
+const inside = (key, namespace) => namespace && key.startsWith(namespace + ':') ? key.slice(namespace.length + 1) : key;
+
+// What the journal covers.
+function past(state, entries) {
+  const began = Math.max(state.since_ms, state.time_ms - 15 * 60 * 1000);
+  const what = `This process alone (${shown(state.host)} pid ${state.pid}), since ${clock(began)}: the last quarter of an hour while this page is open somewhere.`;
+  return entries.length ? what : `Nothing happened yet. ${what}`;
+}
+
+const EVENTS = {
+  granted: ['granted'], released: ['released'], refused: ['refused', 'warn'], cancelled: ['cancelled'], lost: ['lost', 'bad'],
+  endangered: ['renewal late', 'warn'], held_long: ['held long', 'warn'], release_failed: ['release failed', 'warn'],
+  store_failed: ['store failed', 'bad'], bypassed: ['ran without lock', 'bad'], store_evicted: ['store evicted keys', 'bad'], missed: ['events missed'],
+};
+
+function details(event) {
+  switch (event.event) {
+    case 'granted': return `after ${span(event.waited_ms)}`;
+    case 'refused': return `${words(event.why)} after ${span(event.waited_ms)}${event.holder ? `; held by ${person(event.holder)}` : ''}`;
+    case 'cancelled': return `after ${span(event.waited_ms)}`;
+    case 'released': return `held for ${span(event.held_ms)}`;
+    case 'lost': return `${words(event.reason)}, held for ${span(event.held_ms)}`;
+    case 'endangered': return `${span(event.left_ms)} left`;
+    case 'held_long': return `for ${span(event.held_ms)} already`;
+    case 'store_failed': return shown(event.error);
+    case 'bypassed': return shown(event.template);
+    case 'store_evicted': return many(event.keys, 'key', 'keys');
+    case 'missed': return `${many(event.count, 'event', 'events')}: more happened than this page can follow`;
+    default: return '';
+  }
+}
+
+function leaseCell(cell, { holder }) {
+  if (holder.remaining_ms === null) return cell.replaceChildren(badge('no end', 'warn'));
+  if (!cell.querySelector('progress')) {
+    const bar = make('progress');
+    bar.setAttribute('aria-hidden', 'true');
+    cell.replaceChildren(bar, make('span', 'left'));
+  }
+  const [bar, text] = cell.children;
+  bar.max = Math.max(bar.max, holder.remaining_ms, 1);
+  bar.value = holder.remaining_ms;
+  put(text, span(holder.remaining_ms));
+}
+
+function releaseCell(cell, { lock }) {
+  const row = cell.parentElement;
+  if (latest.read_only) return cell.replaceChildren();
+  const button = make('button', 'release', 'Release…');
+  button.type = 'button';
+  button.setAttribute('aria-label', `Release ${shown(lock.key)} by force`);
+  button.addEventListener('click', () => openRelease(row.item));
+  cell.replaceChildren(button);
+}
+
+// Release by force
+
+let target = null;
+
+function openRelease({ lock, holder }) {
+  target = { key: lock.key, id: holder.id };
+  put($('release-key'), shown(lock.key));
+  put($('release-holder'), person(holder.record) + (holder.kept ? ' (kept after its release)' : ''));
+  put($('release-grant'), holder.id);
+  for (const id of ['typed-key', 'reason']) $(id).value = '';
+  answer('', '');
+  $('confirm').disabled = false;
+  put($('cancel'), 'Cancel');
+  $('release').showModal();
+}
+
+function answer(text, kind) {
+  put($('release-answer'), text);
+  $('release-answer').dataset.kind = kind;
+}
+
+async function release(event) {
+  event.preventDefault();
+  $('confirm').disabled = true;
+  const body = JSON.stringify({ ...target, typed_key: $('typed-key').value, reason: $('reason').value });
+  const headers = { 'content-type': 'application/json', 'x-lock-console': '1' };
+  try {
+    const got = await fetch(new URL('api/force-release', base), { method: 'POST', headers, body });
+    const told = await got.json().catch(() => ({}));
+    if (!got.ok) throw new Error(told.detail ?? `the server answered ${got.status}`);
+    answer(told.released ? 'The lock was taken from its holder.' : 'This holder was no longer there: nothing was done.', 'done');
+    put($('cancel'), 'Close');
+    $('cancel').focus();
+  } catch (error) {
+    answer(`Not released: ${error.message}.`, 'bad');
+    $('confirm').disabled = false;
+  }
+}
+
+// The doctor is asked when its view opens: a look takes a while.
+async function doctor() {
+  const button = $('doctor-again');
+  button.setAttribute('aria-disabled', 'true');
+  put($('note-doctor'), 'Looking…');
+  try {
+    const got = await fetch(new URL('api/doctor', base));
+    const told = await got.json().catch(() => ({}));
+    if (!got.ok) throw new Error(told.detail ?? `the server answered ${got.status}`);
+    fill('table-doctor', told.findings.map((finding, at) => ({ ...finding, at })), ({ rule, about, at }) => `${at} ${rule} ${about}`, [
+      ['Severity', ({ severity }) => severity, (cell, { severity }) => cell.replaceChildren(badge(severity, { danger: 'bad', warning: 'warn' }[severity]))],
+      ['Rule', ({ rule }) => rule],
+      ['About', ({ about }) => shown(about) || 'the store'],
+      ['Found', ({ found }) => shown(found)],
+      ['What to do', ({ advice }) => shown(advice)],
+    ]);
+    put($('note-doctor'), `${told.findings.length ? many(told.findings.length, 'finding', 'findings') : 'Nothing was found'} at ${clock(told.time_ms)}.`);
+  } catch (error) {
+    put($('note-doctor'), `The doctor could not look: ${error.message}.`);
+  }
+  button.removeAttribute('aria-disabled');
+}
+
+// The state, live
+
+let latest = { read_only: true };
+
+function status(text, kind) {
+  put($('status'), text);
+  $('status').dataset.state = kind;
+}
+
+function show(state) {
+  latest = state;
+  const service = state.service ? ` · service ${state.service}` : '';
+  put($('where'), shown(`${state.store}${state.namespace ? ` · namespace ${state.namespace}` : ''}${service}`));
+  put($('count-held'), `${state.total.toLocaleString('en')}${state.truncated ? '+' : ''}`);
+  put($('count-waiting'), state.waiting.toLocaleString('en'));
+  shows[view](state);
+  if (!state.error) return status('live', 'live');
+  status(`the store did not answer: ${shown(state.error)}${state.seen_ms ? `; the locks are those of ${clock(state.seen_ms)}` : ''}`, 'bad');
+}
+
+function connect() {
+  clearTimeout(retry);
+  source?.close();
+  const url = new URL('api/events', base);
+  url.search = new URLSearchParams({ view, prefix: FILTERED.includes(view) ? $('filter').value : '' });
+  const mine = (source = new EventSource(url));
+  mine.addEventListener('state', (event) => mine === source && show(JSON.parse(event.data)));
+  // A stream lasts a few seconds, so that the server can shut down.
+  mine.addEventListener('end', () => mine === source && connect());
+  mine.addEventListener('error', () => {
+    if (mine !== source) return;
+    const refused = mine.readyState === EventSource.CLOSED;
+    status(refused ? 'the server refuses to show the locks, trying again' : 'connection lost, trying again', 'bad');
+    if (refused) retry = setTimeout(connect, 2000);
+  });
+}
+
+function open() {
+  const wanted = location.hash.slice(1);
+  if (view && !VIEWS.includes(wanted)) return;
+  view = VIEWS.includes(wanted) ? wanted : 'held';
+  for (const name of VIEWS) $(`view-${name}`).hidden = name !== view;
+  for (const link of document.querySelectorAll('nav a')) {
+    if (link.hash === `#${view}`) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  $('filter-line').hidden = !FILTERED.includes(view);
+  document.title = `${$(`title-${view}`).textContent} · Locks`;
+  connect();
+  if (view === 'doctor') doctor();
+}
+
+let typing = 0;
+$('filter').addEventListener('input', () => {
+  clearTimeout(typing);
+  typing = setTimeout(connect, 150);
+});
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  $('main').focus();
+});
+$('release-form').addEventListener('submit', release);
+$('cancel').addEventListener('click', () => $('release').close());
+$('doctor-again').addEventListener('click', (event) => event.target.getAttribute('aria-disabled') || doctor());
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) return connect();
+  clearTimeout(retry);
+  source?.close();
+  source = null;
+});
+window.addEventListener('hashchange', open);
+open();

@@ -1,0 +1,237 @@
+//! One look at the store for all viewers, and none while nobody looks.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::clock::{Clock, Moment, wall};
+use lock_core::{Listed, LockError, LockErrorKind, LockEvents, LockManager, Ping};
+use tokio::sync::{Notify, watch};
+
+use super::journal::{Journal, SPAN, millis};
+use crate::service::caught;
+
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause is at least this many times as long as the look before it: on Redis, a list scans all keys of the server.
+const PAUSE_PER_LOOK: u32 = 9;
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What a look has seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The last list, which is an old one while the store does not answer.
+    pub(super) listed: Arc<Listed>,
+    /// When that list was made, in milliseconds since the Unix epoch.
+    pub(super) listed_ms: Option<u64>,
+    /// Whether the store cannot list its locks.
+    pub(super) is_unlisted: bool,
+    pub(super) ping: Option<Ping>,
+    pub(super) error: Option<String>,
+    /// How long the look took.
+    pub(super) took: Duration,
+}
+
+/// A viewer: it gets what each look sees. `None` until the first one.
+pub(super) type Follower = watch::Receiver<Option<Arc<Seen>>>;
+
+/// Looks at the store for as long as there are followers, and keeps the journal a while longer.
+pub(super) struct Poll {
+    locks: LockManager,
+    seen: watch::Sender<Option<Arc<Seen>>>,
+    /// Whether the task runs. A follower comes and the task goes under this lock, so that neither misses the other.
+    running: Mutex<bool>,
+    arrived: Notify,
+    hurry: Notify,
+    journal: Mutex<(Moment, Journal)>,
+}
+
+impl fmt::Debug for Poll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poll").field("locks", &self.locks).finish_non_exhaustive()
+    }
+}
+
+impl Poll {
+    pub(super) fn new(locks: LockManager) -> Self {
+        Self {
+            locks,
+            seen: watch::Sender::new(None),
+            running: Mutex::new(false),
+            arrived: Notify::new(),
+            hurry: Notify::new(),
+            journal: Mutex::new((Clock::Tokio.now(), Journal::default())),
+        }
+    }
+
+    pub(super) fn locks(&self) -> &LockManager {
+        &self.locks
+    }
+
+    /// Returns a follower, and starts the task unless it runs.
+    pub(super) fn follow(self: &Arc<Self>) -> Follower {
+        let (mut follower, was_running) = {
+            let mut running = lock(&self.running);
+            (self.seen.subscribe(), std::mem::replace(&mut *running, true))
+        };
+        // What the last look has seen is news to this one.
+        follower.mark_changed();
+        if !was_running {
+            let task = Task { poll: Arc::clone(self), has_ended: false };
+            let journal = Journal::new(millis(wall()), self.locks.namespace());
+            *lock(&self.journal) = (Clock::Tokio.now(), journal);
+            tokio::spawn(task.run(self.locks.events()));
+        }
+        self.arrived.notify_one();
+        follower
+    }
+
+    /// Makes the next look come at once, after a change.
+    pub(super) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Runs `read` on the journal, with the time since it began.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Journal, Duration) -> T) -> T {
+        let journal = lock(&self.journal);
+        read(&journal.1, Clock::Tokio.now().since(journal.0))
+    }
+
+    async fn keep_journal(&self, mut events: LockEvents) {
+        while let Some(event) = events.next().await {
+            let (began, journal) = &mut *lock(&self.journal);
+            journal.add(Clock::Tokio.now().since(*began), event);
+        }
+        // The manager has shut down; the viewers are still told about it.
+        std::future::pending().await
+    }
+
+    /// Looks while there are followers. Returns when the last one left so long ago that the journal need not be kept.
+    async fn look_on(&self) {
+        let mut watched = Clock::Tokio.now();
+        loop {
+            if self.rests() {
+                let left = SPAN.saturating_sub(Clock::Tokio.now().since(watched));
+                if left.is_zero() && self.ends() {
+                    return;
+                }
+                tokio::select! {
+                    () = self.arrived.notified() => {}
+                    () = tokio::time::sleep(left) => {}
+                }
+                continue;
+            }
+            let seen = self.look().await;
+            watched = Clock::Tokio.now();
+            let pause = pause(&seen);
+            self.seen.send_replace(Some(Arc::new(seen)));
+            tokio::select! {
+                () = self.hurry.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn look(&self) -> Seen {
+        let began = Clock::Tokio.now();
+        let looked = caught(async { tokio::join!(self.locks.ping(), self.locks.locks()) }).await;
+        let took = Clock::Tokio.now().since(began);
+        let before = self.seen.borrow().clone().unwrap_or_default();
+        let old =
+            Seen { listed: Arc::clone(&before.listed), listed_ms: before.listed_ms, took, ..Seen::default() };
+        let Ok((ping, listed)) = looked else {
+            return Seen { error: Some("the code of the store has panicked".to_owned()), ..old };
+        };
+        let is_unlisted = listed.as_ref().is_err_and(is_unsupported);
+        let errors = [ping.as_ref().err(), listed.as_ref().err()];
+        let error = errors.into_iter().flatten().find(|error| !is_unsupported(error));
+        let seen = Seen { is_unlisted, error: error.map(ToString::to_string), ping: ping.ok(), ..old };
+        match listed {
+            Ok(listed) => Seen { listed: Arc::new(listed), listed_ms: Some(millis(wall())), ..seen },
+            Err(_) => seen,
+        }
+    }
+
+    /// Returns whether there is no follower. Then the next one waits for a look of its own.
+    fn rests(&self) -> bool {
+        let _running = lock(&self.running);
+        let rests = self.seen.receiver_count() == 0;
+        if rests {
+            self.seen.send_replace(None);
+        }
+        rests
+    }
+
+    /// Notes that the task ends, unless there is a follower.
+    fn ends(&self) -> bool {
+        let mut running = lock(&self.running);
+        let ends = self.seen.receiver_count() == 0;
+        *running = !ends;
+        ends
+    }
+}
+
+fn is_unsupported(error: &LockError) -> bool {
+    error.kind() == LockErrorKind::Unsupported
+}
+
+/// Returns how long to wait after a look. A store that does not answer takes its time to say so, and is asked again soon.
+fn pause(seen: &Seen) -> Duration {
+    match seen.error {
+        Some(_) => PAUSE,
+        None => (seen.took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE),
+    }
+}
+
+/// The task of a [`Poll`].
+struct Task {
+    poll: Arc<Poll>,
+    has_ended: bool,
+}
+
+impl Task {
+    async fn run(mut self, events: LockEvents) {
+        let ended = async {
+            tokio::select! {
+                () = self.poll.keep_journal(events) => {}
+                () = self.poll.look_on() => {}
+            }
+        };
+        ended.await;
+        self.has_ended = true;
+    }
+}
+
+/// A runtime that ends drops its tasks. The next follower, on another one, starts a task again.
+impl Drop for Task {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            *lock(&self.poll.running) = false;
+        }
+    }
+}
+
+/// No code of the application runs under these locks, so a panic leaves them as they should be.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_list_is_made_less_often() {
+        for (took_ms, error, expected_ms) in [
+            (0, false, 1_000),
+            (100, false, 1_000),
+            (500, false, 4_500),
+            (600_000, false, 60_000),
+            (500, true, 1_000),
+        ] {
+            let took = Duration::from_millis(took_ms);
+            let seen = Seen { took, error: error.then(String::new), ..Seen::default() };
+            assert_eq!(pause(&seen), Duration::from_millis(expected_ms), "{took_ms} {error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Who may look, and who may act.
+
+use http::{Method, StatusCode};
+use lock_axum::console::{Console, Viewers};
+use lock_core::LockManager;
+
+use crate::support::{PATHS, data, json, request, send, with_actions};
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_viewer_gets_403_on_each_path() {
+    let locks = LockManager::in_memory();
+    let viewers = Viewers::only(|request| request.headers.contains_key("x-user"));
+    let app = axum::Router::new().nest_service("/locks", Console::new(locks, viewers).into_router::<()>());
+    for (method, path) in PATHS.into_iter().chain([(Method::GET, "/nothing"), (Method::DELETE, "/")]) {
+        let path = format!("/locks{path}");
+        let answer = send(&app, request(&method, &path)).await;
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{path}");
+        assert!(answer.headers().contains_key("content-security-policy"), "{path}");
+        assert_eq!(json(answer).await["status"], 403, "{path}");
+        let mut admitted = request(&method, &path);
+        admitted.headers_mut().insert("x-user", "ann".parse().unwrap());
+        let status = send(&app, admitted).await.status();
+        // No one may act here.
+        assert_eq!(status == StatusCode::FORBIDDEN, method == Method::POST, "{path}: {status}");
+    }
+}
+
+/// What an outer layer has added to a request is there.
+#[tokio::test(start_paused = true)]
+async fn the_functions_see_extensions() {
+    #[derive(Clone)]
+    struct User(&'static str);
+    let name =
+        |request: &http::request::Parts| request.extensions.get::<User>().map(|user| user.0.to_owned());
+    let console =
+        Console::new(LockManager::in_memory(), Viewers::only(move |request| name(request).is_some()))
+            .allow_actions(move |request| name(request).filter(|name| name == "ann"));
+    let app = console.into_router::<()>();
+    for (user, read_only) in [(Some("ann"), Some(false)), (Some("bob"), Some(true)), (None, None)] {
+        let mut request = request(&Method::GET, "/api/state");
+        request.extensions_mut().extend(
+            user.map(User)
+                .map(|user| {
+                    let mut one = http::Extensions::new();
+                    one.insert(user);
+                    one
+                })
+                .unwrap_or_default(),
+        );
+        let answer = send(&app, request).await;
+        assert_eq!(json(answer).await["read_only"].as_bool(), read_only, "{user:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_panics_admits_no_one() {
+    let locks = LockManager::in_memory();
+    let app = Console::new(locks.clone(), Viewers::only(|_| panic!("the test lets it panic"))).into_router();
+    for (method, path) in PATHS {
+        let answer = send(&app, request(&method, path)).await;
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR, "{path}");
+    }
+    let console = Console::new(locks.clone(), Viewers::everyone());
+    let app = console.allow_actions(|_| panic!("the test lets it panic")).into_router();
+    let guard = locks.lock("order:1").acquire().await.unwrap();
+    let id = locks.locks().await.unwrap().locks[0].holders[0].id.to_string();
+    let answer = send(&app, crate::release::order("order:1", &id, "order:1", "stuck")).await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    guard.check().expect("nothing was released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_knows_whether_it_may_act() {
+    let locks = LockManager::in_memory();
+    assert_eq!(data(&crate::support::read_only(&locks), "/api/state").await["read_only"], true);
+    assert_eq!(data(&with_actions(&locks), "/api/state").await["read_only"], false);
+}
+
+/// The functions of the program may use the console and the manager: they run under no lock.
+#[tokio::test(start_paused = true)]
+async fn a_function_may_use_the_manager() {
+    let locks = LockManager::in_memory();
+    let (asked, other) = (locks.clone(), locks.clone());
+    let console = Console::new(
+        locks,
+        Viewers::only(move |_| asked.held() == 0 && asked.events().next().now_or_never()),
+    );
+    let app = console.allow_actions(move |_| Some(other.held().to_string())).into_router();
+    assert_eq!(data(&app, "/api/state").await["read_only"], false);
+}
+
+trait NowOrNever {
+    fn now_or_never(self) -> bool;
+}
+
+impl<F: Future> NowOrNever for F {
+    /// Returns whether the future is not ready at once.
+    fn now_or_never(self) -> bool {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        std::pin::pin!(self).poll(&mut context).is_pending()
+    }
+}

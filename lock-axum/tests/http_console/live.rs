@@ -1,0 +1,108 @@
+//! One look at the store for all viewers, and none while nobody looks.
+
+use lock_core::{LockManager, strategy};
+use serde_json::json;
+
+use crate::store::Counted;
+use crate::support::{Stream, data, pass, read_only};
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_while_nobody_looks() {
+    let store = Counted::default();
+    let locks = store.manager();
+    let app = read_only(&locks);
+    pass(60).await;
+    assert_eq!(store.lists(), 0);
+    let mut stream = Stream::open(&app, "/api/events").await;
+    stream.state().await.expect("a state");
+    pass(5).await;
+    let asked = store.lists();
+    assert!((5..=7).contains(&asked), "once a second: {asked}");
+    // A viewer leaves: the browser closes the connection, and the server drops the body.
+    drop(stream);
+    pass(3600).await;
+    assert_eq!(store.lists(), asked);
+    // It begins again with the next one.
+    Stream::open(&app, "/api/events").await.state().await.expect("a state");
+    assert_eq!(store.lists(), asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_viewers_share_one_look() {
+    let store = Counted::default();
+    let app = read_only(&store.manager());
+    let mut streams = Vec::new();
+    for number in 0..20 {
+        let mut stream = Stream::open(&app, &format!("/api/events?prefix={number}")).await;
+        stream.state().await.expect("a state");
+        streams.push(stream);
+        data(&app, "/api/state").await;
+    }
+    assert_eq!(store.lists(), 1);
+    pass(5).await;
+    assert!(store.lists() <= 7, "{}", store.lists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_is_asked_less_often() {
+    let store = Counted { takes: std::time::Duration::from_secs(2), ..Counted::default() };
+    let app = read_only(&store.manager());
+    let mut streams = Vec::new();
+    for _ in 0..6 {
+        streams.push(Stream::open(&app, "/api/events").await);
+        pass(9).await;
+    }
+    assert!((2..=4).contains(&store.lists()), "each 20 s: {}", store.lists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
+    let locks = LockManager::in_memory();
+    let app = read_only(&locks);
+    let mut stream = Stream::open(&app, "/api/events?view=held").await;
+    assert_eq!(stream.state().await.expect("a state")["total"], 0);
+    let began = tokio::time::Instant::now();
+    let guard = locks.lock("order:1").acquire().await.unwrap();
+    stream.until(|state| state["total"] == 1).await;
+    assert!(began.elapsed().as_millis() <= 1_100, "{:?}", began.elapsed());
+    guard.release().await.unwrap();
+    stream.until(|state| state["total"] == 0).await;
+    assert_eq!(stream.part().await.as_deref(), Some(":\n\n"), "a comment, because nothing changes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_so_that_the_server_can() {
+    let locks = LockManager::in_memory();
+    let app = read_only(&locks);
+    let began = tokio::time::Instant::now();
+    let mut stream = Stream::open(&app, "/api/events").await;
+    let mut last = String::new();
+    while let Some(part) = stream.part().await {
+        last = part;
+    }
+    assert_eq!(last, "event: end\ndata: end\n\n");
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_outlives_its_viewers_for_a_while() {
+    let locks = LockManager::in_memory();
+    let app = read_only(&locks);
+    let opened = data(&app, "/api/state").await["since_ms"].clone();
+    pass(600).await;
+    locks.lock("order:1").run(async {}).await.unwrap();
+    let busy = locks.lock("order:2").acquire().await.unwrap();
+    let refused = tokio::spawn(locks.lock("order:2").strategy(strategy::fail_fast()).acquire());
+    assert!(refused.await.unwrap().is_err());
+    drop(busy);
+    pass(299).await;
+    let state = data(&app, "/api/state").await;
+    assert_eq!(state["since_ms"], opened);
+    let events: Vec<_> =
+        state["history"].as_array().unwrap().iter().map(|event| event["event"].clone()).collect();
+    assert_eq!(json!(events), json!(["released", "refused", "granted", "released", "granted"]));
+    assert_eq!(json!([state["heat"][0]["granted"], state["heat"][0]["refused"]]), json!([2, 1]));
+    // Nobody looks for longer than the journal reaches.
+    pass(1_000).await;
+    assert_eq!(data(&app, "/api/state").await["history"], json!([]));
+}

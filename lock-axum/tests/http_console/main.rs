@@ -1,0 +1,12 @@
+//! The console, as a browser sees it.
+#![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
+
+mod access;
+mod away;
+mod doctor;
+mod live;
+mod mounted;
+mod paths;
+mod release;
+mod store;
+mod support;
