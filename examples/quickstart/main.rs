@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The service is in `shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file starts it,
-//! sends it the orders, and prints what happened. It exits with status 1 if the shop sold more lamps than it had.
+//! sends it the orders, and prints what happened. It exits with status 1 if the shop sold more lamps than it had. At
+//! `/locks/` is the console, which shows the locks in a browser.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod client;
@@ -22,7 +23,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::ManagerBuilder;
+use axum::Router;
+use lock_axum::console::{Console, Viewers};
+use lock_core::{LockManager, ManagerBuilder};
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
@@ -52,11 +55,12 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     // A backlog for all connections at once. With the usual 128, the others would wait for a second.
     let listener = socket.listen(1024)?;
     let address = listener.local_addr()?;
-    let app = shop::routes(Arc::clone(&shop), locks.clone())?;
+    let app = shop::routes(Arc::clone(&shop), locks.clone())?.nest_service("/locks", console(&locks));
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
     println!("service     http://{address}/");
 
     if serve {
+        println!("console     http://{address}/locks/");
         println!("try         curl -i -X POST http://{address}/orders/lamp/ann");
         println!("            curl -i -X POST http://{address}/jobs/nightly");
         server.await??;
@@ -77,7 +81,21 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     report::jobs(&jobs);
     let left = locks.shutdown(Duration::from_secs(2)).await;
     println!("at the end  {} locks held, {} releases unanswered", left.revoked.len(), left.unanswered);
+    println!(
+        "look next   cargo run -p lock-examples --example quickstart -- --serve    # the locks in a browser"
+    );
+    println!(
+        "            cargo doc -p lock-core -p lock-axum --no-deps --open          # what else there is"
+    );
     Ok(if report::is_good(&locked, &jobs, STOCK) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the page that shows the locks. Everyone on this machine may look, and take a lock from its holder; a service
+/// checks who that is.
+fn console(locks: &LockManager) -> Router {
+    Console::new(locks.clone(), Viewers::everyone())
+        .allow_actions(|_| Some("somebody on this machine".to_owned()))
+        .into_router()
 }
 
 /// Sends all orders at once, each over its own connection.
