@@ -70,6 +70,21 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     assert_eq!(stream.part().await.as_deref(), Some(":\n\n"), "a comment, because nothing changes");
 }
 
+/// The page shows what its own action has done, before the next second.
+#[tokio::test(start_paused = true)]
+async fn a_release_by_force_is_sent_at_once() {
+    let locks = LockManager::in_memory();
+    let app = crate::support::with_actions(&locks);
+    let _guard = locks.lock("order:1").acquire().await.unwrap();
+    let mut stream = Stream::open(&app, "/api/events").await;
+    let state = stream.until(|state| state["total"] == 1).await;
+    let id = state["locks"][0]["holders"][0]["id"].as_str().expect("an id");
+    let began = tokio::time::Instant::now();
+    crate::support::send(&app, crate::release::order("order:1", id, "order:1", "stuck")).await;
+    stream.until(|state| state["total"] == 0).await;
+    assert!(began.elapsed().as_millis() < 500, "{:?}", began.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_so_that_the_server_can() {
     let locks = LockManager::in_memory();

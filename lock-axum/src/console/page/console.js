@@ -194,7 +194,7 @@ const shows = {
   history(state) {
     const name = ({ lock }) => lock ? [lock.key, ...lock.more].map((key) => inside(key, state.namespace)).join(', ') : '';
     fill('table-history', state.history, (event) => event.seq, [
-      ['When', () => '', (cell, event) => timeCell(cell, event.at_ms, clock(event.at_ms))],
+      ['When', () => '', (cell, event) => timeCell(cell, event.at_ms, `${clock(event.at_ms)}.${String(event.at_ms % 1000).padStart(3, '0')}`)],
       ['Event', () => '', (cell, event) => { const [text, kind] = EVENTS[event.event] ?? [words(event.event)]; cell.replaceChildren(badge(text, kind)); }],
       ['Key', () => '', (cell, event) => keyCell(cell, name(event), event.lock?.label && shown(event.lock.label))],
       ['Details', () => '', (cell, event) => put(cell, details(event))],
@@ -228,7 +228,7 @@ const inside = (key, namespace) => namespace && key.startsWith(namespace + ':') 
 // What the journal covers.
 function past(state, entries) {
   const began = Math.max(state.since_ms, state.time_ms - 15 * 60 * 1000);
-  const what = `This process alone (${shown(state.host)} pid ${state.pid}), since ${clock(began)}: the last quarter of an hour while this page is open somewhere.`;
+  const what = `Only this process (${shown(state.host)} pid ${state.pid}), from ${clock(began)} on: the last quarter of an hour at most.`;
   return entries.length ? what : `Nothing happened yet. ${what}`;
 }
 
@@ -240,8 +240,8 @@ const EVENTS = {
 
 function details(event) {
   switch (event.event) {
-    case 'granted': return `after ${span(event.waited_ms)}`;
-    case 'refused': return `${words(event.why)} after ${span(event.waited_ms)}${event.holder ? `; held by ${person(event.holder)}` : ''}`;
+    case 'granted': return event.waited_ms ? `after ${span(event.waited_ms)}` : 'at once';
+    case 'refused': return `${words(event.why)}${event.waited_ms ? ` after ${span(event.waited_ms)}` : ''}${event.holder ? `; held by ${person(event.holder)}` : ''}`;
     case 'cancelled': return `after ${span(event.waited_ms)}`;
     case 'released': return `held for ${span(event.held_ms)}`;
     case 'lost': return `${words(event.reason)}, held for ${span(event.held_ms)}`;
@@ -363,6 +363,9 @@ function show(state) {
 function connect() {
   clearTimeout(retry);
   source?.close();
+  source = null;
+  // Nobody looks at a tab in the background.
+  if (document.hidden) return;
   const url = new URL('api/events', base);
   url.search = new URLSearchParams({ view, prefix: FILTERED.includes(view) ? $('filter').value : '' });
   const mine = (source = new EventSource(url));
@@ -404,11 +407,6 @@ document.querySelector('.skip').addEventListener('click', (event) => {
 $('release-form').addEventListener('submit', release);
 $('cancel').addEventListener('click', () => $('release').close());
 $('doctor-again').addEventListener('click', (event) => event.target.getAttribute('aria-disabled') || doctor());
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) return connect();
-  clearTimeout(retry);
-  source?.close();
-  source = null;
-});
+document.addEventListener('visibilitychange', connect);
 window.addEventListener('hashchange', open);
 open();
