@@ -115,16 +115,23 @@ fn flaw(headers: &HeaderMap) -> Option<&'static str> {
     if !json.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return Some("the header `content-type: application/json` is missing");
     }
-    let is_own = !headers.contains_key(SEC_FETCH_SITE)
-        || is(SEC_FETCH_SITE, "same-origin")
-        || is(SEC_FETCH_SITE, "none");
-    (!is_own).then_some("the request was made by a page of another site")
+    is_foreign(headers).then_some(FOREIGN)
+}
+
+const FOREIGN: &str = "the request was made by a page of another site";
+
+/// Returns whether the browser says that a page of another origin has made a request.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    headers.get(SEC_FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none")
 }
 
 /// Answers people who may not look, and tells the browser what the page may do.
 pub(super) async fn guard(State(viewers): State<Viewers>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
+    // Links from other sites lead to the page. They may not make the store list its locks.
+    let is_data = head.uri.path().starts_with("/api/");
     let mut response = match viewers.admit(&head) {
+        Ok(()) if is_data && is_foreign(&head.headers) => Problem::forbidden(FOREIGN).into_response(),
         Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(problem) => problem.into_response(),
     };

@@ -16,6 +16,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The pause is at least this many times as long as the look before it: on Redis, a list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often the task looks whether the console is still mounted, while there are no followers.
+const ALONE: Duration = Duration::from_secs(10);
 
 /// What a look has seen.
 #[derive(Debug, Default)]
@@ -107,17 +109,19 @@ impl Poll {
     }
 
     /// Looks while there are followers. Returns when the last one left so long ago that the journal need not be kept.
-    async fn look_on(&self) {
+    async fn look_on(self: &Arc<Self>) {
         let mut watched = Clock::Tokio.now();
         loop {
             if self.rests() {
                 let left = SPAN.saturating_sub(Clock::Tokio.now().since(watched));
-                if left.is_zero() && self.ends() {
+                // Without the router, no follower can come, and the manager must not stay for this task.
+                let is_alone = Arc::strong_count(self) == 1;
+                if (left.is_zero() || is_alone) && self.ends() {
                     return;
                 }
                 tokio::select! {
                     () = self.arrived.notified() => {}
-                    () = tokio::time::sleep(left) => {}
+                    () = tokio::time::sleep(left.min(ALONE)) => {}
                 }
                 continue;
             }

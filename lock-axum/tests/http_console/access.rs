@@ -25,6 +25,20 @@ async fn a_refused_viewer_gets_403_on_each_path() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_page_of_another_site_gets_no_data() {
+    let app = with_actions(&LockManager::in_memory());
+    for (site, data) in [("cross-site", false), ("same-site", false), ("same-origin", true), ("none", true)] {
+        for (method, path) in PATHS.into_iter().filter(|(method, _)| method == Method::GET) {
+            let mut request = request(&method, path);
+            request.headers_mut().insert("sec-fetch-site", site.parse().unwrap());
+            let admitted = data || !path.starts_with("/api/");
+            let status = send(&app, request).await.status();
+            assert_eq!(status == StatusCode::OK, admitted, "{site} {path}: {status}");
+        }
+    }
+}
+
 /// What an outer layer has added to a request is there.
 #[tokio::test(start_paused = true)]
 async fn the_functions_see_extensions() {

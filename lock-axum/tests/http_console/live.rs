@@ -121,3 +121,15 @@ async fn the_journal_outlives_its_viewers_for_a_while() {
     pass(1_000).await;
     assert_eq!(data(&app, "/api/state").await["history"], json!([]));
 }
+
+/// A program may drop its router and its manager before it ends.
+#[tokio::test(start_paused = true)]
+async fn the_manager_does_not_outlive_the_router_for_long() {
+    let locks = LockManager::in_memory();
+    let app = read_only(&locks);
+    data(&app, "/api/state").await;
+    let mut events = locks.events();
+    drop((app, locks));
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), events.next()).await;
+    assert!(ended.expect("it ends").is_none());
+}
