@@ -65,11 +65,11 @@ function keyCell(cell, key, ...badges) {
   cell.replaceChildren(name, ...badges.filter(Boolean).flatMap((text) => [' ', badge(text)]));
 }
 
-function personCell(cell, record, ...badges) {
+function personCell(cell, record, own, ...badges) {
   const all = badges.filter(Boolean).flatMap((text) => [' ', badge(text, text === 'kept' ? 'warn' : '')]);
   if (!record) return cell.replaceChildren(badge('another library'), ...all);
   const name = [record.service, record.label].filter(Boolean).join(' · ');
-  const where = shown(`${record.host} pid ${record.pid}`);
+  const where = shown(`${record.host} pid ${record.pid}`) + (own ? ' · this process' : '');
   cell.replaceChildren(make('bdi', 'who', shown(name) || where), ...all, ...(name ? [make('bdi', 'where', where)] : []));
 }
 
@@ -136,11 +136,11 @@ const tagged = (row, { lock, holder }) => {
 const shows = {
   held(state) {
     const items = state.locks.flatMap((lock) => lock.holders.map((holder) => ({ lock, holder })));
-    const own = (record) => record && record.pid === state.pid && record.host === state.host;
+    const own = ownBy(state);
     fill('table-held', items, ({ lock, holder }) => `${holder.id} ${lock.key}`, [
       ['Key', ({ lock }) => mode(lock.mode), (cell, { lock }) => keyCell(cell, lock.key, mode(lock.mode))],
       ['Held by', ({ holder }) => JSON.stringify([holder.record, holder.kept]), (cell, { holder }) =>
-        personCell(cell, holder.record, holder.kept && 'kept', own(holder.record) && 'this process')],
+        personCell(cell, holder.record, own(holder.record), holder.kept && 'kept')],
       ['Since', ({ holder }) => holder.record ? span(Math.max(0, state.time_ms - holder.record.since_ms)) : '–',
         (cell, { holder }) => holder.record
           ? timeCell(cell, holder.record.since_ms, span(Math.max(0, state.time_ms - holder.record.since_ms)) + ' ago')
@@ -169,7 +169,7 @@ const shows = {
       ['Key', () => '', (cell, { lock }) => keyCell(cell, lock.key)],
       ['Place', ({ lock, at, more }) => more ? '' : `${at + 1} of ${lock.waiting}`],
       ['Waits', ({ waiter, more }) => JSON.stringify([waiter, more]), (cell, { waiter, more }) =>
-        more ? put(cell, `and ${more} more`) : personCell(cell, waiter.record, mode(waiter.mode))],
+        more ? put(cell, `and ${more} more`) : personCell(cell, waiter.record, ownBy(state)(waiter.record), mode(waiter.mode))],
       ['Since', ({ waiter }) => waiter?.record ? since(waiter) : '–', (cell, { waiter }) =>
         waiter?.record ? timeCell(cell, waiter.record.since_ms, since(waiter) + ' ago') : put(cell, '–')],
       ['For', ({ lock }) => lock.holders.length ? person(lock.holders[0].record) + (lock.holding > 1 ? ` and ${lock.holding - 1} more` : '') : ''],
@@ -207,7 +207,7 @@ const shows = {
     const rows = [
       ['Store', state.store],
       ['Namespace', state.namespace || 'none'],
-      ['Keys held', counted(state)],
+      ['Keys held', `${state.total.toLocaleString('en')}${state.truncated ? ' or more' : ''}`],
       ['Waiters', state.waiting.toLocaleString('en')],
       ['Serves locks', ping ? (ping.servers > 1 ? `${ping.serving} of ${ping.servers} servers do` : 'yes') : state.error ? 'no' : 'unknown: the store has no ping'],
       ['Round trip', ping ? span(ping.round_trip_us / 1000) : '–'],
@@ -222,6 +222,7 @@ const shows = {
   doctor() {},
 };
 
+const ownBy = ({ host, pid }) => (record) => record !== null && record.pid === pid && record.host === host;
 const counted = (state) => `${many(state.total, 'key', 'keys')}${state.truncated ? ' or more' : ''}`;
 const inside = (key, namespace) => namespace && key.startsWith(namespace + ':') ? key.slice(namespace.length + 1) : key;
 
