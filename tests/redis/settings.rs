@@ -132,3 +132,19 @@ async fn a_client_of_the_application_leads_to_the_same_locks() {
     let error = Redis::from_client(&wrong).await.expect_err("refused");
     assert!(error.to_string().contains("wrong user or password") && !format!("{error:?}").contains("guess"));
 }
+
+/// Also if the user may not call `CLIENT`.
+#[tokio::test]
+async fn an_operator_sees_whose_connections_they_are() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "default", "-client"]);
+    for (option, name) in [("", "lock-core"), ("?client_name=shop", "shop")] {
+        let locks = LockManager::connect(&format!("{}{option}", server.url())).await.expect("it serves");
+        server.command(&["ACL", "SETUSER", "default", "+client"]);
+        let clients: String = server.get(&["CLIENT", "LIST"]);
+        let shown = format!(" name={name} ");
+        assert_eq!(clients.lines().filter(|client| client.contains(&shown)).count(), 1, "{clients}");
+        server.command(&["ACL", "SETUSER", "default", "-client"]);
+        locks.shutdown(PATIENCE).await;
+    }
+}

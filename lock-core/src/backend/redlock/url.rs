@@ -11,7 +11,7 @@ const FORM: UrlForm = UrlForm {
     store: "redlock",
     expected: "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number of servers, \
                and `?max_ttl=30s&node_timeout=50ms&timeout=500ms&connect_timeout=10s` if need be",
-    options: &["max_ttl", "node_timeout", "timeout", "connect_timeout", "ca", "cert", "key"],
+    options: &["max_ttl", "node_timeout", "timeout", "connect_timeout", "client_name", "ca", "cert", "key"],
 };
 
 /// The servers and the options of a `redlock://` URL. There is no `Debug`, because the URLs hold the password.
@@ -79,7 +79,7 @@ impl Query {
                     timeout = crate::words::duration::parse(value).unwrap_or(Duration::MAX);
                     query.others.push(format!("{name}={value}"));
                 }
-                "connect_timeout" => query.others.push(format!("{name}={value}")),
+                "connect_timeout" | "client_name" => query.others.push(format!("{name}={value}")),
                 "ca" | "cert" | "key" if tls => query.others.push(format!("{name}={value}")),
                 "ca" | "cert" | "key" => {
                     return Err(FORM.invalid("`ca`, `cert` and `key` are options of a `redlocks://` URL"));

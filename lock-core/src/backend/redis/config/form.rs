@@ -11,6 +11,7 @@ pub(crate) const FORM: UrlForm = UrlForm {
     options: &[
         "connect_timeout",
         "timeout",
+        "client_name",
         "db",
         "ca",
         "cert",

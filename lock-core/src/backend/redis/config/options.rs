@@ -6,6 +6,14 @@ use super::parse::number;
 use super::{Address, Config};
 use crate::error::Result;
 
+/// Checks a name as `CLIENT SETNAME` does, so that a server never refuses one.
+fn client_name(name: String) -> Result<String> {
+    if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(name);
+    }
+    Err(FORM.invalid("the `client_name` of the Redis URL may have letters, digits and signs, and no spaces"))
+}
+
 impl Config {
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
@@ -14,6 +22,7 @@ impl Config {
                 self.dial_timeout = self.connect_timeout;
             }
             "timeout" => self.timeout = FORM.duration("timeout", value)?,
+            "client_name" => self.client_name = client_name(FORM.decode(value)?)?,
             "durability" => {
                 let durability = Durability::parse(&FORM.decode(value)?);
                 self.durability = Some(durability.ok_or_else(|| {

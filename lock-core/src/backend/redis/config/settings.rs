@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) durability: Option<Durability>,
     /// The reaction to a `min-replicas-to-write` that cannot be read.
     pub(crate) min_replicas: MinReplicas,
+    /// What `CLIENT LIST` shows for each connection.
+    pub(crate) client_name: String,
     /// The time limit of the first connection, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
     /// The time limit of a later dial, until one runs out of time.
@@ -68,6 +70,7 @@ impl Config {
             tls: None,
             durability: None,
             min_replicas: MinReplicas::Read,
+            client_name: env!("CARGO_PKG_NAME").to_owned(),
             connect_timeout: CONNECT_TIMEOUT,
             dial_timeout: DIAL_TIMEOUT,
             timeout: Self::CALL_TIMEOUT,

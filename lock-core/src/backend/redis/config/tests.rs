@@ -78,6 +78,14 @@ fn durability_is_read_wherever_a_primary_can_have_replicas() {
 }
 
 #[test]
+fn a_connection_has_a_name() {
+    assert_eq!(parsed("redis://h").client_name, "lock-core");
+    for url in ["redis://h/1?client_name=shop%3Aeu", "redis+cluster://a,b?client_name=shop:eu"] {
+        assert_eq!(parsed(url).client_name, "shop:eu", "{url}");
+    }
+}
+
+#[test]
 fn a_bad_url_says_what_was_expected() {
     let table: &[(&str, &str)] = &[
         ("localhost:6379", "has no scheme"),
@@ -105,6 +113,8 @@ fn a_bad_url_says_what_was_expected() {
         ("unix://run/redis.sock", "must be absolute"),
         ("redis://h?timeout=soon", "`timeout` of the Redis URL needs a duration"),
         ("redis://h?timeout=0s", "above zero"),
+        ("redis://h?client_name=", "no spaces"),
+        ("redis://h?client_name=my%20shop", "no spaces"),
         ("redis://h?tiemout=1s", "did you mean `timeout`?"),
         ("redis://h?connection_timeout=1s", "did you mean `connect_timeout`?"),
         ("redis://h?database=1", "there are `connect_timeout`"),

@@ -266,8 +266,15 @@ async fn greet<R: Role>(
         commands.add_command(script.load(keyspace));
     }
     rights::check(&mut commands, keyspace);
+    // By HELLO, because CLIENT SETNAME is a right of its own. The name is for people, and a refusal does not matter.
+    let mut name = Cmd::new();
+    name.arg("HELLO").arg(3).arg("SETNAME").arg(&server.config.client_name);
+    let (mut greeting, mut naming) = (connection.clone(), connection.clone());
     let sent = Clock::Suspend.now();
-    let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+    let (answers, _) = tokio::join!(
+        greeting.send_packed_commands(&commands, 0, commands.len()),
+        naming.send_packed_command(&name)
+    );
     let answers = answers.map_err(|error| Failure::of(&error))?;
 
     let received = Clock::Suspend.now();
