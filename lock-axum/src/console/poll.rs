@@ -11,8 +11,8 @@ use tokio::sync::{Notify, watch};
 use super::journal::{Journal, SPAN, millis};
 use crate::service::caught;
 
-/// The pause between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two looks: with a look and what the browser needs, a change is on the page within a second.
+const PAUSE: Duration = Duration::from_millis(750);
 /// The pause is at least this many times as long as the look before it: on Redis, a list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -227,11 +227,11 @@ mod tests {
     #[test]
     fn a_slow_list_is_made_less_often() {
         for (took_ms, error, expected_ms) in [
-            (0, false, 1_000),
-            (100, false, 1_000),
+            (0, false, 750),
+            (80, false, 750),
             (500, false, 4_500),
             (600_000, false, 60_000),
-            (500, true, 1_000),
+            (500, true, 750),
         ] {
             let took = Duration::from_millis(took_ms);
             let seen = Seen { took, error: error.then(String::new), ..Seen::default() };

@@ -19,7 +19,7 @@ const two = (number) => String(Math.floor(number)).padStart(2, '0');
 
 function span(ms) {
   if (ms === null || ms === undefined) return '–';
-  if (ms < 1000) return `${ms < 10 ? Math.round(ms * 100) / 100 : Math.round(ms)} ms`;
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(2) : Math.round(ms)} ms`;
   const s = ms / 1000;
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.floor(s)} s`;
@@ -309,7 +309,7 @@ async function release(event) {
     const got = await fetch(new URL('api/force-release', base), { method: 'POST', headers, body });
     const told = await got.json().catch(() => ({}));
     if (!got.ok) throw new Error(told.detail ?? `the server answered ${got.status}`);
-    answer(told.released ? 'The lock was taken from its holder.' : 'This holder was no longer there: nothing was done.', 'done');
+    answer(told.released ? 'The lock was taken from its holder.' : 'This holder was no longer there: nothing was done.', told.released ? 'done' : 'warn');
     put($('cancel'), 'Close');
     $('cancel').focus();
   } catch (error) {
