@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
 use crate::wait::Bound;
 
@@ -22,6 +22,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Process {
     child: Child,
     guardian: Child,
+    /// Whether the processes that the child started end with it.
+    with_children: bool,
 }
 
 impl Process {
@@ -30,9 +32,22 @@ impl Process {
     /// # Errors
     /// When the program cannot be started; `NotFound` when it is not installed.
     pub fn spawn(command: &mut Command, directory: Option<&Path>) -> io::Result<Self> {
+        Self::start(command, directory, false)
+    }
+
+    /// As [`spawn`](Self::spawn), for a program whose own children must not outlive it: its process group is killed.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_with_children(command: &mut Command, directory: Option<&Path>) -> io::Result<Self> {
+        Self::start(command, directory, true)
+    }
+
+    fn start(command: &mut Command, directory: Option<&Path>, with_children: bool) -> io::Result<Self> {
         let mut child = command.process_group(0).spawn()?;
+        let killed = format!("{}{}", if with_children { "-" } else { "" }, child.id());
         let guardian = Command::new("sh")
-            .args(["-c", "read -r _; kill -9 \"$1\"; rm -rf \"$2\"", "guardian", &child.id().to_string()])
+            .args(["-c", "read -r _; kill -s KILL -- \"$1\"; rm -rf \"$2\"", "guardian", &killed])
             .arg(directory.unwrap_or(Path::new("")))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -40,7 +55,7 @@ impl Process {
             .process_group(0)
             .spawn();
         match guardian {
-            Ok(guardian) => Ok(Self { child, guardian }),
+            Ok(guardian) => Ok(Self { child, guardian, with_children }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -90,6 +105,9 @@ impl Process {
         // The guardian is killed first: it must not kill an id that the system has given to another process.
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
+        if self.with_children {
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
