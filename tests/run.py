@@ -31,7 +31,8 @@ COMPUTING = ["simulation", "ui", "model"]
 # How many of those that wait run at a time.
 WAITING = int(os.environ.get("LOCK_TEST_BINARIES", max(2, min(CORES, 4))))
 # Those that take longest start first.
-LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "redis_sentinel", "redis_cluster"]
+LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "console_browser", "redis_sentinel",
+           "redis_cluster"]
 
 # The stores, in the order in which they are printed.
 STORES = {
@@ -42,6 +43,7 @@ STORES = {
     "postgres": "real Postgres servers, and a pooler",
     "simulation": "simulated servers",
     "memory": "the store inside the process",
+    "console": "the page of the console in a browser, on two stores",
     "lockctl": "the program `lockctl`, on four stores",
     "soak": "each store, with keys that are used once",
     "rig": "the test rig itself, on a real Redis server",

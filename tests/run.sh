@@ -5,8 +5,8 @@
 #   tests/run.sh [arguments for cargo test]
 #
 # Needs cargo, a C compiler, redis-server, etcd with etcdctl, zookeeper, postgres with psql, pgbouncer, promtool, python3 with redis-py and
-# kazoo, and a JDK with Curator. What is missing, except cargo, is installed with apt-get where that is possible; otherwise the
-# script prints the command to run and stops.
+# kazoo, a JDK with Curator, Chromium with its driver, and npm for one file. What is missing, except cargo, is installed with apt-get
+# where that is possible; otherwise the script prints the command to run and stops.
 #
 #   LOCK_REDIS_SERVER=/path/to/server   the server to test on: another version of Redis, or Valkey
 #   LOCK_POSTGRES_BIN=/path/to/bin      the programs of another version of Postgres
@@ -22,17 +22,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '\n== %s\n' "$*"; }
 fail() { echo "$*" >&2; exit 1; }
 
-# install PACKAGE: with apt-get as root; where that is not possible, the user gets the command instead.
+# install PACKAGE..: with apt-get as root; where that is not possible, the user gets the command instead.
 install() {
     local as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
     if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
-        fail "The tests need $1, which is not installed. On Debian or Ubuntu, run: apt-get install -y $1"
+        fail "The tests need $*, which is not installed. On Debian or Ubuntu, run: apt-get install -y $*"
     fi
-    say "Installing $1"
+    say "Installing $*"
     "${as_root[@]}" apt-get update -q >/dev/null &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$1" >/dev/null ||
-        fail "apt-get could not install $1, which the tests need."
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/dev/null ||
+        fail "apt-get could not install $*, which the tests need."
 }
 
 command -v python3 >/dev/null || install python3
@@ -87,6 +87,11 @@ has_kazoo || install python3-kazoo
 # Curator, the client of ZooKeeper in Java: a test compiles a program with it.
 [ -e /usr/share/java/curator-recipes.jar ] || install libcurator-recipes-java
 command -v javac >/dev/null || install default-jdk-headless
+
+# For the page of the console.
+command -v chromedriver >/dev/null || install chromium chromium-driver
+command -v npm >/dev/null || install npm
+tests/axe-core.sh
 
 export CARGO_TERM_COLOR=never
 exec python3 tests/run.py "$@"

@@ -1,0 +1,42 @@
+//! The store is away, or the service is.
+
+use crate::browser::Browser;
+use crate::site::{below_locks, read_only};
+use crate::store::{Server, Store, hold};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_away_is_told_and_comes_back() {
+    let mut store = Store::redis();
+    let locks = store.manager("console").await;
+    let _guard = hold(&locks, "order:7", "feed").await;
+    let browser = Browser::open(&below_locks(read_only(&locks)).await).await;
+    browser.live().await;
+    browser.row("order:7").await;
+    let Server::Redis(server) = &mut store.server else { unreachable!("it is one") };
+    server.kill9();
+    browser.status("did not answer").await;
+    // What was known last stays, marked as what it is.
+    browser.row("order:7").await;
+    browser.picture("away").await;
+    server.restart();
+    browser.live().await;
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_gone_is_told() {
+    let locks = lock_core::LockManager::in_memory();
+    let _guard = hold(&locks, "order:7", "feed").await;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let console = read_only(&locks);
+    let url = runtime.spawn(below_locks(console)).await.expect("no panic");
+    let browser = Browser::open(&url).await;
+    browser.live().await;
+    browser.row("order:7").await;
+    runtime.shutdown_background();
+    browser.status("connection lost").await;
+    browser.picture("gone").await;
+    // The browser logs that nobody answers.
+    let errors = browser.errors().await;
+    assert!(errors.iter().all(|error| error.contains("net::ERR")), "{errors:?}");
+}

@@ -1,0 +1,159 @@
+//! Release by force, on the page.
+
+use lock_core::{LockGuard, LossReason};
+use lock_tests::PATIENCE;
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::site::{below_locks, read_only, with_actions};
+use crate::store::{Store, hold};
+
+const KEY: &str = "import:feed";
+const REASON: &str = "stuck since yesterday";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_redis() {
+    takes_the_lock_away(Store::redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres() {
+    takes_the_lock_away(Store::postgres()).await;
+}
+
+async fn takes_the_lock_away(store: Store) {
+    let worker = store.manager("import").await;
+    let locks = store.manager("console").await;
+    let (guard, _other) = (hold(&worker, KEY, "feed").await, hold(&worker, "other", "feed").await);
+    let browser = Browser::open(&below_locks(with_actions(&locks)).await).await;
+    browser.live().await;
+    refuses_another_key(&browser, &guard).await;
+    needs_a_reason(&browser, &guard).await;
+    // With both, the holder is told so.
+    fill(&browser, KEY, REASON).await;
+    browser.click("#confirm").await;
+    let lost = tokio::time::timeout(PATIENCE, guard.lost()).await;
+    assert_eq!(lost.expect("the holder is told"), LossReason::Forced);
+    browser.until("the row is gone", "return !row(arguments[0])", [json!(KEY)]).await;
+    browser.row("other").await;
+    close(&browser).await;
+    drop(guard);
+    leaves_the_next_holder_alone(&browser, &worker).await;
+    browser.close().await;
+}
+
+/// The key must be typed: a click in the wrong row is not enough.
+async fn refuses_another_key(browser: &Browser, guard: &LockGuard) {
+    dialog(browser, KEY).await;
+    fill(browser, "import:fee", REASON).await;
+    tries_in_vain(browser, "key").await;
+    guard.check().expect("it is still held");
+}
+
+async fn needs_a_reason(browser: &Browser, guard: &LockGuard) {
+    fill(browser, KEY, "").await;
+    tries_in_vain(browser, "reason").await;
+    guard.check().expect("it is still held");
+}
+
+/// The server refuses, and the dialog stays and says why.
+async fn tries_in_vain(browser: &Browser, why: &str) {
+    browser.click("#confirm").await;
+    let answer = "return document.querySelector('#release-answer').textContent.includes(arguments[0])";
+    browser.until(&format!("the answer about the {why}"), answer, [json!(why)]).await;
+    assert_eq!(browser.js("return document.querySelector('#release').open", []).await, true);
+    browser.row(KEY).await;
+    logs_one_refusal(browser).await;
+}
+
+/// The browser logs each answer that is an error.
+async fn logs_one_refusal(browser: &Browser) {
+    let errors = browser.errors().await;
+    assert!(errors.len() == 1 && errors[0].contains("force-release"), "{errors:?}");
+}
+
+/// The holder of the row has gone, and another one is there, when the button is pressed.
+async fn leaves_the_next_holder_alone(browser: &Browser, worker: &lock_core::LockManager) {
+    let first = hold(worker, KEY, "first").await;
+    dialog(browser, KEY).await;
+    fill(browser, KEY, REASON).await;
+    first.release().await.expect("an answer");
+    let second = hold(worker, KEY, "second").await;
+    // The dialog is about the grant that it was opened for, however the page changes below it.
+    browser
+        .until(
+            "the page shows the next holder",
+            "return row(arguments[0])?.innerText.includes('second')",
+            [json!(KEY)],
+        )
+        .await;
+    browser.click("#confirm").await;
+    let answer = "return document.querySelector('#release-answer').textContent.includes('no longer')";
+    browser.until("it says that the holder was no longer there", answer, []).await;
+    second.check().expect("it is still held");
+    browser.picture("release-no-longer-there").await;
+    close(browser).await;
+    second.release().await.expect("an answer");
+}
+
+/// Opens the dialog of a row.
+async fn dialog(browser: &Browser, key: &str) {
+    browser.row(key).await;
+    browser.click(&format!("#view-held [data-key='{key}'] .release")).await;
+    browser.until("the dialog is open", "return document.querySelector('#release').open", []).await;
+}
+
+async fn fill(browser: &Browser, key: &str, reason: &str) {
+    browser.write("#typed-key", key).await;
+    browser.write("#reason", reason).await;
+}
+
+/// Closes the dialog, if it is still open.
+async fn close(browser: &Browser) {
+    if browser.js("return document.querySelector('#release').open", []).await == true {
+        browser.press(&crate::browser::ESCAPE.to_string()).await;
+    }
+    browser.until("the dialog is closed", "return !document.querySelector('#release').open", []).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_permission_there_is_no_button_and_a_request_is_refused() {
+    let store = Store::redis();
+    let locks = store.manager("console").await;
+    let guard = hold(&locks, KEY, "feed").await;
+    let browser = Browser::open(&below_locks(read_only(&locks)).await).await;
+    browser.live().await;
+    browser.row(KEY).await;
+    assert_eq!(browser.js("return document.querySelectorAll('.release').length", []).await, 0);
+    assert_eq!(browser.errors().await, [""; 0]);
+    assert_eq!(request(&browser, KEY).await, 403);
+    guard.check().expect("it is still held");
+    logs_one_refusal(&browser).await;
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_with_another_key_is_refused_by_the_server_too() {
+    let store = Store::redis();
+    let locks = store.manager("console").await;
+    let guard = hold(&locks, KEY, "feed").await;
+    let browser = Browser::open(&below_locks(with_actions(&locks)).await).await;
+    browser.row(KEY).await;
+    assert_eq!(request(&browser, "import:fee").await, 400);
+    guard.check().expect("it is still held");
+    logs_one_refusal(&browser).await;
+    assert_eq!(request(&browser, KEY).await, 200);
+    assert!(guard.check().is_err());
+    browser.close().await;
+}
+
+/// Sends the request of the dialog by hand, and returns its status.
+async fn request(browser: &Browser, typed: &str) -> Value {
+    let id = browser.js("return row(arguments[0]).dataset.id", [json!(KEY)]).await;
+    let body = json!({ "key": KEY, "id": id, "typed_key": typed, "reason": REASON });
+    let send = "const [body, done] = arguments;
+        const headers = { 'content-type': 'application/json', 'x-lock-console': '1' };
+        fetch('api/force-release', { method: 'POST', headers, body: JSON.stringify(body) })
+            .then(answer => done(answer.status), error => done(String(error)))";
+    browser.js_later(send, [body]).await
+}

@@ -1,0 +1,64 @@
+//! A service that has the console, and a proxy in front of it.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::IntoResponse;
+use http::{Request, Response, StatusCode, Uri};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use lock_axum::console::{Console, Viewers};
+use lock_core::LockManager;
+use tokio::net::{TcpListener, TcpStream};
+
+/// The console of `locks` that shows and does nothing else.
+pub(crate) fn read_only(locks: &LockManager) -> Router {
+    Console::new(locks.clone(), Viewers::everyone()).into_router()
+}
+
+/// The console of `locks` whose viewers may release by force.
+pub(crate) fn with_actions(locks: &LockManager) -> Router {
+    let operator = |_: &http::request::Parts| Some("ann".to_owned());
+    Console::new(locks.clone(), Viewers::everyone()).allow_actions(operator).into_router()
+}
+
+/// Serves `app` until the runtime of the test ends, and returns `http://127.0.0.1:<port>`.
+pub(crate) async fn serve(app: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    format!("http://{address}")
+}
+
+/// Returns a service that has the console at `path`.
+pub(crate) fn nested(path: &str, console: Router) -> Router {
+    Router::new().nest_service(path, console)
+}
+
+/// Serves the console at `/locks/`, and returns its address.
+pub(crate) async fn below_locks(console: Router) -> String {
+    format!("{}/locks/", serve(nested("/locks", console)).await)
+}
+
+/// Serves a proxy before `upstream`, which it gives paths with the prefix `of` replaced by `by`.
+pub(crate) async fn proxy(upstream: &str, of: &'static str, by: &'static str) -> String {
+    let upstream: SocketAddr = upstream.trim_start_matches("http://").parse().expect("an address");
+    let pass = move |request: Request<Body>| async move {
+        let asked = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        match asked.strip_prefix(of) {
+            Some(rest) => forward(upstream, format!("{by}{rest}"), request).await,
+            None => StatusCode::NOT_FOUND.into_response(),
+        }
+    };
+    serve(Router::new().fallback(pass)).await
+}
+
+/// Sends a request on a connection of its own. The answer may stay open.
+async fn forward(upstream: SocketAddr, path: String, mut request: Request<Body>) -> Response<Body> {
+    *request.uri_mut() = path.parse::<Uri>().expect("a path");
+    let stream = TcpStream::connect(upstream).await.expect("the service listens");
+    let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
+    tokio::spawn(connection);
+    client.send_request(request).await.expect("an answer").map(Body::new)
+}

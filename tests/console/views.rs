@@ -1,0 +1,97 @@
+//! Each view, light and dark, on a desk and on a phone: axe-core has nothing to say, and there is a picture.
+
+use std::time::Duration;
+
+use lock_core::{LockManager, strategy};
+use serde_json::json;
+
+use crate::axe;
+use crate::browser::{Browser, Width};
+use crate::site::{below_locks, with_actions};
+use crate::store::{Crowd, Store};
+
+pub(crate) const VIEWS: [&str; 6] = ["held", "waiting", "heat", "history", "stores", "doctor"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_view_on_redis() {
+    looks_well(Store::redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_view_on_postgres() {
+    looks_well(Store::postgres()).await;
+}
+
+async fn looks_well(store: Store) {
+    let _crowd = Crowd::start(&store, 40, 10).await;
+    let locks = store.manager("checkout").await;
+    let browser = Browser::open(&below_locks(with_actions(&locks)).await).await;
+    browser.live().await;
+    busy(&locks).await;
+    for width in [Width::Desk, Width::Phone] {
+        browser.width(width).await;
+        for scheme in ["light", "dark"] {
+            browser.scheme(scheme).await;
+            for view in VIEWS {
+                let what = format!("{}-{view}-{}-{scheme}", store.name, format!("{width:?}").to_lowercase());
+                browser.view(view).await;
+                filled(&browser, view).await;
+                browser.picture(&what).await;
+                axe::finds_nothing(&browser, &what).await;
+                fits(&browser, &what).await;
+            }
+            let what = format!("{}-release-{}-{scheme}", store.name, format!("{width:?}").to_lowercase());
+            dialog(&browser, &what).await;
+        }
+    }
+    browser.width(Width::Picture).await;
+    browser.scheme("light").await;
+    browser.view("held").await;
+    browser.js("document.activeElement.blur()", []).await;
+    browser.picture(&format!("{}-picture", store.name)).await;
+    browser.close().await;
+}
+
+/// The dialog, over the list.
+async fn dialog(browser: &Browser, what: &str) {
+    browser.view("held").await;
+    browser.click("#view-held [data-key='order:000'] .release").await;
+    browser.until("the dialog is open", "return document.querySelector('#release').open", []).await;
+    browser.picture(what).await;
+    axe::finds_nothing(browser, what).await;
+    fits(browser, what).await;
+    browser.press(&crate::browser::ESCAPE.to_string()).await;
+    browser.until("the dialog is closed", "return !document.querySelector('#release').open", []).await;
+}
+
+/// Waits until a view has something to show.
+async fn filled(browser: &Browser, view: &str) {
+    // While the doctor looks, its button is off.
+    let rows = "const view = document.getElementById('view-' + arguments[0]);
+                return !!view.querySelector('tbody tr') && !view.querySelector('[aria-disabled]')";
+    browser.until(&format!("the view {view} shows something"), rows, [json!(view)]).await;
+}
+
+/// The page cannot be moved sideways; what is wider moves in a box of its own.
+async fn fits(browser: &Browser, what: &str) {
+    let wider = browser.js("return document.documentElement.scrollWidth - window.innerWidth", []).await;
+    assert!(wider.as_f64().is_some_and(|wider| wider <= 0.0), "{what} is {wider} pixels too wide");
+}
+
+/// Takes locks of several templates, some of them in vain.
+async fn busy(locks: &LockManager) {
+    for round in 0..12 {
+        for template in ["order:<id>", "stock:<sku>", "invoice:<tenant>:<id>"] {
+            let key = template.replace('<', "busy-").replace('>', "");
+            let request = || locks.lock(key.as_str()).template(template).strategy(strategy::fail_fast());
+            let guard = request().acquire().await.expect("the key is free");
+            if round % 3 == 0 {
+                // The holder is of the same task: a request of another one is refused.
+                let refused = tokio::spawn(request().acquire()).await.expect("no panic");
+                assert!(refused.is_err());
+            }
+            tokio::time::sleep(Duration::from_millis(round)).await;
+            guard.release().await.expect("an answer");
+        }
+    }
+}
