@@ -1,7 +1,7 @@
 //! The store is away, or the service is.
 
 use crate::browser::Browser;
-use crate::site::{below_locks, read_only};
+use crate::site::{below_locks, nested, read_only, serve, serve_at};
 use crate::store::{Server, Store, hold};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,6 +15,7 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
     let Server::Redis(server) = &mut store.server else { unreachable!("it is one") };
     server.kill9();
     browser.status("did not answer").await;
+    browser.status("the locks are those of").await;
     // What was known last stays, marked as what it is.
     browser.row("order:7").await;
     browser.picture("away").await;
@@ -24,19 +25,24 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_gone_is_told() {
+async fn a_service_that_is_gone_is_told_and_comes_back() {
     let locks = lock_core::LockManager::in_memory();
     let _guard = hold(&locks, "order:7", "feed").await;
+    let app = nested("/locks", read_only(&locks));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let console = read_only(&locks);
-    let url = runtime.spawn(below_locks(console)).await.expect("no panic");
-    let browser = Browser::open(&url).await;
+    let service = runtime.spawn(serve(app.clone())).await.expect("no panic");
+    let browser = Browser::open(&format!("{service}/locks/")).await;
     browser.live().await;
     browser.row("order:7").await;
     runtime.shutdown_background();
     browser.status("connection lost").await;
+    browser.status("the locks are those of").await;
+    browser.row("order:7").await;
     browser.picture("gone").await;
-    // The browser logs that nobody answers.
+    serve_at(service.trim_start_matches("http://"), app).await;
+    browser.live().await;
+    // The browser has logged that no one answered.
     let errors = browser.errors().await;
     assert!(errors.iter().all(|error| error.contains("net::ERR")), "{errors:?}");
+    browser.close().await;
 }

@@ -25,7 +25,12 @@ pub(crate) fn with_actions(locks: &LockManager) -> Router {
 
 /// Serves `app` until the runtime of the test ends, and returns `http://127.0.0.1:<port>`.
 pub(crate) async fn serve(app: Router) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    serve_at("127.0.0.1:0", app).await
+}
+
+/// As [`serve`], at an address.
+pub(crate) async fn serve_at(address: &str, app: Router) -> String {
+    let listener = TcpListener::bind(address).await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move { axum::serve(listener, app).await });
     format!("http://{address}")

@@ -344,6 +344,8 @@ async function doctor() {
 // The state, live
 
 let latest = { read_only: true };
+// When the connection was lost, if it is.
+let lost = 0;
 
 function status(text, kind) {
   put($('status'), text);
@@ -352,6 +354,7 @@ function status(text, kind) {
 
 function show(state) {
   latest = state;
+  lost = 0;
   const service = state.service ? ` · service ${state.service}` : '';
   put($('where'), shown(`${state.store}${state.namespace ? ` · namespace ${state.namespace}` : ''}${service}`));
   put($('count-held'), `${state.total.toLocaleString('en')}${state.truncated ? '+' : ''}`);
@@ -376,7 +379,9 @@ function connect() {
   mine.addEventListener('error', () => {
     if (mine !== source) return;
     const refused = mine.readyState === EventSource.CLOSED;
-    status(refused ? 'the server refuses to show the locks, trying again' : 'connection lost, trying again', 'bad');
+    lost ||= Date.now();
+    const old = latest.time_ms ? `; the locks are those of ${clock(lost)}` : '';
+    status((refused ? 'the server refuses to show the locks, trying again' : 'connection lost, trying again') + old, 'bad');
     if (refused) retry = setTimeout(connect, 2000);
   });
 }
