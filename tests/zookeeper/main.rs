@@ -3,6 +3,7 @@
 mod answers;
 mod contract;
 mod cost;
+mod crowd;
 mod curator;
 mod doctor;
 mod ensemble;

@@ -15,7 +15,8 @@ mod join;
 mod listeners;
 mod message;
 mod per_runtime;
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "etcd uses all of it"))]
 pub(crate) mod queue_copy;
 pub(crate) mod race;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]

@@ -2,6 +2,7 @@
 
 use super::names;
 use crate::backend::Mode;
+use crate::backend::remote::queue_copy;
 use crate::backend::remote::wait_queue::{Entry, WaitQueue};
 
 /// The nodes of one key that are places in its line, in their order.
@@ -18,6 +19,12 @@ pub(super) struct Place {
 impl Entry for Place {
     fn mode(&self) -> Mode {
         self.mode
+    }
+}
+
+impl queue_copy::Entry for Place {
+    fn name(&self) -> &[u8] {
+        self.name.as_bytes()
     }
 }
 

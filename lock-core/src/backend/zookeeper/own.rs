@@ -20,7 +20,11 @@ impl Site<'_> {
         known: Option<String>,
         certain: bool,
     ) -> Result<(Seen, Option<String>), Error> {
-        let seen = if certain { self.look().await? } else { self.look_again().await? };
+        let seen = match known.as_deref().filter(|_| certain).and_then(|node| self.seen_in_copy(node)) {
+            Some(seen) => seen,
+            None if certain => self.look().await?,
+            None => self.look_again().await?,
+        };
         let own = match known.filter(|node| seen.line.place_named(node).is_some()) {
             Some(node) => Some(node),
             // A downgrade whose answer was lost has renamed it.
@@ -30,6 +34,17 @@ impl Site<'_> {
             Some(node) => Ok((self.without_others(&node, Ok(seen)).await?, Some(node))),
             None => Ok((seen, None)),
         }
+    }
+
+    /// Returns the copy of the queue, if there is one with this node. The nodes before it only become fewer, so if it holds
+    /// the key in the copy, it does in the store.
+    fn seen_in_copy(&self, node: &str) -> Option<Seen> {
+        let copy = self.session.copies.existing(self.directory.as_bytes())?;
+        let read = copy.look(|seen| {
+            let is_in = seen.queue.place_named(node).is_some();
+            is_in.then(|| Seen { line: seen.queue.clone(), changed: seen.revision })
+        });
+        read.flatten()
     }
 
     /// Reads the line for a claim without a node in this session.

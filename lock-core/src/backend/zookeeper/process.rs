@@ -47,7 +47,8 @@ impl session_keeper::Session for Session {
             }
         };
         let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
-        let session = Self::new(client.map_err(Failure::before_any_request)?, sent);
+        let background = servers.background.clone();
+        let session = Self::new(client.map_err(Failure::before_any_request)?, sent, background);
         if session.timeout() > promised {
             let now = session.timeout();
             let text =

@@ -4,12 +4,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use zookeeper_client::{Client, Error, EventType, MultiWriteError, SessionState};
 
 use super::error::{Failure, is_doubtful};
 use super::grants::Grants;
+use super::line::Place;
 use super::tidy::Made;
+use crate::backend::remote::queue_copy::QueueCopies;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
@@ -32,12 +35,16 @@ pub(super) const PROOFS: u32 = 8;
 pub(super) struct Session {
     client: Client,
     timeout: Duration,
+    /// The runtime of the library's own thread.
+    pub(super) background: Option<Handle>,
     proof: Mutex<Proof>,
     /// Locked by the claim that requests a sign of life of the majority.
     asking: tokio::sync::Mutex<()>,
     /// `None` once the session is over.
     pub(super) grants: Mutex<Option<Grants>>,
     pub(super) over: watch::Sender<bool>,
+    /// The queues whose waiters any change may serve, by directory.
+    pub(super) copies: QueueCopies<Place>,
     /// The bytes of the paths that are watched.
     watched: AtomicUsize,
     /// The directories that it has made.
@@ -88,17 +95,19 @@ pub(super) fn now() -> Moment {
 
 impl Session {
     /// Makes the value of a session that was requested at `sent`.
-    pub(super) fn new(client: Client, sent: Moment) -> Self {
+    pub(super) fn new(client: Client, sent: Moment, background: Option<Handle>) -> Self {
         let timeout = client.session_timeout();
         let proof = Mutex::new(Proof { majority: sent, any: sent });
         let grants = Mutex::new(Some(Grants::default()));
         Self {
             client,
             timeout,
+            background,
             proof,
             asking: tokio::sync::Mutex::default(),
             grants,
             over: watch::Sender::new(false),
+            copies: QueueCopies::default(),
             watched: AtomicUsize::new(0),
             made: Made::default(),
         }
