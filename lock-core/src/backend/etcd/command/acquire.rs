@@ -70,8 +70,8 @@ enum Joined {
     Alone,
     /// Among these, one of several holders unless others joined at the same moment.
     Among(Line),
-    /// As a waiter.
-    Waiting(Held),
+    /// As a waiter, behind so many entries.
+    Waiting(Held, usize),
 }
 
 impl Store {
@@ -128,9 +128,11 @@ impl Acquire<'_> {
     async fn first_plan(&self) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(self.store.timeout() / 4).await
-            && let Some(plan) = copy.look(|line| self.plan(line))
+            && let Some(Ok(plan)) = copy.look(|line| self.plan(line))
+            // The copy may be older than an answer that this process has got, so no error is by the copy alone.
+            && (self.room().is_none() || !matches!(plan, Plan::Refused(_)))
         {
-            return plan;
+            return Ok(plan);
         }
         // Without a connection nothing is sent, and nothing must be noted as sent.
         if self.claim.renews && self.ask != Ask::Probe && self.store.connections.current().is_some() {
@@ -149,6 +151,14 @@ impl Acquire<'_> {
         }
         let is_behind = || claim.queue == Queue::Fifo && store.entries.any_in(&self.id.line);
         store.copies.existing(&self.id.line).or_else(|| is_behind().then(|| store.copy_of(&claim.key, claim)))
+    }
+
+    /// Returns how many may wait before it.
+    fn room(&self) -> Option<usize> {
+        match self.ask {
+            Ask::Enqueue { room } => room,
+            Ask::Probe | Ask::Try => None,
+        }
     }
 
     fn plan(&self, line: &Line) -> Result<Plan, Failure> {
@@ -264,14 +274,12 @@ impl Acquire<'_> {
     fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
         Ok(match &put.waits {
             Some(Waits { held, holding }) => {
-                let count = read.and_then(|read| usize::try_from(read.count).ok());
-                let ahead = count.map(|count| count.saturating_sub(holding + 1));
-                Joined::Waiting(Held {
-                    waiters: ahead,
-                    position: ahead,
-                    queued_at: Some(self.began),
-                    ..held.clone()
-                })
+                let count = read.and_then(|read| usize::try_from(read.count).ok()).unwrap_or_default();
+                let before = count.saturating_sub(1);
+                let ahead = Some(before.saturating_sub(*holding));
+                let held =
+                    Held { waiters: ahead, position: ahead, queued_at: Some(self.began), ..held.clone() };
+                Joined::Waiting(held, before)
             }
             None if put.behind.is_some() => Joined::Among(store::line(&mut read.into_iter(), revision)?),
             None => Joined::Alone,
@@ -281,11 +289,19 @@ impl Acquire<'_> {
     /// The claim has got an entry.
     async fn joined(&self, joined: Joined) -> Result<Option<Attempt>, Failure> {
         let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
-        let expected_to_hold = !matches!(joined, Joined::Waiting(_));
+        let expected_to_hold = !matches!(joined, Joined::Waiting(..));
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
             Joined::Among(line) => view(self.claim, self.began, &line, &mine),
-            Joined::Waiting(held) => View::Waits(held),
+            // One of those before it holds the key, or several do. Only a read tells how many, and it is seldom needed.
+            Joined::Waiting(_, before) if self.room().is_some_and(|room| before > room) => {
+                let line = self.store.read(&self.claim.key).await?;
+                match view(self.claim, self.began, &line, &mine) {
+                    View::Waits(held) => View::Waits(held),
+                    _ => return Ok(None),
+                }
+            }
+            Joined::Waiting(held, _) => View::Waits(held),
         };
         let mut held = match view {
             View::Holds { waiting, .. } => {
@@ -295,7 +311,7 @@ impl Acquire<'_> {
             View::Waits(held) => held,
             _ => return Ok(None),
         };
-        let is_full = matches!(self.ask, Ask::Enqueue { room: Some(room) } if held.position >= Some(room));
+        let is_full = self.room().is_some_and(|room| held.position >= Some(room));
         if is_full || !self.ask.enqueues() {
             // Others joined at the same moment.
             self.store.release(self.claim, None).await?;
