@@ -31,7 +31,8 @@ type Check<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 pub struct Viewers(Option<Check<bool>>);
 
 impl Viewers {
-    /// Everyone who can reach the console: for a router behind a login of the service's own, or on a private port.
+    /// Everyone who can reach the console: for a router behind a login of the service's own. On a port without a login,
+    /// choose [`only`](Self::only) and check the host as in the example there.
     #[must_use]
     pub fn everyone() -> Self {
         Self(None)
@@ -40,6 +41,18 @@ impl Viewers {
     /// The people for whom `may_look` returns `true`. It sees the head of each request, with the extensions that outer
     /// layers have added to it, and must not block. The answer to everyone else is 403 for each path, and 500 if it
     /// panics.
+    ///
+    /// # Examples
+    /// On a port that only one machine reaches. Without this check, a page of an attacker could use the console in the
+    /// browser of a person at that machine, by a name that the attacker points at `127.0.0.1`.
+    /// ```
+    /// use lock_axum::console::Viewers;
+    ///
+    /// let viewers = Viewers::only(|request| {
+    ///     request.headers.get("host").is_some_and(|host| host == "127.0.0.1:8080")
+    /// });
+    /// # let _ = viewers;
+    /// ```
     #[must_use]
     pub fn only(may_look: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(may_look)))
@@ -105,11 +118,8 @@ fn ask<T>(check: &Check<T>, request: &Parts) -> Result<T, Problem> {
 /// Returns why a request to change something may come from a page of another origin. Such a page can send neither a
 /// JSON body nor this header without a preflight, to which the console does not agree.
 fn flaw(headers: &HeaderMap) -> Option<&'static str> {
-    let is = |name: HeaderName, expected: &str| {
-        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value == expected)
-    };
-    if !is(FROM_THE_PAGE, "1") {
-        return Some("the header `x-lock-console: 1` is missing");
+    if !is_from_the_page(headers) {
+        return Some(NO_HEADER);
     }
     let json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !json.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
@@ -118,6 +128,16 @@ fn flaw(headers: &HeaderMap) -> Option<&'static str> {
     is_foreign(headers).then_some(FOREIGN)
 }
 
+/// Refuses a request that may come from a page of another origin, without a look at its body.
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_from_the_page(headers) { Ok(()) } else { Err(Problem::forbidden(NO_HEADER)) }
+}
+
+fn is_from_the_page(headers: &HeaderMap) -> bool {
+    headers.get(FROM_THE_PAGE).is_some_and(|value| value == "1")
+}
+
+const NO_HEADER: &str = "the header `x-lock-console: 1` is missing";
 const FOREIGN: &str = "the request was made by a page of another site";
 
 /// Returns whether the browser says that a page of another origin has made a request.

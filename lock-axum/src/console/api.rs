@@ -12,6 +12,7 @@ use lock_core::GrantId;
 use lock_core::clock::wall;
 use serde::{Deserialize, Serialize};
 
+use super::access::check_origin;
 use super::journal::millis;
 use super::problem::{Problem, json};
 use super::query::Query;
@@ -39,15 +40,6 @@ struct Answer {
     released: bool,
 }
 
-/// A list of the store's locks, from the store itself.
-pub(super) async fn locks(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
-    let query = Query::of(&head.uri, ROWS)?;
-    let mut listed = served.poll.locks().locks_matching(&query.prefix).await?;
-    listed.truncated |= listed.locks.len() > query.limit;
-    listed.locks.truncate(query.limit);
-    Ok(json(&listed))
-}
-
 /// One snapshot.
 pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     let query = Query::of(&head.uri, ROWS)?;
@@ -65,11 +57,12 @@ pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Res
 pub(super) async fn events(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     let query = Query::of(&head.uri, ROWS)?;
     let read_only = served.operators.name(&head)?.is_none();
-    Ok(stream::open(served, query, read_only))
+    stream::open(served, query, read_only)
 }
 
 /// What endangers the locks.
-pub(super) async fn doctor(State(served): State<Arc<Served>>) -> Result<Response, Problem> {
+pub(super) async fn doctor(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
+    check_origin(&head.headers)?;
     served.doctor().await
 }
 
@@ -79,9 +72,19 @@ pub(super) async fn force_release(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let operator = served.operators.admit(&head)?;
+    let operator = served.operators.admit(&head).inspect_err(|problem| log(None, problem))?;
+    take(&served, &operator, body).await.inspect_err(|problem| log(Some(&operator), problem))
+}
+
+/// Logs an attempt that has failed. The texts are quoted: one that contains a line break must not look like two lines.
+fn log(operator: Option<&str>, problem: &Problem) {
+    tracing::warn!(?operator, why = ?problem.detail, "a release by force from the console has failed");
+}
+
+async fn take(served: &Served, operator: &str, body: Body) -> Result<Response, Problem> {
     let (key, id, reason) = ForceRelease::read(body).await?.check()?;
-    let reason = format!("{reason} (by {operator}, from the console)");
+    // The name comes first and is quoted, so that no reason can look like one with another name.
+    let reason = format!("by {operator:?} from the console: {reason}");
     let locks = served.poll.locks().clone();
     // In a task of its own: if the browser goes away, the log still says what was done.
     let done = tokio::spawn(async move { locks.force_release(key, &id, &reason).await }).await;
@@ -98,7 +101,7 @@ impl ForceRelease {
 
     /// Returns the key, the grant and the reason.
     fn check(self) -> Result<(String, GrantId, String), Problem> {
-        if typed(&self.typed_key) != typed(&self.key) {
+        if !is_typed(&self.typed_key, &self.key) {
             return Err(Problem::bad_request("the key that you have typed is not the key of this lock"));
         }
         let reason = self.reason.trim();
@@ -115,9 +118,28 @@ impl ForceRelease {
     }
 }
 
-/// Returns the part of a key that can be typed into a field of one line.
-fn typed(key: &str) -> String {
-    key.chars().filter(|char| !char.is_control()).collect::<String>().trim().to_owned()
+/// Returns whether `typed` is the key, as it is or as the page shows it. A field of one line can hold neither a control
+/// character nor a space at an end, so these are ignored.
+fn is_typed(typed: &str, key: &str) -> bool {
+    let bare =
+        |text: &str| text.chars().filter(|char| !char.is_control()).collect::<String>().trim().to_owned();
+    !typed.trim().is_empty() && [typed, &unescaped(typed)].iter().any(|typed| bare(typed) == bare(key))
+}
+
+/// Returns `text` with the characters that the page shows as `\u{a0}`, because they cannot be seen.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split("\\u{");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let shown = part.split_once('}').and_then(|(digits, rest)| {
+            Some((u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?, rest))
+        });
+        match shown {
+            Some((char, rest)) => whole.extend([char.to_string().as_str(), rest]),
+            None => whole.extend(["\\u{", part]),
+        }
+    }
+    whole
 }
 
 #[cfg(test)]
@@ -132,6 +154,18 @@ mod tests {
             ("order:1", "order:1", id, "stuck", None),
             ("a\nb\u{7}", "ab", id, "stuck", None),
             ("a ", "a", id, " stuck ", None),
+            // As the page shows them.
+            ("a\nb", "a\\u{a}b", id, "stuck", None),
+            ("\u{202e}a\u{a0}", "\\u{202e}a\\u{a0}", id, "stuck", None),
+            ("\u{e0041}\n", "\\u{e0041}", id, "stuck", None),
+            ("\n", "\\u{a}", id, "stuck", None),
+            ("\\u{41}", "\\u{5c}u{41}", id, "stuck", None),
+            ("\\u{41", "\\u{41", id, "stuck", None),
+            ("\\u{d800}", "\\u{d800}", id, "stuck", None),
+            ("a\u{202e}", "a", id, "stuck", Some("typed")),
+            ("a\u{202e}", "a\\u{202d}", id, "stuck", Some("typed")),
+            ("\n", "", id, "stuck", Some("typed")),
+            ("\u{a0}", " ", id, "stuck", Some("typed")),
             ("order:1", "order:2", id, "stuck", Some("typed")),
             ("order:1", "", id, "stuck", Some("typed")),
             ("order:1", "order:1", id, " ", Some("reason is missing")),

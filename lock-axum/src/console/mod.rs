@@ -87,7 +87,6 @@ impl Console {
             .route("/", get(assets::page))
             .route("/console.js", get(assets::script))
             .route("/console.css", get(assets::style))
-            .route("/api/locks", get(api::locks))
             .route("/api/state", get(api::state))
             .route("/api/doctor", get(api::doctor))
             .route("/api/events", get(api::events))

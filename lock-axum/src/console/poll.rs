@@ -16,6 +16,8 @@ const PAUSE: Duration = Duration::from_millis(750);
 /// The pause is at least this many times as long as the look before it: on Redis, a list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause while the store does not answer: the page must show soon that it does again.
+const LONGEST_PAUSE_AWAY: Duration = Duration::from_secs(10);
 /// How often the task looks whether the console is still mounted, while there are no followers.
 const ALONE: Duration = Duration::from_secs(10);
 
@@ -24,7 +26,7 @@ const ALONE: Duration = Duration::from_secs(10);
 pub(super) struct Seen {
     /// The last list, which is an old one while the store does not answer.
     pub(super) listed: Arc<Listed>,
-    /// When that list was made, in milliseconds since the Unix epoch.
+    /// When that list was made, in milliseconds since the Unix epoch; `None` if there was none yet.
     pub(super) listed_ms: Option<u64>,
     /// Whether the store cannot list its locks.
     pub(super) is_unlisted: bool,
@@ -111,6 +113,8 @@ impl Poll {
     /// Looks while there are followers. Returns when the last one left so long ago that the journal need not be kept.
     async fn look_on(self: &Arc<Self>) {
         let mut watched = Clock::Tokio.now();
+        // It outlives the viewers: the next one may come while the store does not answer.
+        let mut last = Arc::new(Seen::default());
         loop {
             if self.rests() {
                 let left = SPAN.saturating_sub(Clock::Tokio.now().since(watched));
@@ -125,22 +129,20 @@ impl Poll {
                 }
                 continue;
             }
-            let seen = self.look().await;
+            last = Arc::new(self.look(&last).await);
             watched = Clock::Tokio.now();
-            let pause = pause(&seen);
-            self.seen.send_replace(Some(Arc::new(seen)));
+            self.seen.send_replace(Some(Arc::clone(&last)));
             tokio::select! {
                 () = self.hurry.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause(&last)) => {}
             }
         }
     }
 
-    async fn look(&self) -> Seen {
+    async fn look(&self, before: &Seen) -> Seen {
         let began = Clock::Tokio.now();
         let looked = caught(async { tokio::join!(self.locks.ping(), self.locks.locks()) }).await;
         let took = Clock::Tokio.now().since(began);
-        let before = self.seen.borrow().clone().unwrap_or_default();
         let old =
             Seen { listed: Arc::clone(&before.listed), listed_ms: before.listed_ms, took, ..Seen::default() };
         let Ok((ping, listed)) = looked else {
@@ -179,12 +181,10 @@ fn is_unsupported(error: &LockError) -> bool {
     error.kind() == LockErrorKind::Unsupported
 }
 
-/// Returns how long to wait after a look. A store that does not answer takes its time to say so, and is asked again soon.
+/// Returns how long to wait after a look.
 fn pause(seen: &Seen) -> Duration {
-    match seen.error {
-        Some(_) => PAUSE,
-        None => (seen.took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE),
-    }
+    let longest = if seen.error.is_some() { LONGEST_PAUSE_AWAY } else { LONGEST_PAUSE };
+    (seen.took * PAUSE_PER_LOOK).clamp(PAUSE, longest)
 }
 
 /// The task of a [`Poll`].
@@ -231,7 +231,9 @@ mod tests {
             (80, false, 750),
             (500, false, 4_500),
             (600_000, false, 60_000),
-            (500, true, 750),
+            (0, true, 750),
+            (500, true, 4_500),
+            (20_000, true, 10_000),
         ] {
             let took = Duration::from_millis(took_ms);
             let seen = Seen { took, error: error.then(String::new), ..Seen::default() };

@@ -7,10 +7,10 @@ use lock_core::{LockError, LockErrorKind};
 use serde::Serialize;
 
 /// An answer that is an error. The people who see it operate the service, so it may name its store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,
-    detail: String,
+    pub(super) detail: String,
 }
 
 #[derive(Serialize)]
@@ -28,6 +28,10 @@ impl Problem {
 
     pub(super) fn forbidden(detail: impl Into<String>) -> Self {
         Self { status: StatusCode::FORBIDDEN, detail: detail.into() }
+    }
+
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, detail: detail.into() }
     }
 
     pub(super) fn failed(detail: impl Into<String>) -> Self {

@@ -7,7 +7,7 @@ use axum_core::response::Response;
 use lock_core::clock::{Clock, Moment, wall};
 use lock_core::{Finding, LockManager};
 use serde::Serialize;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use super::access::Operators;
 use super::journal::millis;
@@ -18,27 +18,37 @@ use super::snapshot::{self, Past};
 
 /// How long the findings of the doctor are shown to further viewers.
 const FRESH: Duration = Duration::from_secs(2);
+/// The largest number of open pages: each of them sorts the locks at each look.
+const PAGES: usize = 64;
 
 /// The state of the router.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) poll: Arc<Poll>,
     pub(super) operators: Operators,
-    /// The last findings. The lock lasts while the doctor looks, so that it looks for all viewers at once.
-    findings: Mutex<Option<Findings>>,
+    pages: Arc<Semaphore>,
+    /// The last findings, or why there are none. The lock lasts while the doctor looks, so that it looks for all viewers
+    /// at once.
+    findings: Mutex<Option<(Moment, Result<Findings, Problem>)>>,
 }
 
 #[derive(Debug, Serialize)]
 struct Findings {
-    #[serde(skip)]
-    at: Moment,
     time_ms: u64,
     findings: Vec<Finding>,
 }
 
 impl Served {
     pub(super) fn new(locks: LockManager, operators: Operators) -> Self {
-        Self { poll: Arc::new(Poll::new(locks)), operators, findings: Mutex::new(None) }
+        let pages = Arc::new(Semaphore::new(PAGES));
+        Self { poll: Arc::new(Poll::new(locks)), operators, pages, findings: Mutex::new(None) }
+    }
+
+    /// Counts an open page until the permit is dropped.
+    pub(super) fn page(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let full =
+            |_| Problem::unavailable(format!("{PAGES} pages are open, and no more are served at once"));
+        Arc::clone(&self.pages).try_acquire_owned().map_err(full)
     }
 
     /// Returns what a viewer sees, as JSON without the time.
@@ -50,10 +60,17 @@ impl Served {
     /// Answers with what the doctor finds.
     pub(super) async fn doctor(&self) -> Result<Response, Problem> {
         let mut last = self.findings.lock().await;
-        if let Some(last) = last.as_ref().filter(|last| Clock::Tokio.now().since(last.at) < FRESH) {
-            return Ok(json(last));
+        let look = match last.take().filter(|(at, _)| Clock::Tokio.now().since(*at) < FRESH) {
+            Some(fresh) => fresh,
+            None => {
+                let found = self.poll.locks().doctor().await;
+                let found = found.map(|findings| Findings { time_ms: millis(wall()), findings });
+                (Clock::Tokio.now(), found.map_err(Problem::from))
+            }
+        };
+        match &last.insert(look).1 {
+            Ok(findings) => Ok(json(findings)),
+            Err(problem) => Err(problem.clone()),
         }
-        let findings = self.poll.locks().doctor().await?;
-        Ok(json(last.insert(Findings { at: Clock::Tokio.now(), time_ms: millis(wall()), findings })))
     }
 }

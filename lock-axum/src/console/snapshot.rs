@@ -1,6 +1,7 @@
 //! What the page shows at one moment, as JSON.
 
 use std::cmp::Reverse;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use lock_core::{LockInfo, LockManager, Ping};
@@ -18,10 +19,10 @@ struct Snapshot<'a> {
     store: &'a str,
     namespace: &'a str,
     read_only: bool,
-    /// How many keys match.
-    total: usize,
+    /// How many keys match; `None` without a list.
+    total: Option<usize>,
     /// How many claims wait for them.
-    waiting: usize,
+    waiting: Option<usize>,
     /// Whether there are more keys than the list of the store has.
     truncated: bool,
     locks: Vec<&'a LockInfo>,
@@ -58,7 +59,7 @@ impl Past {
     }
 }
 
-/// Returns what a viewer sees, as JSON without the time: it changes only if the viewer would see a change.
+/// Returns what a viewer sees, as JSON without the time.
 pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query, read_only: bool) -> String {
     let shows_stores = query.view.shows(View::Stores);
     let matching: Vec<&LockInfo> =
@@ -70,14 +71,13 @@ pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query
         store: locks.store(),
         namespace: locks.namespace(),
         read_only,
-        total: matching.len(),
-        waiting: matching.iter().map(|lock| lock.waiting).sum(),
+        total: seen.listed_ms.map(|_| matching.len()),
+        waiting: seen.listed_ms.map(|_| matching.iter().map(|lock| lock.waiting).sum()),
         truncated: seen.listed.truncated,
         locks: rows(matching, query),
         error: seen.error.as_deref(),
         unlisted: seen.is_unlisted,
-        // It changes with each look, and is needed while the list is old.
-        seen_ms: seen.listed_ms.filter(|_| seen.error.is_some()),
+        seen_ms: seen.listed_ms,
         ping: shows_stores.then_some(seen.ping.as_ref()),
         look_ms: shows_stores.then_some(millis(seen.took)),
         past,
@@ -91,11 +91,27 @@ pub(super) fn at(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
-/// Returns the locks that a view shows: those held longest, or those with the most waiters. A key with many holders
+/// The numbers that are different at each look. They alone are no change.
+const PASSING: [&str; 4] = ["\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
+
+/// Returns a hash of a rendered snapshot that is different if a viewer would see a change.
+pub(super) fn fingerprint(rendered: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut is_passing = false;
+    // Only a name ends so: the quotes inside of a text are escaped.
+    for part in rendered.split("\":") {
+        let number = |char: char| is_passing && char.is_ascii_digit();
+        part.trim_start_matches(number).hash(&mut hasher);
+        is_passing = PASSING.iter().any(|name| part.ends_with(name));
+    }
+    hasher.finish()
+}
+
+/// Returns the locks that a view shows: those requested first, or those with the most waiters. A key with many holders
 /// counts as many.
 fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     match query.view {
-        View::All | View::Held => locks.sort_by_key(|lock| oldest(lock)),
+        View::All | View::Held => locks.sort_by_cached_key(|lock| oldest(lock)),
         View::Waiting => {
             locks.retain(|lock| lock.waiting > 0);
             locks.sort_by_key(|lock| Reverse(lock.waiting));
@@ -167,6 +183,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_passes_with_time_is_no_change() {
+        let one =
+            r#"{"total":1,"locks":[{"key":"a","remaining_ms":70,"kept":false}],"seen_ms":5,"look_ms":3}"#;
+        for (other, is_change) in [
+            (one.replace("70", "6"), false),
+            (one.replace("seen_ms\":5", "seen_ms\":67"), false),
+            (one.replace("look_ms\":3", "look_ms\":41"), false),
+            (one.replace("70", "null"), true),
+            (one.replace("total\":1", "total\":2"), true),
+            (one.replace("\"a\"", "\"b\""), true),
+        ] {
+            assert_eq!(fingerprint(one) != fingerprint(&other), is_change, "{other}");
+        }
+        // A key can have such a name in it, and a number after it.
+        let key = |number| serde_json::json!({ "key": format!("\"remaining_ms\":{number}") }).to_string();
+        assert_ne!(fingerprint(&key(1)), fingerprint(&key(2)));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_snapshot_has_what_its_view_shows() {
         let locks = LockManager::in_memory();
@@ -186,6 +221,8 @@ mod tests {
             let shown = ["ping", "heat", "history"].map(|part| snapshot.get(part).is_some());
             assert_eq!(shown, has, "{view:?}");
             assert_eq!((&snapshot["time_ms"], &snapshot["store"]), (&7.into(), &"memory".into()));
+            // There was no list.
+            assert!(snapshot["total"].is_null() && snapshot["waiting"].is_null());
         }
     }
 }

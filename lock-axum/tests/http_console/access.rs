@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use lock_axum::console::{Console, Viewers};
 use lock_core::LockManager;
 
-use crate::support::{PATHS, data, json, request, send, with_actions};
+use crate::support::{PATHS, data, json, read_only, request, send, with_actions};
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_viewer_gets_403_on_each_path() {
@@ -37,6 +37,17 @@ async fn a_page_of_another_site_gets_no_data() {
             assert_eq!(status == StatusCode::OK, admitted, "{site} {path}: {status}");
         }
     }
+}
+
+/// `<img src="http://.../locks/api/doctor">` in any page sends no such header, nor does it say whose page it is to a
+/// host without TLS.
+#[tokio::test(start_paused = true)]
+async fn the_doctor_looks_only_for_the_page() {
+    let app = read_only(&LockManager::in_memory());
+    let mut bare = request(&Method::GET, "/api/doctor");
+    bare.headers_mut().remove("x-lock-console");
+    assert_eq!(send(&app, bare).await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(send(&app, request(&Method::GET, "/api/doctor")).await.status(), StatusCode::OK);
 }
 
 /// What an outer layer has added to a request is there.
@@ -86,7 +97,7 @@ async fn a_function_that_panics_admits_no_one() {
 #[tokio::test(start_paused = true)]
 async fn the_page_knows_whether_it_may_act() {
     let locks = LockManager::in_memory();
-    assert_eq!(data(&crate::support::read_only(&locks), "/api/state").await["read_only"], true);
+    assert_eq!(data(&read_only(&locks), "/api/state").await["read_only"], true);
     assert_eq!(data(&with_actions(&locks), "/api/state").await["read_only"], false);
 }
 

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
+use serde_json::json;
 
 use crate::store::Counted;
-use crate::support::{Stream, get, read_only};
+use crate::support::{Stream, data, get, pass, read_only};
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_is_told_and_comes_back() {
@@ -23,21 +24,60 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
         assert_eq!(state["total"], 1);
         assert!(state["seen_ms"].as_u64().is_some());
         switch.store(false, Ordering::SeqCst);
-        stream.until(|state| state["error"].is_null() && state["seen_ms"].is_null()).await;
+        stream.until(|state| state["error"].is_null()).await;
     }
     drop(guard);
 }
 
+/// A stream ends after a while, so there are moments without any viewer.
 #[tokio::test(start_paused = true)]
-async fn answers_straight_from_the_store_are_503() {
+async fn the_last_list_outlives_its_viewers() {
+    let store = Counted::default();
+    let locks = store.manager();
+    let app = read_only(&locks);
+    let _guard = locks.lock("order:1").acquire().await.unwrap();
+    let seen = data(&app, "/api/state").await["seen_ms"].clone();
+    store.down.store(true, Ordering::SeqCst);
+    // Nobody looks meanwhile.
+    pass(60).await;
+    for _ in 0..3 {
+        let state = Stream::open(&app, "/api/events").await.state().await.expect("a state");
+        assert_eq!(json!([state["total"], state["locks"][0]["key"]]), json!([1, "order:1"]), "{state}");
+        assert_eq!(state["seen_ms"], seen, "{state}");
+        assert!(!state["error"].is_null());
+        pass(5).await;
+    }
+}
+
+/// Nothing is known about the locks then: that is not the same as that nothing is held.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_away_from_the_start_has_no_numbers() {
     let store = Counted::default();
     let app = read_only(&store.manager());
     store.down.store(true, Ordering::SeqCst);
-    for path in ["/api/locks", "/api/doctor"] {
-        let answer = get(&app, path).await;
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
-        assert_eq!(answer.headers()["content-type"], "application/problem+json", "{path}");
+    let state = data(&app, "/api/state").await;
+    assert!(!state["error"].is_null());
+    assert_eq!(json!([state["total"], state["waiting"], state["seen_ms"]]), json!([null, null, null]));
+    store.down.store(false, Ordering::SeqCst);
+    pass(1).await;
+    let state = data(&app, "/api/state").await;
+    assert_eq!(json!([state["total"], state["waiting"], state["error"]]), json!([0, 0, null]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doctor_who_cannot_look_is_503_for_all_viewers_at_once() {
+    let store = Counted::default();
+    let app = read_only(&store.manager());
+    store.down.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        let answer = get(&app, "/api/doctor").await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers()["content-type"], "application/problem+json");
     }
+    assert_eq!(store.doctors.load(Ordering::SeqCst), 1);
+    store.down.store(false, Ordering::SeqCst);
+    pass(3).await;
+    assert_eq!(get(&app, "/api/doctor").await.status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,11 @@
 //! One look at the store for all viewers, and none while nobody looks.
 
+use http::StatusCode;
 use lock_core::{LockManager, strategy};
 use serde_json::json;
 
 use crate::store::Counted;
-use crate::support::{Stream, data, pass, read_only};
+use crate::support::{Stream, data, get, pass, read_only, text};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_while_nobody_looks() {
@@ -62,12 +63,58 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     let mut stream = Stream::open(&app, "/api/events?view=held").await;
     assert_eq!(stream.state().await.expect("a state")["total"], 0);
     let began = tokio::time::Instant::now();
-    let guard = locks.lock("order:1").acquire().await.unwrap();
-    stream.until(|state| state["total"] == 1).await;
+    let _guard = locks.lock("order:1").acquire().await.unwrap();
+    let first = stream.until(|state| state["total"] == 1).await;
     assert!(began.elapsed().as_millis() <= 1_100, "{:?}", began.elapsed());
-    guard.release().await.unwrap();
-    stream.until(|state| state["total"] == 0).await;
-    assert_eq!(stream.part().await.as_deref(), Some(":\n\n"), "a comment, because nothing changes");
+    // The lease goes on, which alone is no change. It is sent from time to time.
+    let began = tokio::time::Instant::now();
+    let second = stream.state().await.expect("a state");
+    assert_eq!(began.elapsed().as_secs(), 5);
+    let left = |state: &serde_json::Value| state["locks"][0]["holders"][0]["remaining_ms"].as_u64();
+    assert_ne!(left(&first), left(&second));
+}
+
+/// hyper asks a body for more only while the client reads.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_no_viewer_for_long() {
+    let store = Counted::default();
+    let locks = store.manager();
+    let app = read_only(&locks);
+    let unread = Stream::open(&app, "/api/events").await;
+    let mut slow = Stream::open(&app, "/api/events").await;
+    slow.state().await.expect("a state");
+    let mut held = Vec::new();
+    for number in 0..20 {
+        held.push(locks.lock(number.to_string()).acquire().await.unwrap());
+        pass(1).await;
+    }
+    let asked = store.lists();
+    assert!((10..=16).contains(&asked), "for 10 s: {asked}");
+    pass(600).await;
+    assert_eq!(store.lists(), asked);
+    // The end is there for the client that reads again.
+    while let Some(part) = slow.part().await {
+        assert!(part.starts_with("event: end") || part.contains("event: state"), "{part}");
+    }
+    drop(unread);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_pages_are_open_than_can_be_served() {
+    let app = read_only(&LockManager::in_memory());
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        open.push(Stream::open(&app, "/api/events").await);
+    }
+    let answer = get(&app, "/api/events").await;
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(text(answer).await.contains("64 pages are open"));
+    open.pop();
+    pass(1).await;
+    Stream::open(&app, "/api/events").await.state().await.expect("a state");
+    // The others end by themselves, read or not.
+    pass(10).await;
+    Stream::open(&app, "/api/events").await.state().await.expect("a state");
 }
 
 /// The page shows what its own action has done, before the next second.

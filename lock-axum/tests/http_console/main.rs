@@ -5,6 +5,7 @@ mod access;
 mod away;
 mod doctor;
 mod live;
+mod log;
 mod mounted;
 mod paths;
 mod release;

@@ -46,7 +46,7 @@ async fn each_answer_says_what_the_page_may_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_that_of_the_store() {
+async fn a_snapshot_has_the_locks_that_a_request_wants() {
     let locks = Counted::default().manager();
     let app = read_only(&locks);
     let mut held = Vec::new();
@@ -54,24 +54,28 @@ async fn a_list_is_that_of_the_store() {
         held.push(locks.lock(key).label("work").acquire().await.unwrap());
     }
     let keys = async |query: &str| {
-        let listed = data(&app, &format!("/api/locks{query}")).await;
-        let keys = listed["locks"].as_array().unwrap().iter().map(|lock| lock["key"].as_str().unwrap());
-        (keys.collect::<Vec<_>>().join(","), listed["truncated"].as_bool().unwrap())
+        let state = data(&app, &format!("/api/state{query}")).await;
+        let locks = state["locks"].as_array().unwrap().iter();
+        let mut keys: Vec<_> = locks.map(|lock| lock["key"].as_str().unwrap()).collect();
+        keys.sort_unstable();
+        (keys.join(","), state["total"].as_u64().unwrap())
     };
-    for (query, expected, truncated) in [
-        ("", "a b,a:1,a:2,b:1", false),
-        ("?prefix=a%3A", "a:1,a:2", false),
-        ("?prefix=a+b", "a b", false),
-        ("?prefix=c", "", false),
-        ("?limit=2", "a b,a:1", true),
-        ("?limit=2&prefix=a:", "a:1,a:2", false),
+    for (query, expected, total) in [
+        ("", "a b,a:1,a:2,b:1", 4),
+        ("?prefix=a%3A", "a:1,a:2", 2),
+        ("?prefix=a+b", "a b", 1),
+        ("?prefix=c", "", 0),
+        ("?limit=1&prefix=b", "b:1", 1),
+        ("?limit=2&prefix=a:", "a:1,a:2", 2),
     ] {
-        assert_eq!(keys(query).await, (expected.to_owned(), truncated), "{query}");
+        assert_eq!(keys(query).await, (expected.to_owned(), total), "{query}");
     }
-    let holder = &data(&app, "/api/locks?prefix=b").await["locks"][0]["holders"][0];
+    let cut = data(&app, "/api/state?limit=2").await;
+    assert_eq!(json!([cut["locks"].as_array().unwrap().len(), cut["total"]]), json!([2, 4]));
+    let holder = &data(&app, "/api/state?prefix=b").await["locks"][0]["holders"][0];
     assert_eq!((&holder["record"]["service"], &holder["record"]["label"]), (&json!("shop"), &json!("work")));
     for query in ["?limit=0", "?limit=x", "?prefix=%ff"] {
-        let answer = get(&app, &format!("/api/locks{query}")).await;
+        let answer = get(&app, &format!("/api/state{query}")).await;
         assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
         assert_eq!(answer.headers()["content-type"], "application/problem+json", "{query}");
     }
@@ -109,7 +113,7 @@ async fn a_hostile_key_travels_as_json() {
     let app = read_only(&locks);
     let key = "<script>\"'\n\u{202e}\u{2028}</script>event: x";
     let _held = locks.lock(key).label(key).acquire().await.unwrap();
-    assert_eq!(data(&app, "/api/locks").await["locks"][0]["key"], key);
+    assert_eq!(data(&app, "/api/state").await["locks"][0]["key"], key);
     let mut stream = crate::support::Stream::open(&app, "/api/events").await;
     let part = stream.part().await.unwrap();
     let (_, line) = part.split_once("event: state\ndata: ").unwrap();
@@ -118,19 +122,21 @@ async fn a_hostile_key_travels_as_json() {
     assert_eq!(state["locks"][0]["holders"][0]["record"]["label"], key);
 }
 
-/// On memory, with all the features of a debug build: the page asks for no more than the first rows.
+/// The page asks for the first rows. A store with more keys than one list has says so, also to a filter.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_locks_are_cut() {
     let locks = LockManager::in_memory();
     let app = read_only(&locks);
     let mut held = Vec::new();
-    for number in 0..1_200 {
-        held.push(locks.lock(format!("k:{number:04}")).acquire().await.unwrap());
+    for number in 0..10_001 {
+        held.push(locks.lock(format!("k:{number:05}")).acquire().await.unwrap());
     }
     let state = data(&app, "/api/state").await;
     assert_eq!(state["locks"].as_array().unwrap().len(), 500);
-    assert_eq!(json!([state["total"], state["truncated"]]), json!([1_200, false]));
-    let filtered = data(&app, "/api/state?prefix=k:119").await;
+    assert_eq!(json!([state["total"], state["truncated"]]), json!([10_000, true]));
+    let filtered = data(&app, "/api/state?prefix=k:0119").await;
     assert_eq!(filtered["locks"].as_array().unwrap().len(), 10);
-    assert_eq!(filtered["total"], 10);
+    assert_eq!(json!([filtered["total"], filtered["truncated"]]), json!([10, true]));
+    let beyond = data(&app, "/api/state?prefix=k:10000").await;
+    assert_eq!(json!([beyond["total"], beyond["truncated"]]), json!([0, true]));
 }

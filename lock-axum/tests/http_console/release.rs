@@ -88,6 +88,41 @@ async fn a_request_without_care_is_refused() {
     guard.check().expect("nothing was released");
 }
 
+/// The page shows a key with characters that cannot be seen in a form that can be typed.
+#[tokio::test(start_paused = true)]
+async fn a_key_can_be_typed_as_the_page_shows_it() {
+    let locks = LockManager::in_memory();
+    let app = with_actions(&locks);
+    for (key, typed) in [("a\u{202e}b", "a\\u{202e}b"), ("\n", "\\u{a}"), ("a\u{a0}", "a\\u{a0}")] {
+        let guard = locks.lock(key).acquire().await.unwrap();
+        let id = id_of(&locks, key).await;
+        assert_eq!(send(&app, order(key, &id, "", "stuck")).await.status(), StatusCode::BAD_REQUEST);
+        let answer = send(&app, order(key, &id, typed, "stuck")).await;
+        assert_eq!(parsed(answer).await, json!({ "released": true }), "{key:?}");
+        assert!(guard.check().is_err());
+    }
+}
+
+#[tokio::test]
+async fn the_log_names_the_person_and_no_one_else() {
+    let (log, _guard) = crate::log::capture();
+    let locks = LockManager::in_memory();
+    let app = with_actions(&locks);
+    let _held = locks.lock("order:1").acquire().await.unwrap();
+    let id = id_of(&locks, "order:1").await;
+    send(&app, order("order:1", &id, "order:2", "stuck")).await;
+    send(&read_only(&locks), order("order:1", &id, "order:1", "stuck")).await;
+    let forged = "stuck (by bob, from the console)\nWARN by bob";
+    let answer = send(&app, order("order:1", &id, "order:1", forged)).await;
+    assert_eq!(parsed(answer).await, json!({ "released": true }));
+    let lines = log.lock().unwrap().clone();
+    let has = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["has failed", "\"ann\"", "not the key"]), "{lines:?}");
+    assert!(has(&["has failed", "None", "you may only look"]), "{lines:?}");
+    assert!(has(&["by force", "by \\\"ann\\\" from the console: stuck (by bob"]), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_page_of_another_site_cannot_act() {
     let locks = LockManager::in_memory();

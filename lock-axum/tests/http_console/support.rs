@@ -11,11 +11,10 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 /// Each path of the console, and the method for it.
-pub(crate) const PATHS: [(Method, &str); 8] = [
+pub(crate) const PATHS: [(Method, &str); 7] = [
     (Method::GET, "/"),
     (Method::GET, "/console.js"),
     (Method::GET, "/console.css"),
-    (Method::GET, "/api/locks"),
     (Method::GET, "/api/state"),
     (Method::GET, "/api/doctor"),
     (Method::GET, "/api/events"),
@@ -31,8 +30,14 @@ pub(crate) fn with_actions(locks: &LockManager) -> Router {
     Console::new(locks.clone(), Viewers::everyone()).allow_actions(operator).into_router()
 }
 
+/// A request with the header that the script of the page sends.
 pub(crate) fn request(method: &Method, path: &str) -> Request<Body> {
-    Request::builder().method(method).uri(path).body(Body::empty()).expect("a request")
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-lock-console", "1")
+        .body(Body::empty())
+        .expect("a request")
 }
 
 pub(crate) async fn send(app: &Router, request: Request<Body>) -> Response<Body> {
@@ -79,7 +84,7 @@ impl Stream {
         Some(String::from_utf8(bytes.to_vec()).expect("text"))
     }
 
-    /// Returns the next state; passes over comments. `None` at the end.
+    /// Returns the next state; `None` at the end.
     pub(crate) async fn state(&mut self) -> Option<Value> {
         loop {
             let part = self.part().await?;
