@@ -11,15 +11,16 @@ let retry = 0;
 
 // Text
 
-// Characters that cannot be seen, or that turn the text around: a key must not look like another one.
-const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
-const shown = (text) => text.replace(UNSEEN, (char) => '\\u' + char.charCodeAt(0).toString(16).padStart(4, '0'));
+// Characters that cannot be seen, or that turn the text around: a key must not look like another one. Of spaces, those
+// that HTML leaves out; of backslashes, those that look like the beginning of a replacement.
+const UNSEEN = /^ | (?= |$)|\\(?=u\{)|(?! )[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+const shown = (text) => text.replace(UNSEEN, (char) => '\\u{' + char.codePointAt(0).toString(16) + '}');
 
 const two = (number) => String(Math.floor(number)).padStart(2, '0');
 
 function span(ms) {
   if (ms === null || ms === undefined) return '–';
-  if (ms < 1000) return `${ms < 10 ? ms.toFixed(2) : Math.round(ms)} ms`;
+  if (ms < 1000) return `${ms > 0 && ms < 10 ? ms.toFixed(2) : Math.round(ms)} ms`;
   const s = ms / 1000;
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.floor(s)} s`;
@@ -59,9 +60,11 @@ function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// The style cuts a long key, and shows all of it while it has the focus.
 function keyCell(cell, key, ...badges) {
   const name = make('bdi', 'key', shown(key));
   name.title = name.textContent;
+  if (name.textContent.length > 100) name.tabIndex = 0;
   cell.replaceChildren(name, ...badges.filter(Boolean).flatMap((text) => [' ', badge(text)]));
 }
 
@@ -100,9 +103,11 @@ function fill(id, items, idOf, columns, tag) {
     let row = rows.get(name);
     if (!row) {
       row = make('tr');
+      row.setAttribute('role', 'row');
       row.append(...columns.map(([label, , , kind], at) => {
         const cell = make(at === 0 ? 'th' : 'td', kind);
         if (at === 0) cell.scope = 'row';
+        cell.setAttribute('role', at === 0 ? 'rowheader' : 'cell');
         cell.dataset.label = label;
         return cell;
       }));
@@ -139,20 +144,16 @@ const shows = {
     const own = ownBy(state);
     fill('table-held', items, ({ lock, holder }) => `${holder.id} ${lock.key}`, [
       ['Key', ({ lock }) => mode(lock.mode), (cell, { lock }) => keyCell(cell, lock.key, mode(lock.mode))],
-      ['Held by', ({ holder }) => JSON.stringify([holder.record, holder.kept]), (cell, { holder }) =>
+      ['Held by', ({ holder }) => JSON.stringify([holder.record, holder.kept, own(holder.record)]), (cell, { holder }) =>
         personCell(cell, holder.record, own(holder.record), holder.kept && 'kept')],
-      ['Since', ({ holder }) => holder.record ? span(Math.max(0, state.time_ms - holder.record.since_ms)) : '–',
-        (cell, { holder }) => holder.record
-          ? timeCell(cell, holder.record.since_ms, span(Math.max(0, state.time_ms - holder.record.since_ms)) + ' ago')
-          : put(cell, '–')],
-      ['Lease', ({ holder }) => holder.remaining_ms, leaseCell],
+      ['Asked', ({ holder }) => ago(holder), agoCell('holder')],
+      ['Lease', ({ holder }) => left(holder), leaseCell],
       ['Waiting', ({ lock }) => lock.waiting ? String(lock.waiting) : '–', null, 'number'],
       ['', () => state.read_only, releaseCell, 'action'],
     ], tagged);
-    const told = [];
-    if (state.unlisted) told.push('This store cannot list its locks: ask for one key with lockctl show.');
-    else if (items.length === 0 && state.total === 0) told.push($('filter').value ? 'No key that is held begins so.' : 'Nothing is held.');
-    if (state.locks.length < state.total) told.push(`Shown are the ${many(state.locks.length, 'key', 'keys')} held longest, of ${counted(state)}. Filter for the others.`);
+    const told = [...unsure(state)];
+    if (state.total === 0) told.push($('filter').value ? `No key ${state.truncated ? 'in this list' : 'that is held'} begins so.` : 'Nothing is held.');
+    if (state.locks.length < state.total) told.push(`Shown are the ${many(state.locks.length, 'key', 'keys')} requested first, of ${counted(state)}. Filter for the others.`);
     const more = state.locks.filter((lock) => lock.holding > lock.holders.length).length;
     if (more) told.push(`${many(more, 'key has', 'keys have')} more holders than are shown.`);
     put($('note-held'), told.join(' '));
@@ -164,17 +165,22 @@ const shows = {
       const more = lock.waiting - lock.waiters.length;
       return more > 0 ? [...first, { lock, more, at: first.length }] : first;
     });
-    const since = (waiter) => span(Math.max(0, state.time_ms - waiter.record.since_ms));
+    const own = ownBy(state);
     fill('table-waiting', items, ({ lock, at }) => `${at} ${lock.key}`, [
       ['Key', () => '', (cell, { lock }) => keyCell(cell, lock.key)],
       ['Place', ({ lock, at, more }) => more ? '' : `${at + 1} of ${lock.waiting}`],
-      ['Waits', ({ waiter, more }) => JSON.stringify([waiter, more]), (cell, { waiter, more }) =>
-        more ? put(cell, `and ${more} more`) : personCell(cell, waiter.record, ownBy(state)(waiter.record), mode(waiter.mode))],
-      ['Since', ({ waiter }) => waiter?.record ? since(waiter) : '–', (cell, { waiter }) =>
-        waiter?.record ? timeCell(cell, waiter.record.since_ms, since(waiter) + ' ago') : put(cell, '–')],
+      ['Waits', ({ waiter, more }) => JSON.stringify([waiter, more, waiter && own(waiter.record)]), (cell, { waiter, more }) =>
+        more ? put(cell, `and ${more} more`) : personCell(cell, waiter.record, own(waiter.record), mode(waiter.mode))],
+      ['Since', ({ waiter }) => ago(waiter), agoCell('waiter')],
       ['For', ({ lock }) => lock.holders.length ? person(lock.holders[0].record) + (lock.holding > 1 ? ` and ${lock.holding - 1} more` : '') : ''],
     ], tagged);
-    put($('note-waiting'), items.length === 0 ? 'Nothing waits.' : `${many(state.waiting, 'waiter', 'waiters')} for ${many(new Set(items.map(({ lock }) => lock.key)).size, 'key', 'keys')}.`);
+    const keys = many(new Set(items.map(({ lock }) => lock.key)).size, 'key', 'keys');
+    const cut = items.reduce((sum, { more }) => sum + (more ?? 1), 0) < state.waiting;
+    const told = [...unsure(state)];
+    if (state.waiting === 0) told.push('Nothing waits.');
+    else if (cut) told.push(`${many(state.waiting, 'waiter', 'waiters')}. Shown are the ${keys} with the most. Filter for the others.`);
+    else if (state.waiting) told.push(`${many(state.waiting, 'waiter', 'waiters')} for ${keys}.`);
+    put($('note-waiting'), told.join(' '));
   },
 
   heat(state) {
@@ -193,11 +199,13 @@ const shows = {
 
   history(state) {
     const name = ({ lock }) => lock ? [lock.key, ...lock.more].map((key) => inside(key, state.namespace)).join(', ') : '';
-    fill('table-history', state.history, (event) => event.seq, [
+    const what = ({ event }) => EVENTS[event] ?? [words(event)];
+    // Another process, and the next journal, count their events from 0 again.
+    fill('table-history', state.history, (event) => `${state.host} ${state.pid} ${state.since_ms} ${event.seq}`, [
       ['When', () => '', (cell, event) => timeCell(cell, event.at_ms, `${clock(event.at_ms)}.${String(event.at_ms % 1000).padStart(3, '0')}`)],
-      ['Event', () => '', (cell, event) => { const [text, kind] = EVENTS[event.event] ?? [words(event.event)]; cell.replaceChildren(badge(text, kind)); }],
+      ['Event', () => '', (cell, event) => cell.replaceChildren(badge(...what(event)))],
       ['Key', () => '', (cell, event) => keyCell(cell, name(event), event.lock?.label && shown(event.lock.label))],
-      ['Details', () => '', (cell, event) => put(cell, details(event))],
+      ['Details', () => '', (cell, event) => put(cell, what(event)[2]?.(event) ?? '')],
     ]);
     put($('note-history'), past(state, state.history));
   },
@@ -207,8 +215,8 @@ const shows = {
     const rows = [
       ['Store', state.store],
       ['Namespace', state.namespace || 'none'],
-      ['Keys held', `${state.total.toLocaleString('en')}${state.truncated ? ' or more' : ''}`],
-      ['Waiters', state.waiting.toLocaleString('en')],
+      ['Keys held', state.total === null ? 'not known' : counted(state)],
+      ['Waiters', state.waiting === null ? 'not known' : many(state.waiting, 'waiter', 'waiters')],
       ['Serves locks', ping ? (ping.servers > 1 ? `${ping.serving} of ${ping.servers} servers do` : 'yes') : state.error ? 'no' : 'unknown: the store has no ping'],
       ['Round trip', ping ? span(ping.round_trip_us / 1000) : '–'],
       ['Degraded', ping?.degraded.length ? ping.degraded.join('; ') : ping ? 'nothing' : '–'],
@@ -223,6 +231,20 @@ const shows = {
 };
 
 const ownBy = ({ host, pid }) => (record) => record !== null && record.pid === pid && record.host === host;
+
+// Why the list is not what one would take it for.
+function* unsure(state) {
+  if (state.unlisted) yield 'This store cannot list its locks: ask for one key with lockctl show.';
+  else if (state.total === null) yield 'Not known: the locks could not be listed.';
+  if (state.truncated) yield 'This list ends after 10,000 keys: ask for any other key with lockctl show.';
+}
+
+// The moment that the page shows: that of the last list, if the store does not answer.
+const moment = () => latest.error && latest.seen_ms ? latest.seen_ms : latest.time_ms + Date.now() - latest.at;
+const ago = (person) => person?.record ? `${span(Math.max(0, moment() - person.record.since_ms))} ago` : '–';
+const agoCell = (who) => (cell, { [who]: person }) => person?.record ? timeCell(cell, person.record.since_ms, ago(person)) : put(cell, '–');
+const left = ({ remaining_ms }) => remaining_ms === null ? null : Math.max(0, remaining_ms - (moment() - latest.seen_ms));
+
 const counted = (state) => `${many(state.total, 'key', 'keys')}${state.truncated ? ' or more' : ''}`;
 const inside = (key, namespace) => namespace && key.startsWith(namespace + ':') ? key.slice(namespace.length + 1) : key;
 
@@ -233,28 +255,21 @@ function past(state, entries) {
   return entries.length ? what : `Nothing happened yet. ${what}`;
 }
 
+// What happened, how bad that is, and the details.
 const EVENTS = {
-  granted: ['granted'], released: ['released'], refused: ['refused', 'warn'], cancelled: ['cancelled'], lost: ['lost', 'bad'],
-  endangered: ['renewal late', 'warn'], held_long: ['held long', 'warn'], release_failed: ['release failed', 'warn'],
-  store_failed: ['store failed', 'bad'], bypassed: ['ran without lock', 'bad'], store_evicted: ['store evicted keys', 'bad'], missed: ['events missed'],
+  granted: ['granted', '', (event) => event.waited_ms ? `after ${span(event.waited_ms)}` : 'at once'],
+  released: ['released', '', (event) => `held for ${span(event.held_ms)}`],
+  refused: ['refused', 'warn', (event) => `${words(event.why)}${event.waited_ms ? ` after ${span(event.waited_ms)}` : ''}${event.holder ? `; held by ${person(event.holder)}` : ''}`],
+  cancelled: ['cancelled', '', (event) => `after ${span(event.waited_ms)}`],
+  lost: ['lost', 'bad', (event) => `${words(event.reason)}, held for ${span(event.held_ms)}`],
+  endangered: ['renewal late', 'warn', (event) => `${span(event.left_ms)} left`],
+  held_long: ['held long', 'warn', (event) => `for ${span(event.held_ms)} already`],
+  release_failed: ['release failed', 'warn'],
+  store_failed: ['store failed', 'bad', (event) => shown(event.error)],
+  bypassed: ['ran without lock', 'bad', (event) => shown(event.template)],
+  store_evicted: ['store evicted keys', 'bad', (event) => many(event.keys, 'key', 'keys')],
+  missed: ['events missed', '', (event) => `${many(event.count, 'event', 'events')}: more happened than this page can follow`],
 };
-
-function details(event) {
-  switch (event.event) {
-    case 'granted': return event.waited_ms ? `after ${span(event.waited_ms)}` : 'at once';
-    case 'refused': return `${words(event.why)}${event.waited_ms ? ` after ${span(event.waited_ms)}` : ''}${event.holder ? `; held by ${person(event.holder)}` : ''}`;
-    case 'cancelled': return `after ${span(event.waited_ms)}`;
-    case 'released': return `held for ${span(event.held_ms)}`;
-    case 'lost': return `${words(event.reason)}, held for ${span(event.held_ms)}`;
-    case 'endangered': return `${span(event.left_ms)} left`;
-    case 'held_long': return `for ${span(event.held_ms)} already`;
-    case 'store_failed': return shown(event.error);
-    case 'bypassed': return shown(event.template);
-    case 'store_evicted': return many(event.keys, 'key', 'keys');
-    case 'missed': return `${many(event.count, 'event', 'events')}: more happened than this page can follow`;
-    default: return '';
-  }
-}
 
 function leaseCell(cell, { holder }) {
   if (holder.remaining_ms === null) return cell.replaceChildren(badge('no end', 'warn'));
@@ -265,8 +280,8 @@ function leaseCell(cell, { holder }) {
   }
   const [bar, text] = cell.children;
   bar.max = Math.max(bar.max, holder.remaining_ms, 1);
-  bar.value = holder.remaining_ms;
-  put(text, span(holder.remaining_ms));
+  bar.value = left(holder);
+  put(text, span(left(holder)));
 }
 
 function releaseCell(cell, { lock }) {
@@ -290,7 +305,7 @@ function openRelease({ lock, holder }) {
   put($('release-grant'), holder.id);
   for (const id of ['typed-key', 'reason']) $(id).value = '';
   answer('', '');
-  $('confirm').disabled = false;
+  $('confirm').ariaDisabled = null;
   put($('cancel'), 'Cancel');
   $('release').showModal();
 }
@@ -302,31 +317,44 @@ function answer(text, kind) {
 
 async function release(event) {
   event.preventDefault();
-  $('confirm').disabled = true;
+  // A button that is disabled would lose the focus.
+  if ($('confirm').ariaDisabled) return;
+  $('confirm').ariaDisabled = 'true';
+  answer('Asking the store…', '');
+  const mine = target;
   const body = JSON.stringify({ ...target, typed_key: $('typed-key').value, reason: $('reason').value });
-  const headers = { 'content-type': 'application/json', 'x-lock-console': '1' };
-  try {
-    const got = await fetch(new URL('api/force-release', base), { method: 'POST', headers, body });
-    const told = await got.json().catch(() => ({}));
-    if (!got.ok) throw new Error(told.detail ?? `the server answered ${got.status}`);
+  const headers = { 'content-type': 'application/json' };
+  const [status, told] = await ask('api/force-release', { method: 'POST', body, headers });
+  // Meanwhile the dialog may be about another lock.
+  if (target !== mine) return;
+  if (status === 200 && typeof told.released === 'boolean') {
     answer(told.released ? 'The lock was taken from its holder.' : 'This holder was no longer there: nothing was done.', told.released ? 'done' : 'warn');
     put($('cancel'), 'Close');
     $('cancel').focus();
-  } catch (error) {
-    answer(`Not released: ${error.message}.`, 'bad');
-    $('confirm').disabled = false;
+    return;
   }
+  // The server goes on when the connection is lost or a proxy gives up.
+  const refused = (status >= 400 && status < 500) || status === 501;
+  answer(refused ? `Not released: ${told.detail}.` : `It is not known whether the lock was released; look at the list (${told.detail}).`, 'bad');
+  $('confirm').ariaDisabled = null;
+}
+
+// Returns the status, 0 without an answer, and the data, which say in `detail` why they are no success.
+async function ask(path, options = {}) {
+  // A page of another site cannot send this header.
+  const headers = { 'x-lock-console': '1', ...options.headers };
+  const got = await fetch(new URL(path, base), { ...options, headers }).catch(() => ({ status: 0 }));
+  const told = await got.json?.().catch(() => null);
+  return [got.status, { detail: got.status ? `the server answered ${got.status}` : 'the connection was lost', ...told }];
 }
 
 // The doctor is asked when its view opens: a look takes a while.
 async function doctor() {
   const button = $('doctor-again');
-  button.setAttribute('aria-disabled', 'true');
+  button.ariaDisabled = 'true';
   put($('note-doctor'), 'Looking…');
-  try {
-    const got = await fetch(new URL('api/doctor', base));
-    const told = await got.json().catch(() => ({}));
-    if (!got.ok) throw new Error(told.detail ?? `the server answered ${got.status}`);
+  const [, told] = await ask('api/doctor');
+  if (told.findings) {
     fill('table-doctor', told.findings.map((finding, at) => ({ ...finding, at })), ({ rule, about, at }) => `${at} ${rule} ${about}`, [
       ['Severity', ({ severity }) => severity, (cell, { severity }) => cell.replaceChildren(badge(severity, { danger: 'bad', warning: 'warn' }[severity]))],
       ['Rule', ({ rule }) => rule],
@@ -335,17 +363,15 @@ async function doctor() {
       ['What to do', ({ advice }) => shown(advice)],
     ]);
     put($('note-doctor'), `${told.findings.length ? many(told.findings.length, 'finding', 'findings') : 'Nothing was found'} at ${clock(told.time_ms)}.`);
-  } catch (error) {
-    put($('note-doctor'), `The doctor could not look: ${error.message}.`);
-  }
-  button.removeAttribute('aria-disabled');
+  } else put($('note-doctor'), `The doctor could not look: ${told.detail}.`);
+  button.ariaDisabled = null;
 }
 
 // The state, live
 
+// The last state, when it arrived, and for which view.
 let latest = { read_only: true };
-// When the connection was lost, if it is.
-let lost = 0;
+let watchdog = 0;
 
 function status(text, kind) {
   put($('status'), text);
@@ -353,19 +379,32 @@ function status(text, kind) {
 }
 
 function show(state) {
-  latest = state;
-  lost = 0;
+  latest = Object.assign(state, { at: Date.now(), view });
+  const old = state.seen_ms && state.time_ms - state.seen_ms > 2000 ? ` · as of ${clock(state.seen_ms)}` : '';
+  const count = (number) => number === null ? '' : `${number.toLocaleString('en')}${state.truncated ? '+' : ''}`;
   const service = state.service ? ` · service ${state.service}` : '';
-  put($('where'), shown(`${state.store}${state.namespace ? ` · namespace ${state.namespace}` : ''}${service}`));
-  put($('count-held'), `${state.total.toLocaleString('en')}${state.truncated ? '+' : ''}`);
-  put($('count-waiting'), state.waiting.toLocaleString('en'));
+  put($('where'), shown(`${state.store}${state.namespace ? ` · namespace ${state.namespace}` : ''}${service}${old}`));
+  put($('count-held'), count(state.total));
+  put($('count-waiting'), count(state.waiting));
   shows[view](state);
   if (!state.error) return status('live', 'live');
-  status(`the store did not answer: ${shown(state.error)}${state.seen_ms ? `; the locks are those of ${clock(state.seen_ms)}` : ''}`, 'bad');
+  status(`the locks could not be listed: ${shown(state.error)}${asOf()}`, 'bad');
+}
+
+const asOf = () => latest.seen_ms ? `; the locks are those of ${clock(latest.seen_ms)}` : '';
+
+// Time passes, also without a change. Old rows do not pretend that it does.
+setInterval(() => $('status').dataset.state === 'live' && latest.view === view && shows[view](latest), 1000);
+
+// Says that what is shown is old until a state arrives.
+function reconnect() {
+  status(document.hidden ? 'paused' : `connecting${asOf()}`, 'wait');
+  connect();
 }
 
 function connect() {
   clearTimeout(retry);
+  clearTimeout(watchdog);
   source?.close();
   source = null;
   // Nobody looks at a tab in the background.
@@ -373,15 +412,31 @@ function connect() {
   const url = new URL('api/events', base);
   url.search = new URLSearchParams({ view, prefix: FILTERED.includes(view) ? $('filter').value : '' });
   const mine = (source = new EventSource(url));
-  mine.addEventListener('state', (event) => mine === source && show(JSON.parse(event.data)));
+  const gone = (what) => status(`${what}, trying again${asOf()}`, 'bad');
+  // A state arrives every 5 s, or the end does after 10 s. A phone without a network reports no error for minutes.
+  const watch = () => {
+    clearTimeout(watchdog);
+    watchdog = setTimeout(() => {
+      gone('connection lost');
+      connect();
+    }, 15_000);
+  };
+  watch();
+  let heard = false;
+  const on = (name, then) => mine.addEventListener(name, (event) => mine === source && then(event));
+  on('state', (event) => {
+    watch();
+    heard = true;
+    show(JSON.parse(event.data));
+  });
   // A stream lasts a few seconds, so that the server can shut down.
-  mine.addEventListener('end', () => mine === source && connect());
-  mine.addEventListener('error', () => {
-    if (mine !== source) return;
+  on('end', () => {
+    if (!heard) status(`the store has not answered yet${asOf()}`, 'wait');
+    connect();
+  });
+  on('error', () => {
     const refused = mine.readyState === EventSource.CLOSED;
-    lost ||= Date.now();
-    const old = latest.time_ms ? `; the locks are those of ${clock(lost)}` : '';
-    status((refused ? 'the server refuses to show the locks, trying again' : 'connection lost, trying again') + old, 'bad');
+    gone(refused ? 'the server does not show the locks' : 'connection lost');
     if (refused) retry = setTimeout(connect, 2000);
   });
 }
@@ -397,14 +452,14 @@ function open() {
   }
   $('filter-line').hidden = !FILTERED.includes(view);
   document.title = `${$(`title-${view}`).textContent} · Locks`;
-  connect();
+  reconnect();
   if (view === 'doctor') doctor();
 }
 
 let typing = 0;
 $('filter').addEventListener('input', () => {
   clearTimeout(typing);
-  typing = setTimeout(connect, 150);
+  typing = setTimeout(reconnect, 150);
 });
 document.querySelector('.skip').addEventListener('click', (event) => {
   event.preventDefault();
@@ -412,7 +467,7 @@ document.querySelector('.skip').addEventListener('click', (event) => {
 });
 $('release-form').addEventListener('submit', release);
 $('cancel').addEventListener('click', () => $('release').close());
-$('doctor-again').addEventListener('click', (event) => event.target.getAttribute('aria-disabled') || doctor());
-document.addEventListener('visibilitychange', connect);
+$('doctor-again').addEventListener('click', (event) => event.target.ariaDisabled || doctor());
+document.addEventListener('visibilitychange', reconnect);
 window.addEventListener('hashchange', open);
 open();
