@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::header::{HOST, HeaderValue};
 use lock_axum::console::{Console, Viewers};
 use lock_core::{LockManager, ManagerBuilder};
 use tokio::net::TcpSocket;
@@ -55,7 +56,8 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     // A backlog for all connections at once. With the usual 128, the others would wait for a second.
     let listener = socket.listen(1024)?;
     let address = listener.local_addr()?;
-    let app = shop::routes(Arc::clone(&shop), locks.clone())?.nest_service("/locks", console(&locks));
+    let app =
+        shop::routes(Arc::clone(&shop), locks.clone())?.nest_service("/locks", console(&locks, address));
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
     println!("service     http://{address}/");
 
@@ -92,8 +94,12 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 /// Returns the page that shows the locks. Everyone on this machine may look, and take a lock from its holder; a service
 /// checks who that is.
-fn console(locks: &LockManager) -> Router {
-    Console::new(locks.clone(), Viewers::everyone())
+fn console(locks: &LockManager, address: SocketAddr) -> Router {
+    // A page of an attacker must not get here by a name that the attacker points at this machine.
+    let own = [address.to_string(), format!("localhost:{}", address.port())];
+    let is_own = move |host: &HeaderValue| own.iter().any(|own| host == own.as_str());
+    let viewers = Viewers::only(move |request| request.headers.get(HOST).is_some_and(&is_own));
+    Console::new(locks.clone(), viewers)
         .allow_actions(|_| Some("somebody on this machine".to_owned()))
         .into_router()
 }
