@@ -1,7 +1,11 @@
 //! The store is away, or the service is.
 
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
 use crate::browser::Browser;
-use crate::site::{below_locks, nested, read_only, serve, serve_at};
+use crate::site::{below_locks, hanging, nested, read_only, serve, serve_at};
 use crate::store::{Server, Store, hold};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -14,13 +18,96 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
     browser.row("order:7").await;
     let Server::Redis(server) = &mut store.server else { unreachable!("it is one") };
     server.kill9();
-    browser.status("did not answer").await;
+    browser.status("could not be listed").await;
     browser.status("the locks are those of").await;
     // What was known last stays, marked as what it is.
     browser.row("order:7").await;
     browser.picture("away").await;
+    // A console that has never seen the store does not say that nothing is held.
+    browser.go(&below_locks(read_only(&locks)).await).await;
+    browser.status("could not be listed").await;
+    for view in ["held", "waiting"] {
+        browser.view(view).await;
+        browser.status("could not be listed").await;
+        let note = browser.text(&format!("#note-{view}")).await;
+        assert_eq!(note, "Not known: the locks could not be listed.");
+        assert_eq!(browser.text(&format!("#count-{view}")).await, "");
+    }
+    browser.picture("away-from-the-start").await;
+    browser.view("held").await;
     server.restart();
     browser.live().await;
+    browser.close().await;
+}
+
+/// The next process counts its events from 0 again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_of_the_next_process_is_its_own() {
+    let (locks, next) = (lock_core::LockManager::in_memory(), lock_core::LockManager::in_memory());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let service = runtime.spawn(serve(nested("/locks", read_only(&locks)))).await.expect("no panic");
+    let browser = Browser::open(&format!("{service}/locks/#history")).await;
+    browser.live().await;
+    let first = "return document.querySelector('#table-history tbody tr')?.innerText.includes(arguments[0])";
+    let _one = hold(&locks, "order:one", "feed").await;
+    browser.until("the event of the first process", first, [json!("order:one")]).await;
+    runtime.shutdown_background();
+    browser.status("connection lost").await;
+    serve_at(service.trim_start_matches("http://"), nested("/locks", read_only(&next))).await;
+    browser.live().await;
+    let _two = hold(&next, "order:two", "feed").await;
+    browser.until("the event of the next process", first, [json!("order:two")]).await;
+    let text = browser.text("#table-history").await;
+    assert!(!text.contains("order:one"), "{text}");
+    let errors = browser.errors().await;
+    assert!(errors.iter().all(|error| error.contains("net::ERR")), "{errors:?}");
+    browser.close().await;
+}
+
+/// A phone in a tunnel: nothing arrives, and there is no error either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_hangs_is_not_live() {
+    let locks = lock_core::LockManager::in_memory();
+    let _guard = hold(&locks, "order:7", "feed").await;
+    let (console, hangs) = hanging(read_only(&locks));
+    let browser = Browser::open(&below_locks(console).await).await;
+    browser.live().await;
+    browser.row("order:7").await;
+    hidden(&browser, true).await;
+    browser.status("paused").await;
+    hangs.store(true, Ordering::SeqCst);
+    hidden(&browser, false).await;
+    browser.status("connecting; the locks are those of").await;
+    browser.row("order:7").await;
+    browser.status("connection lost").await;
+    hangs.store(false, Ordering::SeqCst);
+    browser.live().await;
+    browser.close().await;
+}
+
+/// Lets the page believe that its tab is in the background, or in front again.
+async fn hidden(browser: &Browser, is_hidden: bool) {
+    let change = "Object.defineProperty(document, 'hidden', { value: arguments[0], configurable: true });
+                  document.dispatchEvent(new Event('visibilitychange'))";
+    browser.js(change, [json!(is_hidden)]).await;
+}
+
+/// A store whose list takes long: the page says how old it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_list_has_its_time() {
+    let browser = Browser::open(&below_locks(read_only(&lock_core::LockManager::in_memory())).await).await;
+    browser.live().await;
+    let shown = "show({ ...latest, time_ms: latest.seen_ms + arguments[0] });
+                 return document.querySelector('#where').textContent.includes(' · as of ')";
+    for (age_ms, has_time) in [(0, false), (1_500, false), (2_500, true)] {
+        assert_eq!(browser.js(shown, [json!(age_ms)]).await, has_time, "{age_ms}");
+    }
+    // A store that cannot list.
+    browser.view("waiting").await;
+    let note = "show({ ...latest, total: null, waiting: null, seen_ms: null, unlisted: true });
+                return document.querySelector('#note-waiting').textContent";
+    let note = browser.js(note, []).await;
+    assert!(note.as_str().is_some_and(|note| note.starts_with("This store cannot list")), "{note}");
     browser.close().await;
 }
 

@@ -1,10 +1,27 @@
 //! Keys that are written to harm the page: any client of the store can choose one.
 
+use lock_core::{LockGuard, LossReason};
+use lock_tests::PATIENCE;
 use serde_json::json;
 
-use crate::browser::Browser;
+use crate::browser::{Browser, Width};
 use crate::site::{below_locks, with_actions};
 use crate::store::{Store, hold};
+
+/// The characters of the keys that cannot be seen.
+const UNSEEN: [char; 11] = [
+    '\u{202E}',
+    '\u{3164}',
+    '\u{115F}',
+    '\u{2800}',
+    '\u{180E}',
+    '\u{34F}',
+    '\u{E0041}',
+    '\u{AD}',
+    '\u{3000}',
+    '\u{A0}',
+    '\u{2003}',
+];
 
 fn keys() -> Vec<String> {
     vec![
@@ -15,6 +32,11 @@ fn keys() -> Vec<String> {
         "order:\u{202E}gnp.exe".to_owned(),
         "\u{5D0}\u{5D1}:\u{645}:7".to_owned(),
         "two\nlines\tand a tab".to_owned(),
+        // Characters without a width, and spaces that are left out or look like others.
+        "order:\u{3164}\u{115F}\u{2800}\u{180E}\u{34F}\u{E0041}\u{AD}7".to_owned(),
+        "order:\u{3000}\u{A0}\u{2003}8".to_owned(),
+        " order:  9 ".to_owned(),
+        r"order:\u{202e}".to_owned(),
         "${7*7}{{7*7}}&amp;%3Cb%3E".to_owned(),
         "__proto__".to_owned(),
         "x".repeat(500),
@@ -46,23 +68,73 @@ async fn are_text(store: Store) {
         let shown = "return row(arguments[0]).textContent.includes(arguments[1])";
         assert_eq!(browser.js(shown, [json!(key), json!(visible(&key))]).await, true, "{key:?}");
     }
+    long_keys_can_be_read(&browser).await;
+    // Heat and History are about this process.
+    for key in keys() {
+        hold(&locks, &format!("own {key}"), "<u>").await.release().await.expect("an answer");
+    }
+    for view in ["heat", "history"] {
+        browser.view(view).await;
+        for key in keys() {
+            let key = format!("own {key}");
+            let first = key.split_once(':').map(|(first, _)| format!("{first}:*"));
+            let text = if view == "heat" { visible(&first.unwrap_or(key)) } else { visible(&key) };
+            let has = "return document.getElementById(arguments[0]).textContent.includes(arguments[1])";
+            browser
+                .until(&format!("{text} in {view}"), has, [json!(format!("view-{view}")), json!(text)])
+                .await;
+        }
+        browser.picture(&format!("{}-hostile-{view}", store.name)).await;
+    }
+    browser.view("held").await;
     browser.picture(&format!("{}-hostile", store.name)).await;
     // The page filters by such a key as well.
     browser.write("#filter", "<script>").await;
     browser.rows(1).await;
-    let clean = "return document.querySelectorAll('main script, main img, main b[onmouseover], main i').length === 0 &&
+    let clean = "return document.querySelectorAll('main script, main img, main b[onmouseover], main i, main u').length === 0 &&
                  window.harmed === undefined";
     for view in crate::views::VIEWS {
         browser.view(view).await;
         assert_eq!(browser.js(clean, []).await, true, "{view}");
     }
+    releases_as_shown(&browser, guards.swap_remove(4)).await;
     browser.close().await;
+}
+
+/// Three lines of a key are shown, and all of it on demand.
+async fn long_keys_can_be_read(browser: &Browser) {
+    let cut = "const key = row('x'.repeat(500)).querySelector('.key');
+               if (arguments[0]) key.focus();
+               return key.scrollHeight > key.clientHeight + 1";
+    browser.width(Width::Phone).await;
+    assert_eq!(browser.js(cut, [json!(false)]).await, true);
+    assert_eq!(browser.js(cut, [json!(true)]).await, false);
+    browser.width(Width::Desk).await;
+}
+
+/// The key that the dialog shows is one that can be typed.
+async fn releases_as_shown(browser: &Browser, guard: LockGuard) {
+    browser.view("held").await;
+    browser.write("#filter", "order:\u{202E}").await;
+    browser.until("the row", "return rows().length === 1 && !!row(arguments[0])", [json!(keys()[4])]).await;
+    browser.click("#view-held .release").await;
+    let shown = browser.text("#release-key").await;
+    browser.write("#typed-key", &shown).await;
+    browser.write("#reason", "stuck").await;
+    browser.click("#confirm").await;
+    let lost = tokio::time::timeout(PATIENCE, guard.lost()).await;
+    assert_eq!(lost.expect("the holder is told"), LossReason::Forced);
 }
 
 /// Returns the key as the page shows it: a character that cannot be seen, or that turns the text around, as its number.
 fn visible(key: &str) -> String {
-    let hides = |char: char| char.is_control() || ('\u{202A}'..='\u{202E}').contains(&char);
-    key.chars()
-        .map(|char| if hides(char) { format!("\\u{:04x}", u32::from(char)) } else { char.to_string() })
+    let chars: Vec<char> = key.chars().collect();
+    let hides = |at: usize| match chars[at] {
+        ' ' => at == 0 || at + 1 == chars.len() || chars[at + 1] == ' ',
+        '\\' => chars[at..].starts_with(&['\\', 'u', '{']),
+        char => char.is_control() || UNSEEN.contains(&char),
+    };
+    let each = chars.iter().enumerate();
+    each.map(|(at, char)| if hides(at) { char.escape_unicode().to_string() } else { char.to_string() })
         .collect()
 }

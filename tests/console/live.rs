@@ -47,6 +47,7 @@ async fn shows_holders(browser: &Browser) {
 
 async fn shows_waiters(browser: &Browser) {
     browser.view("waiting").await;
+    browser.live().await;
     let text = browser.text("#view-waiting").await;
     let waiters = format!("{} waiters for {AWAITED} keys", AWAITED * WAITERS);
     assert!(text.contains(&waiters), "{waiters}: {text}");

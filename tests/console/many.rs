@@ -1,4 +1,4 @@
-//! 10,000 locks.
+//! 10,000 locks, and one more than a list of the store has.
 
 use lock_core::LockManager;
 
@@ -31,5 +31,14 @@ async fn ten_thousand_locks_are_soon_there() {
     browser.write("#filter", "order:0999").await;
     browser.rows(10).await;
     browser.picture("many").await;
+    // A key that is not in the list is not said to be free.
+    guards.push(hold(&locks, "order:10000", "pay").await);
+    browser.write("#filter", "order:10000").await;
+    browser.rows(0).await;
+    let note = "return document.querySelector('#note-held').textContent.includes('This list ends after 10,000 keys')";
+    browser.until("the page says that there are more", note, []).await;
+    let text = browser.text("#note-held").await;
+    assert!(text.contains("No key in this list begins so."), "{text}");
+    browser.picture("more").await;
     browser.close().await;
 }

@@ -1,11 +1,12 @@
 //! Release by force, on the page.
 
-use lock_core::{LockGuard, LossReason};
-use lock_tests::PATIENCE;
+use http::StatusCode;
+use lock_core::{LockGuard, LockManager, LossReason};
+use lock_tests::{PATIENCE, wait_until};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::site::{below_locks, read_only, with_actions};
+use crate::site::{below_locks, read_only, slow, with_actions};
 use crate::store::{Store, hold};
 
 const KEY: &str = "import:feed";
@@ -61,14 +62,21 @@ async fn tries_in_vain(browser: &Browser, why: &str) {
     browser.click("#confirm").await;
     let answer = "return document.querySelector('#release-answer').textContent.includes(arguments[0])";
     browser.until(&format!("the answer about the {why}"), answer, [json!(why)]).await;
+    let focus = browser.js("return document.activeElement.id", []).await;
+    assert_eq!(focus, "confirm", "the focus stays");
     assert_eq!(browser.js("return document.querySelector('#release').open", []).await, true);
     browser.row(KEY).await;
     logs_one_refusal(browser).await;
 }
 
-/// The browser logs each answer that is an error.
+/// The browser logs each answer that is an error, maybe a little later than the page has it.
 async fn logs_one_refusal(browser: &Browser) {
-    let errors = browser.errors().await;
+    let mut errors = Vec::new();
+    wait_until("the browser has logged it", PATIENCE, async || {
+        errors.extend(browser.errors().await);
+        !errors.is_empty()
+    })
+    .await;
     assert!(errors.len() == 1 && errors[0].contains("force-release"), "{errors:?}");
 }
 
@@ -94,6 +102,66 @@ async fn leaves_the_next_holder_alone(browser: &Browser, worker: &lock_core::Loc
     browser.picture("release-no-longer-there").await;
     close(browser).await;
     second.release().await.expect("an answer");
+}
+
+/// The answer for one lock must not look like the answer for another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_answer_is_not_shown_for_another_lock() {
+    let locks = LockManager::in_memory();
+    let first = hold(&locks, KEY, "feed").await;
+    let second = hold(&locks, "other", "feed").await;
+    let (console, answers) = slow(with_actions(&locks));
+    let browser = Browser::open(&below_locks(console).await).await;
+    dialog(&browser, KEY).await;
+    fill(&browser, KEY, REASON).await;
+    browser.click("#confirm").await;
+    first.lost().await;
+    close(&browser).await;
+    dialog(&browser, "other").await;
+    answers.send(StatusCode::OK).expect("the service runs");
+    let arrived =
+        "return performance.getEntriesByType('resource').some(({ name }) => name.includes('force-release'))";
+    browser.until("the answer has arrived", arrived, []).await;
+    browser.js_later("setTimeout(arguments[0], 100)", []).await;
+    assert_eq!(browser.text("#release-answer").await, "");
+    second.check().expect("it is another lock");
+    // This dialog works as any.
+    fill(&browser, "other", REASON).await;
+    browser.click("#confirm").await;
+    answers.send(StatusCode::OK).expect("the service runs");
+    says(&browser, "was taken from its holder").await;
+    browser.close().await;
+}
+
+/// The service goes on when a proxy gives up, so the lock may be released.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_without_an_answer_is_in_doubt() {
+    let locks = LockManager::in_memory();
+    let guard = hold(&locks, KEY, "feed").await;
+    let (console, answers) = slow(with_actions(&locks));
+    let browser = Browser::open(&below_locks(console).await).await;
+    for (status, text) in [
+        (StatusCode::GATEWAY_TIMEOUT, "It is not known whether the lock was released"),
+        (StatusCode::NON_AUTHORITATIVE_INFORMATION, "It is not known whether the lock was released"),
+        (StatusCode::TOO_MANY_REQUESTS, "Not released: the server answered 429."),
+    ] {
+        let again = if guard.check().is_ok() { None } else { Some(hold(&locks, KEY, "feed").await) };
+        dialog(&browser, KEY).await;
+        fill(&browser, KEY, REASON).await;
+        browser.click("#confirm").await;
+        answers.send(status).expect("the service runs");
+        says(&browser, text).await;
+        close(&browser).await;
+        browser.until("the row is gone", "return !row(arguments[0])", [json!(KEY)]).await;
+        drop(again);
+    }
+    browser.errors().await;
+    browser.close().await;
+}
+
+async fn says(browser: &Browser, text: &str) {
+    let answer = "return document.querySelector('#release-answer').textContent.includes(arguments[0])";
+    browser.until(&format!("the answer {text:?}"), answer, [json!(text)]).await;
 }
 
 /// Opens the dialog of a row.

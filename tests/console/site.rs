@@ -1,9 +1,12 @@
 //! A service that has the console, and a proxy in front of it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
+use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode, Uri};
 use hyper::client::conn::http1;
@@ -11,6 +14,8 @@ use hyper_util::rt::TokioIo;
 use lock_axum::console::{Console, Viewers};
 use lock_core::LockManager;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// The console of `locks` that shows and does nothing else.
 pub(crate) fn read_only(locks: &LockManager) -> Router {
@@ -21,6 +26,39 @@ pub(crate) fn read_only(locks: &LockManager) -> Router {
 pub(crate) fn with_actions(locks: &LockManager) -> Router {
     let operator = |_: &http::request::Parts| Some("ann".to_owned());
     Console::new(locks.clone(), Viewers::everyone()).allow_actions(operator).into_router()
+}
+
+/// Returns a console whose events never begin while the flag is set, as if packets were lost on the way.
+pub(crate) fn hanging(console: Router) -> (Router, Arc<AtomicBool>) {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&hangs);
+    let pass = move |request: Request<Body>, next: Next| {
+        let is_lost = request.uri().path().ends_with("events") && flag.load(Ordering::SeqCst);
+        async move { if is_lost { std::future::pending().await } else { next.run(request).await } }
+    };
+    (console.layer(from_fn(pass)), hangs)
+}
+
+/// Returns a console behind a proxy that passes a release on, and keeps the answer until the test sends a status: 200
+/// lets the answer through, another one is the proxy's own answer.
+pub(crate) fn slow(console: Router) -> (Router, UnboundedSender<StatusCode>) {
+    let (sender, receiver) = unbounded_channel();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let pass = move |request: Request<Body>, next: Next| {
+        let receiver = Arc::clone(&receiver);
+        async move {
+            let is_release = request.uri().path().ends_with("force-release");
+            let answer = next.run(request).await;
+            if !is_release {
+                return answer;
+            }
+            match receiver.lock().await.recv().await {
+                Some(StatusCode::OK) | None => answer,
+                Some(status) => (status, "<h1>The proxy says so</h1>").into_response(),
+            }
+        }
+    };
+    (console.layer(from_fn(pass)), sender)
 }
 
 /// Serves `app` until the runtime of the test ends, and returns `http://127.0.0.1:<port>`.

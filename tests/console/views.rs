@@ -39,6 +39,7 @@ async fn looks_well(store: Store) {
                 browser.picture(&what).await;
                 axe::finds_nothing(&browser, &what).await;
                 fits(&browser, &what).await;
+                reads_as_a_table(&browser, &what).await;
             }
             let what = format!("{}-release-{}-{scheme}", store.name, format!("{width:?}").to_lowercase());
             dialog(&browser, &what).await;
@@ -76,6 +77,13 @@ async fn filled(browser: &Browser, view: &str) {
 async fn fits(browser: &Browser, what: &str) {
     let wider = browser.js("return document.documentElement.scrollWidth - window.innerWidth", []).await;
     assert!(wider.as_f64().is_some_and(|wider| wider <= 0.0), "{what} is {wider} pixels too wide");
+}
+
+/// A style that makes blocks of rows and cells takes their meaning away in Safari, but not from an explicit role.
+async fn reads_as_a_table(browser: &Browser, what: &str) {
+    let without = "return [...document.querySelectorAll('table, thead, tbody, tr, th, td')]
+        .filter(element => !element.hasAttribute('role')).map(element => element.outerHTML.slice(0, 100))";
+    assert_eq!(browser.js(without, []).await, json!([]), "{what}");
 }
 
 /// Takes locks of several templates, some of them in vain.
