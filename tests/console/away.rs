@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use axum::body::Body;
+use http::{Request, StatusCode};
 use serde_json::json;
+use tower::ServiceExt;
 
 use crate::browser::Browser;
 use crate::site::{below_locks, hanging, nested, read_only, serve, serve_at};
@@ -53,9 +56,13 @@ async fn the_history_of_the_next_process_is_its_own() {
     browser.until("the event of the first process", first, [json!("order:one")]).await;
     runtime.shutdown_background();
     browser.status("connection lost").await;
-    serve_at(service.trim_start_matches("http://"), nested("/locks", read_only(&next))).await;
-    browser.live().await;
+    // Its journal has as many events when the page comes back.
+    let app = nested("/locks", read_only(&next));
+    let state = Request::get("/locks/api/state").body(Body::empty()).expect("a request");
+    assert_eq!(app.clone().oneshot(state).await.expect("an answer").status(), StatusCode::OK);
     let _two = hold(&next, "order:two", "feed").await;
+    serve_at(service.trim_start_matches("http://"), app).await;
+    browser.live().await;
     browser.until("the event of the next process", first, [json!("order:two")]).await;
     let text = browser.text("#table-history").await;
     assert!(!text.contains("order:one"), "{text}");
