@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::strategy::retry;
 use lock_tests::{Bound, Crowd, PATIENCE, Proxy, wait_until};
 
-use crate::support::{LONG, connect, patient_servers, patient_url};
+use crate::support::{LONG, connect, ms, patient_servers, patient_url};
 
 const WAITERS: usize = 150;
 const MINUTES: Duration = Duration::from_secs(180);
@@ -33,4 +33,51 @@ async fn a_crowd_at_a_semaphore_reads_a_change_once() {
     let most = 8_000_000 + 15_000 * clock.elapsed().as_secs();
     assert!(read < most, "{read} bytes for {WAITERS} waiters");
     wait_until("nothing is left", PATIENCE, async || servers.nodes("locks/k") == 0).await;
+}
+
+/// A writer waits for the last reader before it, and is told of its end. Others may read on.
+#[tokio::test]
+async fn a_writer_waits_for_every_reader() {
+    let servers = patient_servers();
+    let locks = connect(&patient_url(&servers)).await;
+    for last_first in [true, false] {
+        let mut readers = Vec::new();
+        for _ in 0..3 {
+            readers.push(locks.read("k").ttl(LONG).acquire().await.expect("shared"));
+        }
+        let writing = tokio::spawn(locks.write("k").ttl(LONG).strategy(retry().within(MINUTES)).acquire());
+        wait_until("the writer watches", PATIENCE, async || servers.nodes("locks/k") == 4).await;
+        wait_until("the writer watches", PATIENCE, async || servers.watches() > 0).await;
+        if last_first {
+            readers.reverse();
+        }
+        let left = readers.pop().expect("three");
+        for reader in readers {
+            reader.release().await.expect("an answer");
+        }
+        tokio::time::sleep(ms(300)).await;
+        assert!(!writing.is_finished(), "granted beside a reader");
+        left.release().await.expect("an answer");
+        let written = writing.await.expect("no panic").expect("its turn comes");
+        written.release().await.expect("an answer");
+    }
+}
+
+/// A writer that becomes a reader deletes its node, for which the next one waits, and keeps its place by another node.
+#[tokio::test]
+async fn a_writer_behind_a_downgrade_waits_on() {
+    let servers = patient_servers();
+    let (locks, others) = (connect(&patient_url(&servers)).await, connect(&patient_url(&servers)).await);
+    for next in [&locks, &others] {
+        let writer = locks.write("k").ttl(LONG).acquire().await.expect("it is free");
+        let waiting = tokio::spawn(next.write("k").ttl(LONG).strategy(retry().within(MINUTES)).acquire());
+        wait_until("the next one waits", PATIENCE, async || servers.nodes("locks/k") == 2).await;
+        wait_until("the next one watches", PATIENCE, async || servers.watches() > 0).await;
+        let reader = writer.downgrade().await.expect("a reader");
+        tokio::time::sleep(ms(300)).await;
+        assert!(!waiting.is_finished(), "granted beside a reader");
+        reader.release().await.expect("an answer");
+        let next = waiting.await.expect("no panic").expect("its turn comes");
+        next.release().await.expect("an answer");
+    }
 }

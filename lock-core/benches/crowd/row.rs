@@ -21,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) kind: &'static str,
     pub(crate) waiters: usize,
     pub(crate) round_trip: Duration,
+    /// The round trips between two holders.
+    pub(crate) trips: u32,
 }
 
 impl Row {
@@ -41,12 +43,12 @@ impl Row {
         }
     }
 
-    /// The time of the holds one after another, with a round trip between two: for the release and its notification. All
+    /// The time of the holds one after another, with the round trips between two: for the release and its notification. All
     /// holds together took `held`, which is more than was requested: a timer ends up to a millisecond late.
     fn ideal(&self, held: Duration) -> Duration {
         let turns = |holders: u32| {
             let waiters = u32::try_from(self.waiters).expect("not so many");
-            held / holders + self.round_trip * waiters.div_ceil(holders)
+            held / holders + self.round_trip * self.trips * waiters.div_ceil(holders)
         };
         match self.kind {
             "semaphore" => turns(PERMITS),

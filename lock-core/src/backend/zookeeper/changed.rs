@@ -44,6 +44,9 @@ impl Site<'_> {
             let Some(before) = line.obstacle(at, mode) else {
                 let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else { break };
                 let copy = self.session.copies.copy_of(self.directory.as_bytes(), |copy| self.follow(copy));
+                let own = own.map(str::to_owned);
+                // Many wait for long: each would keep a whole queue, here and below.
+                drop((line, entry));
                 match own {
                     Some(node) => copy.served(node.as_bytes(), seen.changed).await,
                     None => copy.admits(mode).await,
@@ -51,12 +54,14 @@ impl Site<'_> {
                 return Ok(());
             };
             let path = self.path(&before.name);
+            drop((line, entry));
             let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
             let (stat, watcher) = client.check_and_watch_stat(&path).await?;
             // Without it, the node was deleted since it was read: the next read finds another one, or none.
             if stat.is_some() {
                 let event = watcher.changed().await;
-                // A holder writes its node for a fencing token, which changes nothing for later nodes.
+                // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is only a
+                // hint: a node that is gone may have become a reader's in its place.
                 if event.event_type != EventType::NodeDataChanged {
                     return Ok(());
                 }
