@@ -328,9 +328,9 @@ impl RedisServer {
             let own = OWN.contains(&name.split('|').next().unwrap_or(name));
             (!own).then_some((name.to_owned(), (calls.parse().ok()?, rest.split(',').next()?.parse().ok()?)))
         };
-        // The library alone greets a server with HELLO, once with each dial.
+        // The library alone greets a server with HELLO, twice with each dial: to authenticate, and to name the connection.
         let dials = text.lines().find_map(|line| line.strip_prefix("cmdstat_hello:calls="));
-        let dials = dials.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0);
+        let dials = dials.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0) / 2;
         let of_callers = |(name, (calls, usec)): (String, (u64, u64))| {
             let checks = if CHECKED.contains(&name.as_str()) { dials } else { 0 };
             (calls > checks || checks == 0).then(|| (name, (calls - checks, usec)))
