@@ -1,4 +1,5 @@
-//! The console in a real browser: what its page shows, what an operator can do on it, and that nobody is shut out.
+//! The console in a real browser: what its page shows, what an operator can do on it, and that people can use it by keyboard,
+//! screen reader and phone.
 //!
 //! Each test starts a `chromedriver`, which starts a Chromium, and talks to it by WebDriver. The pictures of the views
 //! are in `console/` of the target folder after a run.

@@ -46,7 +46,7 @@ async fn a_writer_waits_for_every_reader() {
             readers.push(locks.read("k").ttl(LONG).acquire().await.expect("shared"));
         }
         let writing = tokio::spawn(locks.write("k").ttl(LONG).strategy(retry().within(MINUTES)).acquire());
-        wait_until("the writer watches", PATIENCE, async || servers.nodes("locks/k") == 4).await;
+        wait_until("the writer waits", PATIENCE, async || servers.nodes("locks/k") == 4).await;
         wait_until("the writer watches", PATIENCE, async || servers.watches() > 0).await;
         if last_first {
             readers.reverse();

@@ -66,7 +66,7 @@ impl Console {
 
     /// Allows actions to the people for whom `operator` returns a name, which the log shows beside the reason of the
     /// action. The only action is to take a lock from its holder, as
-    /// [`force_release`](LockManager::force_release) does. Default: nobody.
+    /// [`force_release`](LockManager::force_release) does. By default, the console is read-only.
     ///
     /// `operator` sees the head of a request, with the extensions that outer layers have added to it. It is called for
     /// each action, and also when the page opens, which shows the buttons only to the people who may use them. It must

@@ -1,4 +1,4 @@
-//! One look at the store for all viewers, and none while nobody looks.
+//! One look at the store for all open pages, and none while no page is open.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -38,7 +38,7 @@ async fn the_last_list_outlives_its_viewers() {
     let _guard = locks.lock("order:1").acquire().await.unwrap();
     let seen = data(&app, "/api/state").await["seen_ms"].clone();
     store.down.store(true, Ordering::SeqCst);
-    // Nobody looks meanwhile.
+    // No page is open meanwhile.
     pass(60).await;
     for _ in 0..3 {
         let state = Stream::open(&app, "/api/events").await.state().await.expect("a state");

@@ -1,4 +1,4 @@
-//! One look at the store for all viewers, and none while nobody looks.
+//! One look at the store for all open pages, and none while no page is open.
 
 use http::StatusCode;
 use lock_core::{LockManager, strategy};
@@ -8,7 +8,7 @@ use crate::store::Counted;
 use crate::support::{Stream, data, get, pass, read_only, text};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_while_nobody_looks() {
+async fn nothing_is_asked_while_no_page_is_open() {
     let store = Counted::default();
     let locks = store.manager();
     let app = read_only(&locks);
@@ -164,7 +164,7 @@ async fn the_journal_outlives_its_viewers_for_a_while() {
         state["history"].as_array().unwrap().iter().map(|event| event["event"].clone()).collect();
     assert_eq!(json!(events), json!(["released", "refused", "granted", "released", "granted"]));
     assert_eq!(json!([state["heat"][0]["granted"], state["heat"][0]["refused"]]), json!([2, 1]));
-    // Nobody looks for longer than the journal reaches.
+    // No page is open for longer than the journal reaches.
     pass(1_000).await;
     assert_eq!(data(&app, "/api/state").await["history"], json!([]));
 }

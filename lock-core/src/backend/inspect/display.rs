@@ -21,7 +21,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Writes one line: `order:42 (exclusive) is held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left; 2
+/// Writes one line: `order:42 (exclusive) is held by web-3 pid 811 (shop, pay), asked at 2026-11-20T20:53:20Z, 7.0 s left; 2
 /// wait`.
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,11 +41,11 @@ impl fmt::Display for LockInfo {
     }
 }
 
-/// Writes one line: `held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left`.
+/// Writes one line: `held by web-3 pid 811 (shop, pay), asked at 2026-11-20T20:53:20Z, 7.0 s left`.
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.record, self.kept) {
-            (Some(record), false) => write!(f, "held by {record} since {}", Date(record.since_epoch()))?,
+            (Some(record), false) => write!(f, "held by {record}, asked at {}", Date(record.since_epoch()))?,
             (None, false) => f.write_str("held by a client of another library")?,
             (Some(record), true) => write!(f, "kept after {record} has released it")?,
             (None, true) => f.write_str("kept after its release")?,
@@ -106,12 +106,12 @@ mod tests {
                 LockInfo::new("order:42", Mode::Exclusive, vec![one()])
                     .with_waiters(2, vec![waiter.clone()])
                     .to_string(),
-                "order:42 (exclusive) is held by web-3 pid 811 (shop, pay) since 2025-11-20T20:53:20Z, 7.2 s left; 2 wait",
+                "order:42 (exclusive) is held by web-3 pid 811 (shop, pay), asked at 2025-11-20T20:53:20Z, 7.2 s left; 2 wait",
             ),
             (
                 LockInfo::new("a\n", Mode::Permit { of: 9 }, vec![one(); 4]).with_holding(5).to_string(),
-                "a\\n (permit of 9) is held by web-3 pid 811 (shop, pay) since 2025-11-20T20:53:20Z, 7.2 s left, and held by \
-                 web-3 pid 811 (shop, pay) since 2025-11-20T20:53:20Z, 7.2 s left, and held by web-3 pid 811 (shop, pay) since \
+                "a\\n (permit of 9) is held by web-3 pid 811 (shop, pay), asked at 2025-11-20T20:53:20Z, 7.2 s left, and held by \
+                 web-3 pid 811 (shop, pay), asked at 2025-11-20T20:53:20Z, 7.2 s left, and held by web-3 pid 811 (shop, pay), asked at \
                  2025-11-20T20:53:20Z, 7.2 s left, 5 in all",
             ),
             (holder(None, None, false).to_string(), "held by a client of another library, without an end"),
