@@ -172,7 +172,11 @@ fn name(lock: &LockName, namespace: &str) -> String {
     }
     let key = lock.key.as_str();
     let inside = key.strip_prefix(namespace).and_then(|key| key.strip_prefix(':'));
-    let key = if namespace.is_empty() { key } else { inside.unwrap_or(key) };
+    by_first_part(if namespace.is_empty() { key } else { inside.unwrap_or(key) })
+}
+
+/// Returns the name under which keys without a template are counted together.
+pub(super) fn by_first_part(key: &str) -> String {
     key.split_once(':').map_or_else(|| key.to_owned(), |(first, _)| format!("{first}:*"))
 }
 

@@ -5,6 +5,7 @@ mod api;
 mod assets;
 mod histogram;
 mod journal;
+mod long_holds;
 mod poll;
 mod problem;
 mod query;

@@ -90,6 +90,11 @@ impl Poll {
         follower
     }
 
+    /// Returns what the last look has seen; `None` if nobody looks.
+    pub(super) fn last(&self) -> Option<Arc<Seen>> {
+        self.seen.borrow().clone()
+    }
+
     /// Makes the next look come at once, after a change.
     pub(super) fn hurry(&self) {
         self.hurry.notify_one();

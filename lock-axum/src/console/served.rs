@@ -10,7 +10,8 @@ use serde::Serialize;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use super::access::Operators;
-use super::journal::millis;
+use super::journal::{Journal, millis};
+use super::long_holds;
 use super::poll::{Poll, Seen};
 use super::problem::{Problem, json};
 use super::query::Query;
@@ -64,7 +65,10 @@ impl Served {
             Some(fresh) => fresh,
             None => {
                 let found = self.poll.locks().doctor().await;
-                let found = found.map(|findings| Findings { time_ms: millis(wall()), findings });
+                let found = found.map(|mut findings| {
+                    findings.extend(self.long_holds());
+                    Findings { time_ms: millis(wall()), findings }
+                });
                 (Clock::Tokio.now(), found.map_err(Problem::from))
             }
         };
@@ -72,5 +76,10 @@ impl Served {
             Ok(findings) => Ok(json(findings)),
             Err(problem) => Err(problem.clone()),
         }
+    }
+
+    fn long_holds(&self) -> Vec<Finding> {
+        let heat = self.poll.read(Journal::heat);
+        self.poll.last().map_or_else(Vec::new, |seen| long_holds::find(&heat, &seen.listed.locks, wall()))
     }
 }

@@ -91,8 +91,9 @@ pub(super) fn at(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
-/// The numbers that are different at each look. They alone are no change.
-const PASSING: [&str; 4] = ["\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
+/// The numbers that are different at each look. They alone are no change. The memory store reckons `held_since_ms` back
+/// from now.
+const PASSING: [&str; 5] = ["\"held_since_ms", "\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
 
 /// Returns a hash of a rendered snapshot that is different if a viewer would see a change.
 pub(super) fn fingerprint(rendered: &str) -> u64 {
@@ -107,7 +108,7 @@ pub(super) fn fingerprint(rendered: &str) -> u64 {
     hasher.finish()
 }
 
-/// Returns the locks that a view shows: those requested first, or those with the most waiters. A key with many holders
+/// Returns the locks that a view shows: those held longest, or those with the most waiters. A key with many holders
 /// counts as many.
 fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     match query.view {
@@ -127,13 +128,10 @@ fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     locks.into_iter().take_while(fits).collect()
 }
 
-/// Returns when the first holder of a lock requested it. Nothing is known about clients of other libraries: they come
+/// Returns since when the first holder of a lock has it. Nothing is known about clients of other libraries: they come
 /// last.
 fn oldest(lock: &LockInfo) -> Duration {
-    let since = |holder: &lock_core::HolderInfo| {
-        holder.record.as_ref().map(lock_core::owner::OwnerRecord::since_epoch)
-    };
-    lock.holders.iter().filter_map(since).min().unwrap_or(Duration::MAX)
+    lock.holders.iter().filter_map(lock_core::HolderInfo::since).min().unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

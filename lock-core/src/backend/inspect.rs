@@ -96,6 +96,14 @@ pub struct HolderInfo {
     pub id: GrantId,
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
+    /// When its process was granted the lock: time since the Unix epoch by the store's clock. `None` where the store
+    /// does not keep that time: etcd, ZooKeeper, `redlock://`, Postgres with `mode=advisory`, and on Redis shared locks
+    /// and semaphores. There the [record](Self::record) says when the holder asked, and it may have waited since.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "held_since_ms", serialize_with = "crate::serialize::millis_if_any")
+    )]
+    pub held_since: Option<Duration>,
     /// What is left of the lease; `None` without an expiry. A live holder renews it.
     #[cfg_attr(
         feature = "serde",
@@ -166,7 +174,21 @@ impl HolderInfo {
     /// Describes a holder, for authors of backends.
     #[must_use]
     pub fn new(id: GrantId, record: Option<OwnerRecord>, remaining: Option<Duration>, kept: bool) -> Self {
-        Self { id, record, remaining, kept }
+        Self { id, record, held_since: None, remaining, kept }
+    }
+
+    /// Sets when the lock was granted, where the store keeps that.
+    #[must_use]
+    pub fn with_held_since(mut self, held_since: Option<Duration>) -> Self {
+        self.held_since = held_since;
+        self
+    }
+
+    /// Returns when the lock was granted, or, where the store does not keep that, when its holder asked for it: time
+    /// since the Unix epoch. `None` for a client of another library.
+    #[must_use]
+    pub fn since(&self) -> Option<Duration> {
+        self.held_since.or_else(|| self.record.as_ref().map(OwnerRecord::since_epoch))
     }
 }
 

@@ -11,10 +11,11 @@ use crate::bed::Bed;
 use crate::ctl::{Ctl, Said, until};
 
 /// The numbers that differ from run to run, by their names in JSON.
-const VOLATILE: [&str; 11] = [
+const VOLATILE: [&str; 12] = [
     "host",
     "pid",
     "since_ms",
+    "held_since_ms",
     "remaining_ms",
     "waited_ms",
     "fencing_token",

@@ -25,7 +25,7 @@ fn the_holder_is_shown_to_who_waits_and_to_who_looks() {
     let said = ctl.run(&["list"]);
     let [head, line] = said.out.lines().collect::<Vec<_>>()[..] else { panic!("{said:?}") };
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(head), ["KEY", "MODE", "HELD", "BY", "ASKED", "LEASE", "WAITING", "ID"]);
+    assert_eq!(words(head), ["KEY", "MODE", "HELD", "BY", "HELD", "FOR", "LEASE", "WAITING", "ID"]);
     assert!(
         line.starts_with("order:42") && line.contains("(lockctl, night run)") && line.contains("exclusive"),
         "{line}"

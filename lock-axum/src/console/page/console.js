@@ -146,14 +146,14 @@ const shows = {
       ['Key', ({ lock }) => mode(lock.mode), (cell, { lock }) => keyCell(cell, lock.key, mode(lock.mode))],
       ['Held by', ({ holder }) => JSON.stringify([holder.record, holder.kept, own(holder.record)]), (cell, { holder }) =>
         personCell(cell, holder.record, own(holder.record), holder.kept && 'kept')],
-      ['Asked', ({ holder }) => ago(holder), agoCell('holder')],
+      ['Held for', ({ holder }) => heldFor(holder), (cell, { holder }) => timeCell(cell, since(holder), heldFor(holder))],
       ['Lease', ({ holder }) => left(holder), leaseCell],
       ['Waiting', ({ lock }) => lock.waiting ? String(lock.waiting) : '–', null, 'number'],
       ['', () => state.read_only, releaseCell, 'action'],
     ], tagged);
     const told = [...unsure(state)];
     if (state.total === 0) told.push($('filter').value ? `No key ${state.truncated ? 'in this list' : 'that is held'} begins so.` : 'Nothing is held.');
-    if (state.locks.length < state.total) told.push(`Shown are the ${many(state.locks.length, 'key', 'keys')} requested first, of ${counted(state)}. Filter for the others.`);
+    if (state.locks.length < state.total) told.push(`Shown are the ${many(state.locks.length, 'key', 'keys')} held longest, of ${counted(state)}. Filter for the others.`);
     const more = state.locks.filter((lock) => lock.holding > lock.holders.length).length;
     if (more) told.push(`${many(more, 'key has', 'keys have')} more holders than are shown.`);
     put($('note-held'), told.join(' '));
@@ -243,6 +243,14 @@ function* unsure(state) {
 const moment = () => latest.error && latest.seen_ms ? latest.seen_ms : latest.time_ms + Date.now() - latest.at;
 const ago = (person) => person?.record ? `${span(Math.max(0, moment() - person.record.since_ms))} ago` : '–';
 const agoCell = (who) => (cell, { [who]: person }) => person?.record ? timeCell(cell, person.record.since_ms, ago(person)) : put(cell, '–');
+// Not every store keeps when a lock was granted.
+const since = ({ held_since_ms, record }) => held_since_ms ?? record?.since_ms;
+const heldFor = (holder) => {
+  const at = since(holder);
+  if (at === undefined) return '–';
+  const passed = span(Math.max(0, moment() - at));
+  return holder.held_since_ms === null ? `asked ${passed} ago` : passed;
+};
 const left = ({ remaining_ms }) => remaining_ms === null ? null : Math.max(0, remaining_ms - (moment() - latest.seen_ms));
 
 const counted = (state) => `${many(state.total, 'key', 'keys')}${state.truncated ? ' or more' : ''}`;

@@ -21,7 +21,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Writes one line: `order:42 (exclusive) is held by web-3 pid 811 (shop, pay), asked at 2026-11-20T20:53:20Z, 7.0 s left; 2
+/// Writes one line: `order:42 (exclusive) is held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left; 2
 /// wait`.
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,11 +41,16 @@ impl fmt::Display for LockInfo {
     }
 }
 
-/// Writes one line: `held by web-3 pid 811 (shop, pay), asked at 2026-11-20T20:53:20Z, 7.0 s left`.
+/// Writes one line: `held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left`, or `.. (shop, pay), asked at
+/// 2026-11-20T20:53:20Z, 7.0 s left` where the store does not keep since when.
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.record, self.kept) {
-            (Some(record), false) => write!(f, "held by {record}, asked at {}", Date(record.since_epoch()))?,
+            (Some(record), false) => match self.held_since {
+                Some(since) => write!(f, "held by {record} since {}", Date(since))?,
+                // It may have waited since.
+                None => write!(f, "held by {record}, asked at {}", Date(record.since_epoch()))?,
+            },
             (None, false) => f.write_str("held by a client of another library")?,
             (Some(record), true) => write!(f, "kept after {record} has released it")?,
             (None, true) => f.write_str("kept after its release")?,
@@ -114,6 +119,10 @@ mod tests {
                  web-3 pid 811 (shop, pay), asked at 2025-11-20T20:53:20Z, 7.2 s left, and held by web-3 pid 811 (shop, pay), asked at \
                  2025-11-20T20:53:20Z, 7.2 s left, 5 in all",
             ),
+            (
+                holder(Some(record("x")), None, false).with_held_since(Some(Duration::from_secs(1_763_672_060))).to_string(),
+                "held by web-3 pid 811 (shop, x) since 2025-11-20T20:54:20Z, without an end",
+            ),
             (holder(None, None, false).to_string(), "held by a client of another library, without an end"),
             (
                 holder(Some(record("x")), Some(12_900), true).to_string(),
@@ -138,8 +147,9 @@ mod tests {
     #[cfg(feature = "serde")]
     #[test]
     fn a_lock_is_serialized_with_its_times_in_milliseconds() {
-        let lock =
-            LockInfo::new("k", Mode::Permit { of: 3 }, vec![holder(Some(record("pay")), Some(7_250), false)]);
+        let held_since = Some(Duration::from_secs(1_763_672_060));
+        let holder = holder(Some(record("pay")), Some(7_250), false).with_held_since(held_since);
+        let lock = LockInfo::new("k", Mode::Permit { of: 3 }, vec![holder]);
         let lock = lock.with_waiters(1, vec![WaiterInfo::new(None, Mode::Exclusive)]);
         let expected = serde_json::json!({
             "key": "k",
@@ -149,6 +159,7 @@ mod tests {
                 "record": {
                     "host": "web-3", "pid": 811, "service": "shop", "label": "pay", "since_ms": 1_763_672_000_123_u64,
                 },
+                "held_since_ms": 1_763_672_060_000_u64,
                 "remaining_ms": 7_250,
                 "kept": false,
             }],

@@ -141,6 +141,7 @@ impl Entry {
             owner: claim.owner,
             mode: share.mode,
             permits: share.permits,
+            granted: now,
             deadline: now.plus(claim.ttl),
             fence,
             handoffs: claim.handoffs,

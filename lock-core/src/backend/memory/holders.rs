@@ -25,6 +25,7 @@ pub(super) struct Holder {
     pub(super) mode: Mode,
     /// The number of permits; 1 in any other mode.
     pub(super) permits: usize,
+    pub(super) granted: Moment,
     pub(super) deadline: Moment,
     pub(super) fence: FencingToken,
     /// The number of hand-offs for which `fence` was made.

@@ -7,7 +7,7 @@ use super::events::Event;
 use super::holders::Holder;
 use super::store::Memory;
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
-use crate::clock::{Clock, Moment};
+use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
 
 impl Memory {
@@ -68,7 +68,8 @@ impl Entry {
 impl Holder {
     fn info(&self, now: Moment) -> HolderInfo {
         let remaining = Some(self.deadline.remaining(now));
-        HolderInfo::new(self.id(), Some(self.record.clone()), remaining, self.kept)
+        let holder = HolderInfo::new(self.id(), Some(self.record.clone()), remaining, self.kept);
+        holder.with_held_since(clock::wall().checked_sub(now.since(self.granted)))
     }
 
     /// Returns a digest of the token. The token itself must not be shown: half of it is the secret of its process.

@@ -59,6 +59,7 @@ impl SessionState for Option<Confirmer> {
 
 impl Role for Primary {
     type Session = Option<Confirmer>;
+    const QUEUES: bool = true;
 
     fn keyspace(&self) -> Keyspace {
         match self.cluster {

@@ -272,7 +272,7 @@ pub(crate) struct List {
     /// Only keys that begin with this.
     #[arg(default_value = "")]
     pub(crate) prefix: String,
-    /// Only locks whose holders asked for them longer ago than this.
+    /// Only locks that are held for longer than this (or were asked for, where the store does not keep since when).
     #[arg(long, value_parser = duration)]
     pub(crate) older: Option<Duration>,
 }

@@ -88,12 +88,15 @@ impl Drop for Progress<'_> {
     }
 }
 
-/// Returns a line such as ``waiting for `k` 12s, held by host pid 7 (shop), 7s of its lease left, 2 wait``.
+/// Returns a line such as ``waiting for `k` 12s, held by host pid 7 (shop) for 41s, 7s of its lease left, 2 waiting``.
 fn text(key: &str, waited: Duration, found: Option<&LockInfo>) -> String {
     let mut text = format!("waiting for `{}` {}", key.escape_debug(), table::short(waited));
     let Some(lock) = found else { return text };
     if let Some(holder) = lock.holders.first() {
         text += &format!(", held by {}", table::holder(holder));
+        if let Some(age) = table::age(holder).filter(|_| holder.held_since.is_some() && !holder.kept) {
+            text += &format!(" for {}", table::short(age));
+        }
         if let Some(left) = holder.remaining {
             text += &format!(", {} of its lease left", table::short(left));
         }

@@ -33,10 +33,17 @@ pub(crate) fn holder(holder: &HolderInfo) -> String {
     }
 }
 
-/// Returns how long ago the holder requested the lock, which may be before it was granted, by the wall clocks of both machines.
+/// Returns for how long the lock is held, or, where the store does not keep that, how long ago its holder asked for it: by the
+/// wall clocks of both machines.
 pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Some(now.saturating_sub(holder.record.as_ref()?.since_epoch()))
+    Some(now.saturating_sub(holder.since()?))
+}
+
+/// Describes for how long the lock is held: `41s`, or `asked 41s` where only the time of the request is known.
+pub(crate) fn held_for(holder: &HolderInfo) -> Option<String> {
+    let asked = if holder.held_since.is_some() { "" } else { "asked " };
+    Some(format!("{asked}{}", short(age(holder)?)))
 }
 
 /// Returns whether the record is one of this process.
@@ -69,12 +76,13 @@ fn record(record: &OwnerRecord) -> Value {
     })
 }
 
-/// Returns a lock as JSON. Times are in milliseconds, `since_ms` since the Unix epoch.
+/// Returns a lock as JSON. Times are in milliseconds, `since_ms` and `held_since_ms` since the Unix epoch.
 pub(crate) fn json(lock: &LockInfo) -> Value {
     let holders = lock.holders.iter().map(|holder| {
         object!({
             "id": holder.id.as_str(),
             "owner": holder.record.as_ref().map(record),
+            "held_since_ms": holder.held_since.map(millis),
             "remaining_ms": holder.remaining.map(millis),
             "kept": holder.kept,
         })
@@ -95,14 +103,14 @@ pub(crate) fn json(lock: &LockInfo) -> Value {
 
 /// Returns the locks as a table, one line for each holder.
 pub(crate) fn table(locks: &[LockInfo]) -> String {
-    let mut rows = vec![["KEY", "MODE", "HELD BY", "ASKED", "LEASE", "WAITING", "ID"].map(str::to_owned)];
+    let mut rows = vec![["KEY", "MODE", "HELD BY", "HELD FOR", "LEASE", "WAITING", "ID"].map(str::to_owned)];
     for lock in locks {
         for (at, held) in lock.holders.iter().enumerate() {
             rows.push([
                 if at == 0 { lock.key.escape_debug().to_string() } else { String::new() },
                 mode(lock.mode),
                 holder(held),
-                age(held).map_or_else(|| "-".to_owned(), short),
+                held_for(held).unwrap_or_else(|| "-".to_owned()),
                 held.remaining.map_or_else(|| "no end".to_owned(), short),
                 if at == 0 { lock.waiting.to_string() } else { String::new() },
                 held.id.to_string(),

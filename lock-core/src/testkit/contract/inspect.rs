@@ -1,8 +1,11 @@
 //! Lists of holders, and forced releases.
 
+use std::time::Duration;
+
 use super::listener::{Event, Heard};
 use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, GrantId, LockInfo, Mode, Queue, Released, Renew, Renewal};
+use crate::clock;
 use crate::error::LossReason;
 use crate::key::Key;
 
@@ -23,6 +26,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
         |can: &Capability| can.lists && can.waiting.in_order();
         those_who_wait_are_listed_in_order,
         the_next_is_served_when_a_grant_is_taken_away,
+        one_that_waited_holds_since_its_grant,
     ];
     let kept = list![
         |can: &Capability| can.lists && can.keeps_after_release.is_some();
@@ -245,4 +249,32 @@ async fn the_next_is_served_when_a_grant_is_taken_away(subject: Subject) {
     assert!(force_release(&subject, &key, &id(&subject, &key).await).await);
     assert!(!subject.gets(&subject.exclusive(&key)).await, "nobody comes in between");
     assert!(subject.gets(&next).await);
+}
+
+/// A store that does not keep when a lock was granted says nothing.
+async fn one_that_waited_holds_since_its_grant(subject: Subject) {
+    let key = subject.key("k");
+    let queued = || subject.claim(&key, Mode::Exclusive, Queue::Fifo);
+    let (holder, second, third) = (subject.exclusive(&key), queued(), queued());
+    subject.acquire(&holder).await;
+    subject.enqueue(&second).await;
+    subject.enqueue(&third).await;
+    let wait = clock::wall() + Duration::from_millis(100);
+    while clock::wall() < wait {
+        tokio::task::yield_now().await;
+    }
+    let least = Duration::from_millis(50);
+    let held_for_less_than_it_waited = async |claim: &Claim| {
+        assert!(subject.gets(claim).await);
+        let holder = info(&subject, &key).await.holders.remove(0);
+        let asked = holder.record.as_ref().expect("a record").since_epoch();
+        if let Some(since) = holder.held_since {
+            assert!(since >= asked + least, "it asked at {asked:?} and holds since {since:?}");
+            assert!(since <= clock::wall() + least, "{since:?} is not over");
+        }
+    };
+    subject.release(&holder).await;
+    held_for_less_than_it_waited(&second).await;
+    assert!(force_release(&subject, &key, &id(&subject, &key).await).await);
+    held_for_less_than_it_waited(&third).await;
 }

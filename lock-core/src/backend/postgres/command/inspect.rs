@@ -55,8 +55,11 @@ fn info(rows: &[Row]) -> Result<LockInfo, tokio_postgres::Error> {
             mode = mode.or(of);
             let left = row.try_get::<_, i64>(5).map(|left| u64::try_from(left).unwrap_or(0))?;
             let kept = row.try_get(6)?;
+            let since = row.try_get::<_, Option<i64>>(8)?.and_then(|since| u64::try_from(since).ok());
+            let since = since.map(Duration::from_micros);
             let id = row.try_get::<_, &str>(3)?.parse().ok();
-            holders.extend(id.map(|id| HolderInfo::new(id, who, Some(Duration::from_micros(left)), kept)));
+            let holder = |id| HolderInfo::new(id, who, Some(Duration::from_micros(left)), kept);
+            holders.extend(id.map(|id| holder(id).with_held_since(since)));
         }
     }
     let mode = mode.unwrap_or(crate::backend::Mode::Exclusive);

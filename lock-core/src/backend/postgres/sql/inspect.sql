@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION lock_core.list(
     p_prefix text, p_exact boolean, p_limit integer, p_holders integer, p_waiters integer
 ) RETURNS TABLE (
-    key text, waits boolean, mode text, id text, record text, left_us bigint, kept boolean, total bigint
+    key text, waits boolean, mode text, id text, record text, left_us bigint, kept boolean, total bigint, since_us bigint
 ) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH held AS MATERIALIZED (
         SELECT DISTINCT h.key FROM lock_core.holders h
@@ -23,10 +23,11 @@ CREATE OR REPLACE FUNCTION lock_core.list(
             FROM held JOIN lock_core.waiters w ON w.key = held.key WHERE w.deadline >= clock_timestamp()
     )
     SELECT h.key, false, h.mode, lock_core.id(h.owner), h.record,
-            greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0), h.kept, h.total
+            greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0), h.kept, h.total,
+            lock_core.micros(h.granted_at)
         FROM holding h WHERE h.place <= p_holders
     UNION ALL
-    SELECT w.key, true, w.mode, '', w.record, 0, false, w.total FROM waiting w WHERE w.place <= p_waiters
+    SELECT w.key, true, w.mode, '', w.record, 0, false, w.total, NULL FROM waiting w WHERE w.place <= p_waiters
     ORDER BY 1, 2
 $$;
 
@@ -35,10 +36,10 @@ $$;
 CREATE OR REPLACE VIEW lock_core.held AS
     SELECT h.key, false AS waits, h.mode, lock_core.id(h.owner) AS id, h.record,
             greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0) * interval '1 microsecond' AS "left",
-            h.kept
+            h.kept, h.granted_at AS since
         FROM lock_core.holders h WHERE h.expires_at > clock_timestamp()
     UNION ALL
-    SELECT w.key, true, w.mode, '', w.record, interval '0', false
+    SELECT w.key, true, w.mode, '', w.record, interval '0', false, NULL
         FROM lock_core.waiters w WHERE w.deadline >= clock_timestamp();
 
 -- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.

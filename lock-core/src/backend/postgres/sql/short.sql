@@ -126,7 +126,7 @@ BEGIN
     END IF;
     -- Beside an exclusive holder there is no other. Its row becomes that of the next holder, with a short lease, as in `serve`.
     UPDATE lock_core.holders h
-        SET owner = v_next.owner, record = v_next.record,
+        SET owner = v_next.owner, record = v_next.record, granted_at = t,
             expires_at = t + least(v_next.ttl, :waiter_lease_us) * interval '1 microsecond'
         WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o

@@ -67,7 +67,7 @@ impl Statements {
             downgrade: answer("downgrade($1, $2, $3)"),
             latch: answer("latch($1, $2, $3, $4, $5)"),
             list: format!(
-                "SELECT key, waits, mode, id, record, left_us, kept, total FROM {schema}.list($1, $2, $3, $4, $5)"
+                "SELECT key, waits, mode, id, record, left_us, kept, total, since_us FROM {schema}.list($1, $2, $3, $4, $5)"
             ),
             force_release: call("force_release($1, $2)"),
             sweep: format!("SELECT came_to, looked, deleted FROM {schema}.sweep($1, $2)"),

@@ -36,6 +36,8 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
     mode       text NOT NULL,
     -- Who it is, for people.
     record     text NOT NULL,
+    -- When it was granted.
+    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- The end of the lease. A grant that has ended may stay until somebody needs the key.
     expires_at timestamptz NOT NULL,
     -- Released by its holder, and not to be granted before its end.

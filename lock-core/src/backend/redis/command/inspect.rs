@@ -16,7 +16,7 @@ use super::renew::is_forgotten;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::Script;
-use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
+use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -60,7 +60,7 @@ impl<R: Role> Server<R> {
         // Other data at the key refuse every lock, so they must not look like a free key.
         command.arg(1);
         let answer = live.run(Script::List, &command).await?;
-        let (_, mut found) = locks(&answer)?;
+        let (_, mut found) = locks::<R>(&answer)?;
         Ok(found.pop())
     }
 
@@ -82,7 +82,7 @@ impl<R: Role> Server<R> {
         }
         let (mut looked, mut found) = (0, Vec::new());
         for answer in &answers {
-            let answer = match locks(answer) {
+            let answer = match locks::<R>(answer) {
                 // The slot of the key is leaving this node of a Cluster: the key is skipped.
                 Err(Failure { reaction: Reaction::Follow(redirect), .. }) if redirect != Redirect::Down => {
                     (1, Vec::new())
@@ -160,7 +160,7 @@ fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
 }
 
 /// Reads the answer of one script: the number of keys that it examined, and the locks.
-fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
+fn locks<R: Role>(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
     match answer {
         Value::ServerError(error) => {
             let failure = Failure::of_reply(error);
@@ -172,7 +172,7 @@ fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
         }
         Value::Array(parts) => match &parts[..] {
             [Value::Int(looked), Value::Array(locks)] => {
-                let found = locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock)));
+                let found = locks.iter().map(|lock| info::<R>(lock).ok_or_else(|| Failure::unexpected(lock)));
                 Ok((usize::try_from(*looked).unwrap_or(0), found.collect::<Result<_, _>>()?))
             }
             _ => Err(Failure::unexpected(answer)),
@@ -182,25 +182,35 @@ fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
 }
 
 /// Reads one lock of the answer; `None` if the value has another form.
-fn info(lock: &Value) -> Option<LockInfo> {
+fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     let Value::Array(parts) = lock else { return None };
     let [key, mode, Value::Array(holders), Value::Int(holding), Value::Int(waiting), Value::Array(waiters)] =
         &parts[..]
     else {
         return None;
     };
-    let holders = holders.iter().map(holder).collect::<Option<Vec<_>>>()?;
+    let mode = mode_of(text(mode)?)?;
+    let holders = holders.iter().map(|value| {
+        let mut holder = holder(value)?;
+        if R::QUEUES && mode == Mode::Exclusive {
+            // Without a time it did not wait in the queue.
+            holder.held_since = holder.since();
+        }
+        Some(holder)
+    });
+    let holders = holders.collect::<Option<Vec<_>>>()?;
     let waiters = waiters.iter().map(waiter).collect::<Option<Vec<_>>>()?;
-    let info = LockInfo::new(text(key)?, mode_of(text(mode)?)?, holders);
+    let info = LockInfo::new(text(key)?, mode, holders);
     let info = info.with_holding(usize::try_from(*holding).ok()?);
     Some(info.with_waiters(usize::try_from(*waiting).ok()?, waiters))
 }
 
 fn holder(value: &Value) -> Option<HolderInfo> {
     let Value::Array(parts) = value else { return None };
-    let [id, record, Value::Int(left), Value::Int(kept)] = &parts[..] else { return None };
+    let [id, record, Value::Int(left), Value::Int(kept), granted] = &parts[..] else { return None };
     let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
-    Some(HolderInfo::new(text(id)?.parse().ok()?, record_of(text(record)?), remaining, *kept == 1))
+    let holder = HolderInfo::new(text(id)?.parse().ok()?, record_of(text(record)?), remaining, *kept == 1);
+    Some(holder.with_held_since(text(granted)?.parse().ok().map(Duration::from_millis)))
 }
 
 fn waiter(value: &Value) -> Option<WaiterInfo> {

@@ -503,6 +503,10 @@ function Lock.serve(lock, me, lease)
       local others = lock:waiters()
       -- An exclusive holder starts marked while others wait.
       local value = head .. (mode == 'x' and others > 0 and MARK or ' ') .. record
+      if mode == 'x' then
+        -- For people. The value of any other holder is the one that its owner knows.
+        value = value .. ' granted=' .. string.format('%.0f', lock.ms)
+      end
       if head == me then
         lock:put(value, mode, lease)
         won = true

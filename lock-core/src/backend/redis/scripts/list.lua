@@ -7,9 +7,10 @@
 --          3  the largest number of holders to report for a key
 --          4  "1": other data at a key are the error that an acquire answers with, and are not passed over
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
---          {key, mode, {{id, record, pttl, kept} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
+--          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
 --          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
---          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release. No answer has an owner token.
+--          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it left the queue, server time in ms, "" where it did not
+--          wait or where that is not kept. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
 -- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. The keys may belong
@@ -26,7 +27,8 @@ local function holder(value, id, left)
   if not token or #token ~= TOKEN_LEN then
     return nil
   end
-  return {id, (string.gsub(rest, ' kept=%x+$', '')), left, token == zeros and 1 or 0}
+  rest = string.gsub(rest, ' kept=%x+$', '')
+  return {id, rest, left, token == zeros and 1 or 0, string.match(rest, ' granted=(%d+)$') or ''}
 end
 
 local function waiters(key)
@@ -56,7 +58,7 @@ local function look(key)
     local left = redis.call('PTTL', key)
     local one = holder(value, id, left)
     if not one and ARGV[1] == '1' then
-      one = {id, '', left, 0}
+      one = {id, '', left, 0, ''}
     end
     return one and 'x', {one}, 1
   end

@@ -52,7 +52,7 @@ if not ARGV[2] then
       local till, ttl, at = string.match(entry, '^(%d+) (%d+) x ()')
       if till and #till == #text and till >= text then
         local others = call('HLEN', names .. 'w') - 1
-        local value = head .. (others > 0 and MARK or ' ') .. string.sub(entry, at)
+        local value = head .. (others > 0 and MARK or ' ') .. string.sub(entry, at) .. ' granted=' .. text
         if ttl - WAITER_LEASE > 0 then
           ttl = WAITER_LEASE_TEXT
         end

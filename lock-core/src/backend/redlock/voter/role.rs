@@ -17,6 +17,7 @@ pub(super) struct VoterRole {
 
 impl Role for VoterRole {
     type Session = VoterSession;
+    const QUEUES: bool = false;
 
     async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<VoterSession, Failure> {
         // The clock comes first: registering compares it with the clocks of the peers.

@@ -1,0 +1,133 @@
+//! Locks that are held for longer than is usual. Pure.
+
+use std::time::Duration;
+
+use lock_core::key::KeyTemplate;
+use lock_core::{Finding, LockInfo, Severity};
+
+use super::journal::{Heat, by_first_part};
+
+/// The least number of grants that say what is usual.
+const GRANTS: u64 = 20;
+/// A hold is long if it lasts for more than this many times the usual one, and for longer than [`SHORT`].
+const TIMES: f64 = 2.0;
+const SHORT: Duration = Duration::from_secs(1);
+/// The largest number of holders that are named.
+const NAMED: usize = 10;
+
+/// How long the locks of one template are held.
+struct Usual<'a> {
+    name: &'a str,
+    template: Option<KeyTemplate>,
+    p99: Duration,
+}
+
+impl<'a> Usual<'a> {
+    fn of(heat: &'a Heat) -> Option<Self> {
+        let p99 = Duration::from_secs_f64(heat.held_p99_ms.filter(|_| heat.granted >= GRANTS)? / 1_000.0);
+        Some(Self { name: &heat.template, template: KeyTemplate::parse(&heat.template).ok(), p99 })
+    }
+
+    fn covers(&self, key: &str) -> bool {
+        // A key has no placeholder; a `<` in it is written twice in a template.
+        let gives = |template: &KeyTemplate| {
+            let literal = KeyTemplate::parse(&key.replace('<', "<<"));
+            literal.is_ok_and(|literal| template.clash(&literal).is_some())
+        };
+        self.name == key || self.name == by_first_part(key) || self.template.as_ref().is_some_and(gives)
+    }
+}
+
+/// Returns a finding for each holder that has its lock for much longer than is usual. `now` is the time since the Unix
+/// epoch.
+pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
+    let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::of).collect();
+    if usual.is_empty() {
+        return Vec::new();
+    }
+    let long = locks.iter().flat_map(|lock| {
+        // Where several templates give the key, the longest hold is the usual one.
+        let usual = usual.iter().filter(|usual| usual.covers(&lock.key)).max_by_key(|usual| usual.p99);
+        let ages = lock.holders.iter().filter(|holder| !holder.kept).filter_map(|holder| holder.held_since);
+        ages.filter_map(move |since| finding(&lock.key, usual?, now.saturating_sub(since)))
+    });
+    long.take(NAMED).collect()
+}
+
+fn finding(key: &str, usual: &Usual<'_>, age: Duration) -> Option<Finding> {
+    if age <= usual.p99.mul_f64(TIMES).max(SHORT) {
+        return None;
+    }
+    let found = format!(
+        "held for {:.1} s; 99 of 100 holds of `{}` took at most {:.3} s in this process in the last quarter of an hour",
+        age.as_secs_f64(),
+        usual.name,
+        usual.p99.as_secs_f64(),
+    );
+    let advice = "look at what its holder does: tasks of one process may hand the lock on to each other for long; if it \
+                  hangs, end it, or take the lock from it with `force_release`";
+    Some(Finding::new(Severity::Note, "locks.held_long", found, advice).about(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::backend::Mode;
+    use lock_core::{GrantId, HolderInfo};
+
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_000);
+
+    fn heat(template: &str, granted: u64, held_p99_ms: Option<f64>) -> Heat {
+        let (waited_p50_ms, waited_p99_ms, held_p50_ms) = (None, None, None);
+        let template = template.to_owned();
+        Heat { template, granted, refused: 0, waited_p50_ms, waited_p99_ms, held_p50_ms, held_p99_ms }
+    }
+
+    fn held(key: &str, age_ms: Option<u64>, kept: bool) -> LockInfo {
+        let id: GrantId = "a".repeat(40).parse().expect("an id");
+        let since = age_ms.map(|age| NOW - Duration::from_millis(age));
+        LockInfo::new(key, Mode::Exclusive, vec![HolderInfo::new(id, None, None, kept).with_held_since(since)])
+    }
+
+    #[test]
+    fn a_hold_is_long_by_what_is_usual_for_its_template() {
+        let usual = [
+            heat("order:<id>", 100, Some(700.0)),
+            heat("quick:*", 100, Some(1.0)),
+            heat("nightly", 20, Some(60_000.0)),
+            heat("new:<id>", 19, Some(1.0)),
+            heat("held:<id>", 500, None),
+            heat("(others)", 500, Some(1.0)),
+            heat("a<<b:<id>", 50, Some(1.0)),
+        ];
+        for (key, age_ms, kept, is_long) in [
+            ("order:42", Some(1_401), false, true),
+            ("order:42", Some(1_399), false, false),
+            ("order:42", Some(9_000), true, false),
+            // The store does not keep since when.
+            ("order:42", None, false, false),
+            ("quick:1:2", Some(1_001), false, true),
+            ("quick:1:2", Some(1_000), false, false),
+            ("nightly", Some(121_000), false, true),
+            ("nightly", Some(119_000), false, false),
+            // Too few grants, and no release.
+            ("new:1", Some(90_000), false, false),
+            ("held:1", Some(90_000), false, false),
+            ("unknown:1", Some(90_000), false, false),
+            ("a<b:1", Some(1_001), false, true),
+        ] {
+            let found = find(&usual, &[held(key, age_ms, kept)], NOW);
+            let about: Vec<&str> = found.iter().map(|finding| finding.about.as_str()).collect();
+            assert_eq!(about, if is_long { vec![key] } else { Vec::new() }, "{key} {age_ms:?} {kept}");
+        }
+    }
+
+    #[test]
+    fn the_longest_usual_hold_counts_and_few_are_named() {
+        let usual = [heat("<any>", 90, Some(1.0)), heat("order:<id>", 90, Some(5_000.0))];
+        let locks: Vec<LockInfo> = (0..30).map(|key| held(&format!("order:{key}"), Some(9_000), false)).collect();
+        assert_eq!(find(&usual, &locks, NOW).len(), 0);
+        assert_eq!(find(&usual, &locks, NOW + Duration::from_secs(2)).len(), NAMED);
+    }
+}
