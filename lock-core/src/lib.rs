@@ -113,6 +113,9 @@ mod latch;
 // Leader election, on an exclusive lock.
 pub mod leader;
 
+// A lock that outlives its process.
+mod detached;
+
 // The parts that all of these use.
 mod hub;
 
@@ -153,8 +156,9 @@ pub use backend::finding::{Finding, Severity};
 pub use backend::inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 pub use backend::ping::Ping;
 pub use backend::{FencingToken, Released};
+pub use detached::DetachedLock;
 pub use error::{LockError, LockErrorKind, LossReason, Result};
-pub use guard::{DetachedLock, FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};
+pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, Skipped};
 pub use kind::Kind;
 pub use latch::CountDownLatch;
 pub use leader::LeaderElection;

@@ -87,7 +87,11 @@ mod tests {
     fn held(key: &str, age_ms: Option<u64>, kept: bool) -> LockInfo {
         let id: GrantId = "a".repeat(40).parse().expect("an id");
         let since = age_ms.map(|age| NOW - Duration::from_millis(age));
-        LockInfo::new(key, Mode::Exclusive, vec![HolderInfo::new(id, None, None, kept).with_held_since(since)])
+        LockInfo::new(
+            key,
+            Mode::Exclusive,
+            vec![HolderInfo::new(id, None, None, kept).with_held_since(since)],
+        )
     }
 
     #[test]
@@ -126,7 +130,8 @@ mod tests {
     #[test]
     fn the_longest_usual_hold_counts_and_few_are_named() {
         let usual = [heat("<any>", 90, Some(1.0)), heat("order:<id>", 90, Some(5_000.0))];
-        let locks: Vec<LockInfo> = (0..30).map(|key| held(&format!("order:{key}"), Some(9_000), false)).collect();
+        let locks: Vec<LockInfo> =
+            (0..30).map(|key| held(&format!("order:{key}"), Some(9_000), false)).collect();
         assert_eq!(find(&usual, &locks, NOW).len(), 0);
         assert_eq!(find(&usual, &locks, NOW + Duration::from_secs(2)).len(), NAMED);
     }

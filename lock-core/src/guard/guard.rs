@@ -52,7 +52,7 @@ impl LockGuard {
         Self { hold, hub }
     }
 
-    pub(super) fn into_parts(self) -> (Arc<Hub>, Hold) {
+    pub(crate) fn into_parts(self) -> (Arc<Hub>, Hold) {
         (self.hub, self.hold)
     }
 

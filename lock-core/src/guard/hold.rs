@@ -45,7 +45,7 @@ impl Hold {
     }
 
     /// Ends the hold without a release: the store keeps the grant until its ttl is over.
-    pub(super) fn detach(self) {
+    pub(crate) fn detach(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
             lease.record_detached();

@@ -9,13 +9,11 @@
 //! | `release` | the release by the last guard: to the store, or to the next waiter |
 //! | `body` | a body under its lock: dropped when the lock is lost, and always before it is released |
 //! | `scope` | the locks of a task, for nested calls |
-//! | `detached` | [`DetachedLock`], a lock that outlives its process |
 //! | `downgrade` | from a write lock to a read lock |
 //! | `verify` | the check of a lease inside a transaction of the application |
 //! | `return_type` | what a locked function returns when it did not run |
 
 pub(crate) mod body;
-mod detached;
 mod downgrade;
 mod extend;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
@@ -28,7 +26,6 @@ mod scope;
 mod under;
 mod verify;
 
-pub use detached::DetachedLock;
 pub use guard::LockGuard;
 pub use handle::LockHandle;
 pub(crate) use hold::Hold;

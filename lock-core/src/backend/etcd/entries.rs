@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::keyspace;
 use super::line::Entry;
-use super::session::Session;
-use super::store::now;
+use super::session::{Session, now};
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;

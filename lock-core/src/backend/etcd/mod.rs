@@ -7,6 +7,7 @@ mod doctor;
 mod entries;
 mod error;
 mod fence;
+mod keep;
 mod keyspace;
 mod line;
 mod link;

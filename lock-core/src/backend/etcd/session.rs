@@ -23,15 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::entries::{Id, Mine};
-use super::error::{Failure, Reaction, unexpected};
-use super::line::Entry;
-use super::proto::{Compare, DeleteRangeRequest, RangeRequest, TxnRequest};
-use super::store::{Store, now};
-use super::ttl;
-use crate::backend::BoxFuture;
-use crate::backend::remote::{SingleFlight, join_all};
-use crate::clock::Moment;
+use super::error::Failure;
+use crate::backend::remote::SingleFlight;
+use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
 
 /// How long a caller waits for the session that another caller begins.
@@ -41,12 +35,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Session {
     pub(super) id: i64,
     /// The ttl that was requested.
-    asked: Duration,
+    pub(super) asked: Duration,
     /// The ttl that the server granted.
     pub(super) ttl: Duration,
     /// The lease lives for `ttl` from this time on, whatever member leads.
     proof: Mutex<Proof>,
-    rounds: SingleFlight<Result<(), Failure>>,
+    pub(super) rounds: SingleFlight<Result<(), Failure>>,
     /// Whether a request may create an entry under it late.
     retired: AtomicBool,
     /// Whether it has ended at the server.
@@ -54,10 +48,10 @@ pub(super) struct Session {
 }
 
 #[derive(Clone)]
-struct Proof {
-    sent: Moment,
+pub(super) struct Proof {
+    pub(super) sent: Moment,
     /// The stored keys that were bound to the lease after that.
-    keys: Option<Arc<HashSet<Vec<u8>>>>,
+    pub(super) keys: Option<Arc<HashSet<Vec<u8>>>>,
 }
 
 /// The sessions of a store.
@@ -69,13 +63,12 @@ pub(super) struct Sessions {
     grants: Mutex<HashMap<Duration, Arc<Grants>>>,
 }
 
-type Grants = SingleFlight<Result<Arc<Session>, Failure>>;
+pub(super) type Grants = SingleFlight<Result<Arc<Session>, Failure>>;
 
-/// For how long a waiter may not have asked, at least: one that is polled asks every two seconds.
-const UNASKED: Duration = Duration::from_secs(4);
-
-/// How many entries of waiters that do not ask are deleted in one round, at most.
-const GIVEN_UP: usize = 16;
+/// Returns the time by which leases are counted.
+pub(super) fn now() -> Moment {
+    Clock::Suspend.now()
+}
 
 /// How much of a lease may be over when an entry is bound to it, or when a waiter's lease is checked.
 pub(super) fn oldest(ttl: Duration) -> Duration {
@@ -137,7 +130,7 @@ impl Session {
     }
 
     /// Notes an answered sign of life, unless a later one was answered before.
-    fn prove(&self, proof: Proof) {
+    pub(super) fn prove(&self, proof: Proof) {
         self.proof.with(|latest| {
             if latest.sent.is_past(proof.sent) {
                 *latest = proof;
@@ -151,7 +144,7 @@ impl Session {
         bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))
     }
 
-    fn is_younger(&self, age: Duration) -> bool {
+    pub(super) fn is_younger(&self, age: Duration) -> bool {
         now().since(self.sent()) <= age
     }
 }
@@ -162,161 +155,31 @@ fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
 }
 
 impl Sessions {
-    fn usable(&self, asked: Duration) -> Option<Arc<Session>> {
+    pub(super) fn usable(&self, asked: Duration) -> Option<Arc<Session>> {
         let at = now();
         let all = self.all.lock();
         all.iter().rev().find(|session| session.asked == asked && session.is_usable(at)).cloned()
     }
 
-    fn grants(&self, asked: Duration) -> Arc<Grants> {
+    pub(super) fn grants(&self, asked: Duration) -> Arc<Grants> {
         let mut grants = self.grants.lock();
         grants.retain(|_, grants| Arc::strong_count(grants) > 1);
         let new = || Arc::new(SingleFlight::new(Duration::ZERO, PATIENCE));
         Arc::clone(grants.entry(asked).or_insert_with(new))
     }
 
+    pub(super) fn add(&self, session: Arc<Session>) {
+        self.all.lock().push(session);
+    }
+
     /// Takes out the sessions for which `ends`, and forgets the sessions that have ended.
-    fn take(&self, ends: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
+    pub(super) fn take(&self, ends: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
         let at = now();
         let mut all = self.all.lock();
         let lives = |session: &Arc<Session>| !session.is_over() && !session.left(at).is_zero();
         let (taken, stay) = all.drain(..).filter(lives).partition(|session| ends(session));
         *all = stay;
         taken
-    }
-}
-
-impl Store {
-    /// Returns the session for locks of `ttl`, and begins it if there is none.
-    pub(super) async fn session(&self, ttl: Duration) -> Result<Arc<Session>, Failure> {
-        let asked = ttl::rounded_up(ttl).max(self.min_ttl);
-        if let Some(session) = self.sessions.usable(asked) {
-            return Ok(session);
-        }
-        let begin = async {
-            if let Some(session) = self.sessions.usable(asked) {
-                return Ok(session);
-            }
-            let (id, given, sent) = self.grant(asked).await?;
-            let session = Arc::new(Session { asked, ..Session::new(id, given, sent) });
-            self.sessions.take(|_| false);
-            self.sessions.all.lock().push(Arc::clone(&session));
-            Ok(session)
-        };
-        self.sessions.grants(asked).fresh(begin).await
-    }
-
-    /// Keeps a session alive, unless it was at most `age` ago. Returns whether it lives.
-    pub(super) async fn keep(&self, session: &Arc<Session>, age: Duration) -> Result<bool, Failure> {
-        if !session.is_over() && !session.is_younger(age) {
-            let round = async {
-                if session.is_over() || session.is_younger(age) { Ok(()) } else { self.round(session).await }
-            };
-            session.rounds.fresh(round).await?;
-        }
-        Ok(!session.is_over())
-    }
-
-    /// Sends one sign of life, and reads the keys of the lease.
-    ///
-    /// The sign of life counts from before a linearizable read: a leader that hung does not know that it was replaced,
-    /// and answers a sign of life although the lease counts elsewhere by then. It does not answer the read, and a new
-    /// leader has begun every lease anew.
-    async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
-        let sent = now();
-        self.linearizable_read().await?;
-        let (kept, keys) = tokio::join!(self.keep_alive(session.id), self.keys_of(session.id));
-        match kept? {
-            Some(given) if given >= session.ttl => {
-                session.prove(Proof { sent, keys: keys.ok().flatten().map(Arc::new) });
-                self.give_up_unasked(session, sent);
-                Ok(())
-            }
-            Some(_) => Err(unexpected("the time of a lease")),
-            None => {
-                self.session_lost(session);
-                Ok(())
-            }
-        }
-    }
-
-    /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not delay
-    /// the waiters after it, although other waiters keep its lease alive.
-    ///
-    /// An entry whose waiter asks meanwhile is written before it is relied on, and then not deleted. The round does not wait
-    /// for it: a cluster whose disk hangs still keeps leases alive.
-    fn give_up_unasked(&self, session: &Session, at: Moment) {
-        let unasked = self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP);
-        if unasked.is_empty() {
-            return;
-        }
-        self.spawn(|store| async move {
-            let deletes = unasked
-                .iter()
-                .map(|(id, mine)| -> BoxFuture<'_, _> { Box::pin(store.delete_unwritten(id, mine)) });
-            join_all(deletes.collect()).await;
-        });
-    }
-
-    /// Deletes an entry that was not written since `mine`. Otherwise reads it: the answer to an earlier request may be lost.
-    async fn delete_unwritten(&self, id: &Id, mine: &Mine) -> Result<(), Failure> {
-        let key = || mine.stored.clone();
-        let deletes = TxnRequest {
-            compare: vec![Compare::modified_at(key(), mine.modified)],
-            success: vec![DeleteRangeRequest { key: key() }.into()],
-            failure: vec![RangeRequest { key: key(), ..RangeRequest::default() }.into()],
-        };
-        let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
-        self.entries.deleted(id, mine, found.as_ref());
-        Ok(())
-    }
-
-    /// Notes that a session has ended at the server, and notifies its holders.
-    pub(super) fn session_lost(&self, session: &Session) {
-        if session.end() {
-            return;
-        }
-        let mut owners = self.entries.lost(session.id);
-        owners.sort_unstable_by_key(|owner| owner.process());
-        for owners in owners.chunk_by(|one, other| one.process() == other.process()) {
-            let Some(first) = owners.first() else { continue };
-            for listener in self.connections.connector().listeners.of(first.process()) {
-                listener.session_ended(owners);
-            }
-        }
-    }
-
-    /// Ends the retired sessions to which no entry is bound any more. If the request is not answered, the session
-    /// expires.
-    pub(super) fn end_retired(&self) {
-        let ended = self.sessions.take(|session| session.is_retired() && self.entries.end_unused(session));
-        if !ended.is_empty() {
-            self.spawn(|store| async move { store.revoke_all(&ended).await });
-        }
-    }
-
-    /// Ends the sessions without keys. The others expire.
-    pub(super) async fn end_sessions(&self) {
-        self.revoke_all(&self.sessions.take(|session| self.entries.end_unused(session))).await;
-    }
-
-    async fn revoke_all(&self, sessions: &[Arc<Session>]) {
-        for session in sessions {
-            let _ = self.revoke(session.id).await;
-        }
-    }
-
-    /// Requests a lease of at least `ttl`. Returns its id, its length, and when the request was sent.
-    pub(super) async fn grant(&self, ttl: Duration) -> Result<(i64, Duration, Moment), Failure> {
-        let mut tries = 0;
-        loop {
-            let (id, sent) = (lease_id(), now());
-            match self.grant_as(id, ttl).await {
-                // Another client has chosen the same number, of 2^63.
-                Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => tries += 1,
-                given => return given.map(|given| (id, given, sent)),
-            }
-        }
     }
 }
 

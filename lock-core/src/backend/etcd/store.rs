@@ -23,7 +23,6 @@ use super::session::Sessions;
 use super::ttl;
 use crate::backend::remote::PerRuntime;
 use crate::backend::remote::queue_copy::QueueCopies;
-use crate::clock::{Clock, Moment};
 use crate::key::Key;
 use crate::sync::Mutex;
 
@@ -48,11 +47,6 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("members", self.connections.connector()).finish_non_exhaustive()
     }
-}
-
-/// Returns the time by which leases are counted.
-pub(super) fn now() -> Moment {
-    Clock::Suspend.now()
 }
 
 /// Returns the request for the line of a key.

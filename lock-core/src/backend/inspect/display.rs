@@ -120,7 +120,9 @@ mod tests {
                  2025-11-20T20:53:20Z, 7.2 s left, 5 in all",
             ),
             (
-                holder(Some(record("x")), None, false).with_held_since(Some(Duration::from_secs(1_763_672_060))).to_string(),
+                holder(Some(record("x")), None, false)
+                    .with_held_since(Some(Duration::from_secs(1_763_672_060)))
+                    .to_string(),
                 "held by web-3 pid 811 (shop, x) since 2025-11-20T20:54:20Z, without an end",
             ),
             (holder(None, None, false).to_string(), "held by a client of another library, without an end"),

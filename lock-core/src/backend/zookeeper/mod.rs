@@ -14,6 +14,7 @@ mod fence;
 mod grants;
 mod inspect;
 mod line;
+mod made;
 mod names;
 #[cfg(feature = "testkit")]
 mod operator;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::config::Config;
 use super::error::failure;
-use super::store::Processes;
+use super::process::Processes;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
 

@@ -1,5 +1,6 @@
 //! How the session of a manager begins, and how it is kept alive.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,13 @@ use crate::backend::NodeAnswer;
 use crate::backend::remote::session_keeper::{self, LOOK, SessionKeeper};
 use crate::error::{LockErrorKind, LossReason};
 use crate::owner::Owner;
-use crate::sync::survives;
+use crate::sync::{Mutex, survives};
 
 /// A manager, as the store knows it.
 pub(super) type Process = SessionKeeper<Session>;
+
+/// The attached managers.
+pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
 
 /// The servers, and what the store has promised of them.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use zookeeper_client::{Client, Error, EventType, MultiWriteError, SessionState};
 use super::error::{Failure, is_doubtful};
 use super::grants::Grants;
 use super::line::Place;
-use super::tidy::Made;
+use super::made::Made;
 use crate::backend::remote::queue_copy::QueueCopies;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::clock::{Clock, Moment};

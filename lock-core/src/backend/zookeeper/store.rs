@@ -1,6 +1,5 @@
 //! The store, and the managers that are attached to it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use zookeeper_client::Error;
 use super::config::Config;
 use super::error::Failure;
 use super::places::make_base;
-use super::process::{Process, Servers};
+use super::process::{Process, Processes, Servers};
 use super::session::check;
 use crate::backend::Listener;
 use crate::backend::remote::tries;
@@ -20,10 +19,6 @@ use crate::backend::remote::tries;
 use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
 use crate::runtime::current_runtime;
-use crate::sync::Mutex;
-
-/// The attached managers.
-pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
 
 /// How long [`close`](crate::backend::Backend::close) waits for the end of a session at the server.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -1,55 +1,21 @@
-//! The directories that this session has made: each is deleted some time after its last use.
+//! Deletes the directories that this session has made, each some time after its last use.
 //!
 //! The servers also delete empty containers, but only once a minute, and some 10,000 each time. So keys that are used
 //! once would pile up. Here they are deleted as fast as they are made.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::sleep;
 use zookeeper_client::Error;
 
 use super::error::is_doubtful;
-use super::session::{Session, now};
+use super::made::MADE_HERE;
+use super::session::Session;
 use crate::backend::BoxFuture;
 use crate::backend::remote::join_all;
-use crate::clock::Moment;
-use crate::sync::Mutex;
-
-/// How long a directory is kept after it was made, or was seen in use. A key that is used more often costs one more
-/// creation in this time.
-const STAYS: Duration = Duration::from_secs(10);
 
 /// The pause between two checks for due directories.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// How many are deleted at once.
-const AT_ONCE: usize = 512;
-
-/// The data of a directory that is made here. It distinguishes the directory from a node of another program, which no
-/// server deletes.
-pub(super) const MADE_HERE: &[u8] = b"lock";
-
-/// Directories, with the moment at which each is due, in this order.
-#[derive(Debug, Default)]
-pub(super) struct Made(Mutex<VecDeque<(Moment, String)>>);
-
-impl Made {
-    /// Notes that a directory is in use now, or is about to be made.
-    pub(super) fn add(&self, directory: String) {
-        self.0.lock().push_back((now().plus(STAYS), directory));
-    }
-
-    /// Takes some of the due directories.
-    fn due(&self) -> Vec<String> {
-        let (mut all, now) = (self.0.lock(), now());
-        let due = all.iter().take(AT_ONCE).take_while(|(due, _)| due.is_past(now)).count();
-        let due = all.drain(..due).map(|(_, directory)| directory).collect();
-        let most = AT_ONCE.max(all.len() * 2);
-        all.shrink_to(most);
-        due
-    }
-}
 
 impl Session {
     /// Deletes the unused directories of this session, in an endless loop.

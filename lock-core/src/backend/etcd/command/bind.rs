@@ -5,7 +5,8 @@ use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::line::Line;
 use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
-use crate::backend::etcd::store::{Store, now};
+use crate::backend::etcd::session::now;
+use crate::backend::etcd::store::Store;
 use crate::key::Key;
 use std::time::Duration;
 

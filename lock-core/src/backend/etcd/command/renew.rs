@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::backend::etcd::entries::{Id, Lease, Mine};
 use crate::backend::etcd::error::{Failure, unexpected};
-use crate::backend::etcd::session::{Session, UnderWay, renewed};
-use crate::backend::etcd::store::{Store, now};
+use crate::backend::etcd::session::{Session, UnderWay, now, renewed};
+use crate::backend::etcd::store::Store;
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 use crate::clock::Moment;

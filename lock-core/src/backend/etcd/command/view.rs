@@ -51,7 +51,7 @@ mod tests {
     use crate::backend::etcd::line::value;
     use crate::backend::etcd::proto::{KeyValue, RangeResponse};
     use crate::backend::etcd::session::Session;
-    use crate::backend::etcd::store::now;
+    use crate::backend::etcd::session::now;
     use crate::key::Key;
     use crate::owner::{Identity, OwnerRecord, OwnerSource};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::redis::{Pipeline, Value, from_redis_value};
 
-use super::replicas::Replica;
+use super::replica::Replica;
 use crate::backend::redis::command::Server;
 use crate::backend::redis::config::{Config, Durability};
 use crate::backend::redis::error::Failure;

@@ -7,6 +7,7 @@ mod disk;
 mod facts;
 mod memory;
 mod nodes;
+mod replica;
 mod replicas;
 mod sentinels;
 mod server;

@@ -11,32 +11,6 @@ const KEEPS_UP: u64 = 3;
 const ADD_NODE: &str =
     "`redis-cli --cluster add-node <new host:port> <host:port of this node> --cluster-slave`";
 
-/// A replica, as its primary reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Replica {
-    place: String,
-    is_online: bool,
-    /// The seconds since its last report.
-    lag: u64,
-}
-
-impl Replica {
-    /// Reads a line `slave0:ip=10.0.0.2,port=6379,state=online,offset=7,lag=0`.
-    pub(super) fn read(line: &str) -> Option<Self> {
-        let (number, fields) = line.strip_prefix("slave")?.split_once(':')?;
-        number.parse::<u32>().ok()?;
-        let field = |name: &str| {
-            let mut fields = fields.trim().split(',').filter_map(|field| field.split_once('='));
-            fields.find(|(found, _)| *found == name).map(|(_, value)| value)
-        };
-        Some(Self {
-            place: format!("{}:{}", field("ip")?, field("port")?),
-            is_online: field("state") == Some("online"),
-            lag: field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0),
-        })
-    }
-}
-
 /// Returns the number of replicas without which the primary grants no lock of this store.
 fn needed(facts: &Facts) -> usize {
     let durable = facts.durability.map_or(0, Durability::replicas);

@@ -3,24 +3,20 @@
 //! Source: [Guidelines for Redis clients with support for Redis
 //! Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
+mod dial;
 mod view;
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
-    RedisError, RedisResult, Value, from_redis_value,
-};
+use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisConnectionInfo, RedisResult, Value, from_redis_value};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use self::dial::{Answer, greet, login, patience};
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::{Tls, socket};
@@ -29,16 +25,6 @@ use crate::error::LockErrorKind;
 
 pub(crate) use view::{SentinelView, sentinel_views};
 
-/// The least time limit of one sentinel, once another has answered. A healthy sentinel answers within a millisecond, and
-/// a dial asks all of them at once.
-const PATIENCE: Duration = Duration::from_millis(300);
-
-/// Returns the time limit of one sentinel, once another has answered. A request takes three round trips, four with TLS,
-/// and a dial sends two: on a long link both must fit.
-fn patience(config: &Config) -> Duration {
-    PATIENCE.max(config.dial_timeout / 3)
-}
-
 /// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
 /// every dial.
 const GRACE: Duration = Duration::from_millis(50);
@@ -46,37 +32,6 @@ const GRACE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often a sentinel is asked although it announces failovers: an announcement before the subscription is lost.
 const LOOK: Duration = Duration::from_secs(2);
-
-/// The answer of one sentinel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    /// The place of the primary, and the number of the failover that made it the primary.
-    Primary(Endpoint, u64),
-    /// The sentinel watches no primary of this name. The sentinel watches these; `None` if its user may not request
-    /// them.
-    Unknown(Option<Vec<String>>),
-    /// The sentinel rejects the password, or the user lacks a permission.
-    Refused(String),
-    /// TLS fails until an operator changes a certificate or the URL.
-    Untrusted(String),
-    /// No usable answer, with the reason.
-    Silent(String),
-}
-
-impl From<RedisError> for Answer {
-    fn from(error: RedisError) -> Self {
-        match error.code() {
-            Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => Self::Refused(code.to_owned()),
-            _ => Self::Silent(error.to_string()),
-        }
-    }
-}
-
-impl From<io::Error> for Answer {
-    fn from(error: io::Error) -> Self {
-        Self::Silent(error.to_string())
-    }
-}
 
 /// A step of the request to one sentinel of the URL.
 enum Step {
@@ -127,7 +82,7 @@ pub(crate) async fn primary(
                 if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
                     // The others are about as fast, if they are up.
                     let took = Clock::Suspend.now().since(began);
-                    patience = limit.min((took * 2).max(self::patience(config)));
+                    patience = limit.min((took * 2).max(dial::patience(config)));
                 }
                 answers.push(answer);
             }
@@ -251,62 +206,6 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
 fn epoch(details: &Value) -> Option<u64> {
     let details: HashMap<String, String> = from_redis_value(details.clone()).ok()?;
     details.get("config-epoch")?.parse().ok()
-}
-
-fn login(config: &Config) -> RedisConnectionInfo {
-    let mut info = RedisConnectionInfo::default()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    if let Some((user, password)) = &config.sentinel_login {
-        if let Some(user) = user {
-            info = info.set_username(user);
-        }
-        info = info.set_password(password);
-    }
-    info
-}
-
-/// The task that drives a connection. Dropping this value aborts it.
-struct Driver(JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// The messages that a sentinel pushes.
-type Told = mpsc::UnboundedReceiver<PushInfo>;
-
-async fn greet(
-    stream: TcpStream,
-    host: &str,
-    tls: Option<&Tls>,
-    info: RedisConnectionInfo,
-) -> Result<(MultiplexedConnection, Driver, Told), Answer> {
-    stream.set_nodelay(true)?;
-    let (tell, told) = mpsc::unbounded_channel();
-    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let options = options.set_push_sender(move |push: PushInfo| {
-        // A caller that only sends a request drops the receiver.
-        let _ = tell.send(push);
-        Ok::<_, Infallible>(())
-    });
-    let (connection, driver) = match tls {
-        Some(tls) => {
-            let stream = tls.wrap(stream, host).await.map_err(|failure: Failure| {
-                let text = failure.text().to_owned();
-                if failure.is_settled() { Answer::Untrusted(text) } else { Answer::Silent(text) }
-            })?;
-            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
-            (connection, tokio::spawn(driver))
-        }
-        None => {
-            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
-            (connection, tokio::spawn(driver))
-        }
-    };
-    Ok((connection, Driver(driver), told))
 }
 
 /// Returns when a server other than `current` is the primary: a sentinel announced it, or named it when asked.

@@ -6,7 +6,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, RedisResult};
 use tokio::time::timeout;
 
-use super::{Answer, greet, login, patience};
+use super::dial::{Answer, greet, login, patience};
 use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
 use crate::backend::remote::{Tls, join_all, socket};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::LockGuard;
 use crate::acquire::{self, Plan};
 use crate::backend::{Claim, FencingToken, LeaseScope, Mode, Released, Renewal};
 use crate::clock;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::guard::LockGuard;
 use crate::hub::Hub;
 use crate::key::IntoKey;
 use crate::kind::Kind;
