@@ -57,7 +57,7 @@ impl Store {
         claim: &'a Claim,
         ask: Ask,
     ) -> impl Future<Output = Result<Attempt>> + 'a {
-        self.timed(Op::of(ask), self.backend.acquire_dyn(claim, ask))
+        self.timed(Op::from_ask(ask), self.backend.acquire_dyn(claim, ask))
     }
 
     pub(crate) fn heartbeat<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<Heartbeat>> + 'a {

@@ -122,7 +122,7 @@ pub(crate) fn read_all(
             match words.parse_one(input, position) {
                 Ok(arg) => {
                     if !input.is_empty() && !input.peek(Token![,]) {
-                        errors.at(input.span(), "expected `,`");
+                        errors.add(input.span(), "expected `,`");
                     }
                     take(arg, errors);
                 }
@@ -139,7 +139,7 @@ pub(crate) fn read_all(
 /// Stores `arg`, unless its name was given before.
 pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
     if slot.is_some() {
-        errors.at(arg.name.span(), format_args!("`{}` is given twice", arg.name));
+        errors.add(arg.name.span(), format_args!("`{}` is given twice", arg.name));
     } else {
         *slot = Some(arg);
     }

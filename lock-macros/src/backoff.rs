@@ -36,7 +36,7 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
         put(slot, part, errors);
     });
     if base.is_none() && max.is_none() && errors.is_empty() {
-        errors.at(arg.name.span(), "`backoff` is empty: write `base`, `max` or both, or remove it");
+        errors.add(arg.name.span(), "`backoff` is empty: write `base`, `max` or both, or remove it");
     }
     let base = base.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
     let max = max.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
@@ -61,21 +61,21 @@ fn check_order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Err
                 base_text.value(),
                 max_text.value()
             );
-            errors.at(base.later_of(max).value.span(), message);
+            errors.add(base.later_of(max).value.span(), message);
         }
         (Some((_, (text, first))), None) if *first > DEFAULT_MAX => {
             let message = format!(
                 "`base = \"{}\"` is longer than the default of `max`, {DEFAULT_MAX:?}: add a `max`",
                 text.value()
             );
-            errors.at(text.span(), message);
+            errors.add(text.span(), message);
         }
         (None, Some((_, (text, longest)))) if *longest < DEFAULT_BASE => {
             let message = format!(
                 "`max = \"{}\"` is shorter than the default of `base`, {DEFAULT_BASE:?}: add a `base`",
                 text.value()
             );
-            errors.at(text.span(), message);
+            errors.add(text.span(), message);
         }
         _ => {}
     }

@@ -17,7 +17,7 @@ use crate::template::Segment;
 // Without this, the block would capture only the fields that the body mentions, and the rest of a parameter would be
 // dropped after the release. `&id` counts as a use, so a parameter that nothing mentions is bound again instead: the
 // compiler then warns that the binding is unused, at the span of the parameter.
-pub(crate) fn of(spec: &LockSpec, body: &Body) -> TokenStream {
+pub(crate) fn capture(spec: &LockSpec, body: &Body) -> TokenStream {
     let evaluated = evaluated(spec);
     let capture = |Parameter { name, attrs }: &Parameter| {
         let text = name.unraw().to_string();

@@ -10,7 +10,7 @@ use crate::strategy::Strategy;
 
 // Output:
 //     #[doc = ""] #[doc = "Locked by `order:<id>`, kind `read`, ttl `500ms`, strategy `retry`."]
-pub(crate) fn of(spec: &LockSpec, has_docs: bool) -> TokenStream {
+pub(crate) fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
     let mut line = format!("Locked by {}", locked_by(&spec.keys));
     match &spec.kind {
         None | Some(Kind::Reentrant) => {}

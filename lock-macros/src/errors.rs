@@ -13,7 +13,7 @@ impl Errors {
     }
 
     /// Adds an error at `span`.
-    pub(crate) fn at(&mut self, span: Span, message: impl std::fmt::Display) {
+    pub(crate) fn add(&mut self, span: Span, message: impl std::fmt::Display) {
         self.push(syn::Error::new(span, message));
     }
 

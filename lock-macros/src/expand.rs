@@ -48,8 +48,8 @@ pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
 //     #[attrs] #[doc = "Locked by .."] vis async fn ship(id: u64) -> Ret { locked statements }
 fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
     let Function { attrs, vis, sig, .. } = function;
-    let doc = doc_line::of(spec, attrs.iter().any(|attr| attr.path().is_ident("doc")));
-    let handover = spec.fallback.as_ref().map(|path| (path, Handover::of(sig)));
+    let doc = doc_line::doc_line(spec, attrs.iter().any(|attr| attr.path().is_ident("doc")));
+    let handover = spec.fallback.as_ref().map(|path| (path, Handover::new(sig)));
     let locked = statements(spec, body, &sig.ident, handover.as_ref());
     let sig = handover.as_ref().map_or(sig, |(_, handover)| &handover.signature);
     let block = match &body.boxed_by {
@@ -99,7 +99,7 @@ fn statements(
     let support = support(spec);
     let here = here();
     let (named_profile, named_template) = (named_profile(spec, function), named_template(spec));
-    let request = request::of(spec, &label);
+    let request = request::request(spec, &label);
     let future = future(spec, body, handover.map(|(_, handover)| handover));
     let falls_back = handover.map(|(path, handover)| falls_back(body, path, handover));
     let answer = answer(spec, body, function, &label);
@@ -196,7 +196,7 @@ fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStr
     let stmts = &body.stmts;
     let edge = return_edge(body.output.as_ref());
     let unpack = handover.map(|handover| &handover.unpack);
-    let captured = capture::of(spec, body);
+    let captured = capture::capture(spec, body);
     quote!(async move { #unpack #captured #edge { #stmts } })
 }
 

@@ -68,7 +68,7 @@ impl Handover {
     //     signature: fn pay(&self, mut id: u64, __lock_argument_1: (A, B), __lock_argument_2: C)
     //     arguments: self, id, __lock_argument_1, __lock_argument_2
     //     unpack:    let (a, b) = __lock_argument_1;
-    pub(crate) fn of(signature: &Signature) -> Self {
+    pub(crate) fn new(signature: &Signature) -> Self {
         let mut signature = signature.clone();
         let (mut arguments, mut unpack) = (Vec::new(), TokenStream::new());
         for (position, input) in signature.inputs.iter_mut().enumerate() {
@@ -154,7 +154,7 @@ mod tests {
                 "let ref a = a ; let all @ B (b) = all ;",
             ),
         ] {
-            let handover = Handover::of(&syn::parse_str(signature).expect(signature));
+            let handover = Handover::new(&syn::parse_str(signature).expect(signature));
             assert_eq!(handover.signature.to_token_stream().to_string(), changed);
             let passed: Vec<_> = handover.arguments.iter().map(ToString::to_string).collect();
             assert_eq!(passed.join(","), arguments, "{signature}");

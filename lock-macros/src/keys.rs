@@ -19,7 +19,7 @@ pub(crate) enum Keys {
 
 impl Keys {
     /// Reads `key` or `keys`, exactly one of which is required. Returns `None` if there are errors.
-    pub(crate) fn of(args: &Args, params: &Params, errors: &mut Errors) -> Option<Self> {
+    pub(crate) fn parse(args: &Args, params: &Params, errors: &mut Errors) -> Option<Self> {
         match (&args.key, &args.keys) {
             (None, None) => {
                 missing(errors);
@@ -28,11 +28,11 @@ impl Keys {
             (Some(key), Some(keys)) => {
                 let message =
                     "`key` and `keys` cannot be combined: remove `key`, and add its template to `keys`";
-                errors.at(key.later_of(keys).name.span(), message);
+                errors.add(key.later_of(keys).name.span(), message);
                 None
             }
-            (Some(key), None) => errors.take(one(key, params)).map(Self::One),
-            (None, Some(keys)) => all(keys, params, errors).map(Self::All),
+            (Some(key), None) => errors.take(one_key(key, params)).map(Self::One),
+            (None, Some(keys)) => all_keys(keys, params, errors).map(Self::All),
         }
     }
 
@@ -50,11 +50,11 @@ impl Keys {
 fn missing(errors: &mut Errors) {
     if errors.is_empty() {
         let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
-        errors.at(proc_macro2::Span::call_site(), message);
+        errors.add(proc_macro2::Span::call_site(), message);
     }
 }
 
-fn one(arg: &Arg, params: &Params) -> syn::Result<Template> {
+fn one_key(arg: &Arg, params: &Params) -> syn::Result<Template> {
     let literal = string(&arg.value).ok_or_else(|| {
         expected(arg, "a string literal such as `\"order:<id>\"`; write placeholders into it")
     })?;
@@ -65,14 +65,14 @@ fn one(arg: &Arg, params: &Params) -> syn::Result<Template> {
 const MAX_KEYS: usize = 1_000;
 
 /// Reads all templates of the list, so that the error in one does not hide the errors in the others.
-fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>> {
+fn all_keys(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>> {
     let form = "a list of string literals such as `[\"a:<x>\", \"b:<y>\"]`";
     let Expr::Array(list) = ungrouped(&arg.value) else {
         errors.push(expected(arg, form));
         return None;
     };
     if list.elems.is_empty() {
-        errors.at(
+        errors.add(
             list.span(),
             "`keys` is empty: write at least one template, such as `keys = [\"a:<x>\", \"b:<y>\"]`",
         );
@@ -84,20 +84,20 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
              all of them",
             list.elems.len()
         );
-        errors.at(list.span(), message);
+        errors.add(list.span(), message);
         return None;
     }
     let mut templates: Vec<Option<Template>> = Vec::new();
     for element in &list.elems {
         let Some(literal) = string(element) else {
-            errors.at(element.span(), format_args!("`keys` takes {form}"));
+            errors.add(element.span(), format_args!("`keys` takes {form}"));
             templates.push(None);
             continue;
         };
         let known = |other: &Template| other.literal.value() == literal.value();
         if templates.iter().flatten().any(known) {
             let message = format!("`{}` is in `keys` already: remove one of them", literal.value());
-            errors.at(literal.span(), message);
+            errors.add(literal.span(), message);
             templates.push(None);
             continue;
         }
@@ -119,7 +119,7 @@ fn refuse_clashes(templates: &[Template], params: &Params, errors: &mut Errors) 
                 earlier.literal.value(),
                 later.literal.value()
             );
-            errors.at(later.literal.span(), message);
+            errors.add(later.literal.span(), message);
             return false;
         }
     }
@@ -134,7 +134,7 @@ mod tests {
         let mut errors = Errors::default();
         let args = Args::parse(options.parse().expect(options), &mut errors);
         let signature = syn::parse_str("async fn f(x: u64, y: u64)").expect("a signature");
-        let keys = Keys::of(&args, &Params::of(&signature), &mut errors);
+        let keys = Keys::parse(&args, &Params::new(&signature), &mut errors);
         match (keys, errors.into_tokens()) {
             (Some(keys), None) => Ok(keys.templates().iter().map(|each| each.literal.value()).collect()),
             (None, Some(errors)) => Err(errors.to_string()),

@@ -33,7 +33,7 @@ impl Kind {
 
     /// Reads `kind` and `permits`. Without either it is `Some(None)`: the profile may name a kind, and else it is
     /// [`Kind::Reentrant`]. Returns `None` if there are errors.
-    pub(crate) fn of(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
+    pub(crate) fn parse(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
         let word = match &args.kind {
             None => None,
             Some(arg) => Some(errors.take(word(arg))?),
@@ -55,7 +55,7 @@ impl Kind {
 fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
     let Some(arg) = &args.permits else {
         let at = args.kind.as_ref().map_or_else(Span::call_site, |kind| kind.name.span());
-        errors.at(at, "`kind = \"semaphore\"` needs `permits`: add one such as `permits = 3`");
+        errors.add(at, "`kind = \"semaphore\"` needs `permits`: add one such as `permits = 3`");
         return None;
     };
     errors.take(permits(arg)).map(|permits| Kind::Semaphore(Box::new(permits)))
@@ -76,7 +76,7 @@ fn permits(arg: &Arg) -> syn::Result<Expr> {
 /// Refuses `permits` for a kind without permits.
 fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Option<KindWord>, errors: &mut Errors) {
     let (Some(kind), Some(word)) = (kind, word) else {
-        errors.at(
+        errors.add(
             permits.name.span(),
             "`permits` goes with `kind = \"semaphore\"` only: add that, or remove `permits`",
         );
@@ -86,7 +86,7 @@ fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Option<KindWord>, err
         "`permits` cannot be combined with `kind = \"{}\"`: remove `permits`, or write `kind = \"semaphore\"`",
         word.name()
     );
-    errors.at(permits.later_of(kind).name.span(), message);
+    errors.add(permits.later_of(kind).name.span(), message);
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     fn read(options: &str) -> Result<&'static str, String> {
         let mut errors = Errors::default();
         let args = Args::parse(options.parse().expect(options), &mut errors);
-        let kind = Kind::of(&args, &mut errors);
+        let kind = Kind::parse(&args, &mut errors);
         match (kind, errors.into_tokens()) {
             (Some(kind), None) => Ok(kind.map_or("", |kind| kind.name())),
             (None, Some(errors)) => Err(errors.to_string()),

@@ -34,7 +34,7 @@ impl Param {
 
 impl Params {
     /// Collects the parameters of `signature`.
-    pub(crate) fn of(signature: &Signature) -> Self {
+    pub(crate) fn new(signature: &Signature) -> Self {
         let mut params = Self::default();
         for input in &signature.inputs {
             if let FnArg::Typed(typed) = input {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn params(signature: &str) -> Params {
-        Params::of(&syn::parse_str(signature).expect(signature))
+        Params::new(&syn::parse_str(signature).expect(signature))
     }
 
     #[test]

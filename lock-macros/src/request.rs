@@ -20,7 +20,7 @@ use crate::words::strategy::StrategyWord;
 //     Request::new(current(), KeyBuilder::new().., None, "order:<id>", label).ttl(..).strategy(..)
 // and with several keys
 //     Request::all(current(), [KeyBuilder::new().., KeyBuilder::new()..], "a:<x>, b:<y>", label).ttl(..).strategy(..)
-pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
+pub(crate) fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
     let private = private();
     let manager = manager(spec);
     let options = options(spec);

@@ -59,7 +59,7 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let message = format!(
         "`wait` cannot be combined with `strategy = \"{name}\"`, which {why}: remove `wait`, or choose `retry` or `retry_or_skip`"
     );
-    errors.at(wait.later_of(strategy).name.span(), message);
+    errors.add(wait.later_of(strategy).name.span(), message);
 }
 
 /// Pauses have no effect on a strategy that does not try again. A strategy that is an expression has pauses of its own.
@@ -78,7 +78,7 @@ fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut E
         }
         Some(Strategy::Named(_)) | None => return,
     };
-    errors.at(backoff.later_of(strategy).name.span(), message);
+    errors.add(backoff.later_of(strategy).name.span(), message);
 }
 
 /// A limit on waiters has no effect on a strategy that does not wait.
@@ -92,7 +92,7 @@ fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Er
          `retry_or_skip` or `wait`",
         named.name()
     );
-    errors.at(max.later_of(strategy).name.span(), message);
+    errors.add(max.later_of(strategy).name.span(), message);
 }
 
 /// Several keys have one holder each.
@@ -105,7 +105,7 @@ fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
         "`keys` cannot be combined with `kind = \"{}\"`: several keys have one holder each; remove `kind`, write `kind = \"write\"`, or lock one `key`",
         kind.name()
     );
-    errors.at(keys.later_of(arg).name.span(), message);
+    errors.add(keys.later_of(arg).name.span(), message);
 }
 
 /// Only a semaphore has permits. Without `kind`, the semaphore may be that of the profile.
@@ -119,12 +119,12 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
                  `kind = \"semaphore\"` with `permits`",
                 kind.name()
             );
-            errors.at(take.later_of(arg).name.span(), message);
+            errors.add(take.later_of(arg).name.span(), message);
         }
         (None, _) if args.profile.is_none() && args.permits.is_none() && args.keys.is_none() => {
             let message = "`take` goes with `kind = \"semaphore\"` only: add that with `permits`, name a `profile` that has \
                            them, or remove `take`";
-            errors.at(take.name.span(), message);
+            errors.add(take.name.span(), message);
         }
         // Reported already, or decided by the profile.
         _ => {}
@@ -135,7 +135,7 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
 fn take_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(take), Some(keys), None) = (&args.take, &args.keys, &args.kind) else { return };
     let message = "`take` cannot be combined with `keys`: several keys have one holder each; remove `take`, or lock one `key`";
-    errors.at(take.later_of(keys).name.span(), message);
+    errors.add(take.later_of(keys).name.span(), message);
 }
 
 /// No call could ever be granted more permits than there are. Expressions are compared when they are evaluated.
@@ -148,7 +148,7 @@ fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
         let message = format!(
             "`take = {asked}` is more than `permits = {there}`, so a call would wait for ever: change one of them"
         );
-        errors.at(take.later_of(permits).name.span(), message);
+        errors.add(take.later_of(permits).name.span(), message);
     }
 }
 
@@ -163,7 +163,7 @@ fn min_hold_beyond_max_hold(args: &Args, read: &Readings<'_>, errors: &mut Error
             min_text.value(),
             max_text.value()
         );
-        errors.at(min.later_of(max).name.span(), message);
+        errors.add(min.later_of(max).name.span(), message);
     }
 }
 
@@ -172,7 +172,7 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
     if read.renew == Some(false) {
         let message =
             "`renew_every` cannot be combined with `renew = false`, which does not renew: remove one of them";
-        errors.at(every.later_of(renew).name.span(), message);
+        errors.add(every.later_of(renew).name.span(), message);
     }
 }
 
@@ -192,7 +192,7 @@ fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors)
     };
     let message =
         format!("`linger` cannot be combined with `kind = \"{}\"`: {why}; remove one of them", kind.name());
-    errors.at(linger.later_of(arg).name.span(), message);
+    errors.add(linger.later_of(arg).name.span(), message);
 }
 
 /// A request for several keys waits for one after another.
@@ -200,7 +200,7 @@ fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(linger), Some(keys)) = (&args.linger, &args.keys) else { return };
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
                    would be in its own way; remove `linger`, or lock one `key`";
-    errors.at(linger.later_of(keys).name.span(), message);
+    errors.add(linger.later_of(keys).name.span(), message);
 }
 
 /// A waiter in another process may have to wait for the end of the linger, and the rest of the lease must be long
@@ -209,7 +209,7 @@ fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors
     let (Some(linger), Some((text, length))) = (&args.linger, read.linger) else { return };
     if *length > LONGEST_LINGER {
         let message = format!("`linger = \"{}\"` is too long: it is at most 1 s", text.value());
-        errors.at(linger.name.span(), message);
+        errors.add(linger.name.span(), message);
     } else if let (Some(ttl), Some((ttl_text, lease))) = (&args.ttl, read.ttl)
         && *length > *lease / 3
     {
@@ -218,7 +218,7 @@ fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors
             text.value(),
             ttl_text.value()
         );
-        errors.at(linger.later_of(ttl).name.span(), message);
+        errors.add(linger.later_of(ttl).name.span(), message);
     }
 }
 
@@ -237,6 +237,6 @@ fn min_hold_beyond_a_fixed_ttl(args: &Args, read: &Readings<'_>, errors: &mut Er
             min_text.value(),
             ttl_text.value()
         );
-        errors.at(min.later_of(ttl).later_of(renew).name.span(), message);
+        errors.add(min.later_of(ttl).later_of(renew).name.span(), message);
     }
 }

@@ -72,7 +72,7 @@ impl Function {
                 ReturnType::Type(_, ty) => Some((**ty).clone()),
             };
             if let Some(Type::Never(never)) = &output {
-                errors.at(
+                errors.add(
                     never.span(),
                     "a function that never returns cannot report that the lock was not acquired",
                 );
@@ -89,10 +89,10 @@ impl Function {
         if let Some(constness) = &self.sig.constness {
             let message = "a `const fn` cannot be locked, because acquiring a lock is I/O: write `async fn` instead of \
                            `const fn`";
-            errors.at(constness.span, message);
+            errors.add(constness.span, message);
         }
         if let Some(abi) = &self.sig.abi {
-            errors.at(
+            errors.add(
                 abi.span(),
                 "an `extern` function cannot be locked, because its caller cannot await: acquire the lock inside it",
             );

@@ -53,9 +53,9 @@ pub(crate) struct LockSpec {
 impl LockSpec {
     /// Checks the options against each other and against the signature. Returns `None` if there are errors.
     pub(crate) fn validate(args: &Args, signature: &Signature, errors: &mut Errors) -> Option<Self> {
-        let params = Params::of(signature);
-        let keys = Keys::of(args, &params, errors);
-        let kind = Kind::of(args, errors);
+        let params = Params::new(signature);
+        let keys = Keys::parse(args, &params, errors);
+        let kind = Kind::parse(args, errors);
         let take = check(args.take.as_ref(), errors, take);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
         let strategy = check(args.strategy.as_ref(), errors, |arg| strategy(arg, &params));

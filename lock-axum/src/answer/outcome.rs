@@ -51,7 +51,7 @@ macro_rules! texts {
 }
 
 impl Outcome {
-    pub(crate) fn of(kind: LockErrorKind) -> Self {
+    pub(crate) fn from_kind(kind: LockErrorKind) -> Self {
         match kind {
             LockErrorKind::Contended => Self::Contended,
             LockErrorKind::TimedOut => Self::TimedOut,

@@ -41,7 +41,7 @@ impl LockRejection {
 
     /// Makes the answer to `error` over `version` of HTTP. Clients see `template`.
     pub(crate) fn of_error(error: &LockError, template: Option<&str>, version: Version) -> Self {
-        let mut rejection = Self::new(Outcome::of(error.kind()));
+        let mut rejection = Self::new(Outcome::from_kind(error.kind()));
         let problem = &mut *rejection.0;
         if problem.outcome != Outcome::Misconfigured {
             problem.lock = template.map(Into::into);

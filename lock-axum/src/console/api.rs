@@ -42,12 +42,12 @@ struct Answer {
 
 /// One snapshot.
 pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
-    let query = Query::of(&head.uri, ROWS)?;
+    let query = Query::parse(&head.uri, ROWS)?;
     let read_only = served.operators.name(&head)?.is_none();
     let mut follower = served.poll.follow();
     let ended = |_| Problem::failed("the console has ended");
     let seen = follower.wait_for(Option::is_some).await.map_err(ended)?.clone().unwrap_or_default();
-    let text = snapshot::at(millis(wall()), &served.render(&seen, &query, read_only));
+    let text = snapshot::with_time(millis(wall()), &served.render(&seen, &query, read_only));
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
@@ -55,7 +55,7 @@ pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Res
 
 /// Snapshots for as long as they change.
 pub(super) async fn events(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
-    let query = Query::of(&head.uri, ROWS)?;
+    let query = Query::parse(&head.uri, ROWS)?;
     let read_only = served.operators.name(&head)?.is_none();
     stream::open(served, query, read_only)
 }

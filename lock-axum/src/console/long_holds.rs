@@ -23,7 +23,7 @@ struct Usual<'a> {
 }
 
 impl<'a> Usual<'a> {
-    fn of(heat: &'a Heat) -> Option<Self> {
+    fn new(heat: &'a Heat) -> Option<Self> {
         let p99 = Duration::from_secs_f64(heat.held_p99_ms.filter(|_| heat.granted >= GRANTS)? / 1_000.0);
         Some(Self { name: &heat.template, template: KeyTemplate::parse(&heat.template).ok(), p99 })
     }
@@ -41,7 +41,7 @@ impl<'a> Usual<'a> {
 /// Returns a finding for each holder that has its lock for much longer than is usual. `now` is the time since the Unix
 /// epoch.
 pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
-    let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::of).collect();
+    let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::new).collect();
     if usual.is_empty() {
         return Vec::new();
     }

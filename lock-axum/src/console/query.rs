@@ -39,7 +39,7 @@ pub(super) struct Query {
 
 impl Query {
     /// Reads the query of `uri`. Parameters with other names are ignored.
-    pub(super) fn of(uri: &Uri, default_limit: usize) -> Result<Self, Problem> {
+    pub(super) fn parse(uri: &Uri, default_limit: usize) -> Result<Self, Problem> {
         let mut query = Self { view: View::All, prefix: String::new(), limit: default_limit };
         for pair in uri.query().unwrap_or_default().split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_query_is_read() {
-        let read = |text: &str| Query::of(&format!("/?{text}").parse().expect("a uri"), 7);
+        let read = |text: &str| Query::parse(&format!("/?{text}").parse().expect("a uri"), 7);
         let good = |view, prefix: &str, limit| Query { view, prefix: prefix.to_owned(), limit };
         for (text, expected) in [
             ("", good(View::All, "", 7)),

@@ -54,7 +54,7 @@ impl Served {
 
     /// Returns what a viewer sees, as JSON without the time.
     pub(super) fn render(&self, seen: &Seen, query: &Query, read_only: bool) -> String {
-        let past = self.poll.read(|journal, now| Past::of(journal, now, query.view));
+        let past = self.poll.read(|journal, now| Past::new(journal, now, query.view));
         snapshot::render(self.poll.locks(), seen, past, query, read_only)
     }
 

@@ -50,7 +50,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    pub(super) fn of(journal: &Journal, now: Duration, view: View) -> Self {
+    pub(super) fn new(journal: &Journal, now: Duration, view: View) -> Self {
         Self {
             since_ms: journal.began_ms(),
             heat: view.shows(View::Heat).then(|| journal.heat(now)),
@@ -87,7 +87,7 @@ pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query
 }
 
 /// Returns a rendered snapshot with its time.
-pub(super) fn at(time_ms: u64, rendered: &str) -> String {
+pub(super) fn with_time(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
@@ -213,8 +213,8 @@ mod tests {
             (View::History, [false, false, true]),
         ] {
             let query = Query { view, prefix: String::new(), limit: 1 };
-            let past = Past::of(&journal, Duration::ZERO, view);
-            let text = at(7, &render(&locks, &seen, past, &query, true));
+            let past = Past::new(&journal, Duration::ZERO, view);
+            let text = with_time(7, &render(&locks, &seen, past, &query, true));
             let snapshot: serde_json::Value = serde_json::from_str(&text).expect("JSON");
             let shown = ["ping", "heat", "history"].map(|part| snapshot.get(part).is_some());
             assert_eq!(shown, has, "{view:?}");

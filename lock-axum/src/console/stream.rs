@@ -78,7 +78,7 @@ impl Viewer {
             let rendered = self.served.render(&seen, &self.query, self.read_only);
             let fingerprint = Some(snapshot::fingerprint(&rendered));
             if is_quiet || sent != fingerprint {
-                let text = snapshot::at(millis(wall()), &rendered);
+                let text = snapshot::with_time(millis(wall()), &rendered);
                 place.send(format!("retry: 1000\nevent: state\ndata: {text}\n\n").into());
                 sent = fingerprint;
                 quiet.reset();

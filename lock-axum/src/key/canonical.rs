@@ -71,7 +71,7 @@ impl Form {
         [("uuid", Self::Uuid), ("text", Self::Text), ("lower", Self::Lower)];
 
     /// Returns the form that `word` names, if any.
-    pub(crate) fn of(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         let number =
             Number::ALL.iter().find(|(name, _)| *name == word).map(|(_, number)| Self::Number(*number));
         number.or_else(|| Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, form)| *form))
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn spelt(word: &str, value: &'static str) -> Result<String, String> {
-        let form = if word.is_empty() { Form::Plain } else { Form::of(word).expect("a word") };
+        let form = if word.is_empty() { Form::Plain } else { Form::parse(word).expect("a word") };
         form.canonical(value.into()).map(Cow::into_owned).map_err(Cow::into_owned)
     }
 

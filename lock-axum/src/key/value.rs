@@ -39,7 +39,7 @@ const LONGEST_HEADER: usize = 255;
 /// Returns the characters that the values of the placeholder `name` consist of.
 pub(super) fn values_of(name: &str) -> Values {
     let (_, form) = split(name);
-    form.and_then(Form::of).map_or(Values::Text, Form::values)
+    form.and_then(Form::parse).map_or(Values::Text, Form::values)
 }
 
 /// Splits `id:u64` at its colon.
@@ -55,7 +55,7 @@ impl Value {
             LockError::new(LockErrorKind::InvalidKey, detail)
         };
         let (place, word) = split(name);
-        let form = match word.map(|word| Form::of(word).ok_or(word)) {
+        let form = match word.map(|word| Form::parse(word).ok_or(word)) {
             None => None,
             Some(Ok(form)) => Some(form),
             Some(Err(word)) => return Err(invalid(unknown(place, word))),

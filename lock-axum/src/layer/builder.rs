@@ -30,7 +30,7 @@ pub trait HasKey: Sized {
 
 impl HasKey for Keyed {
     fn mount<S>(layer: &LockLayer, inner: S) -> Lock<S> {
-        Lock::new(inner, Mounted::of(&layer.key.0, &layer.options))
+        Lock::new(inner, Mounted::new(&layer.key.0, &layer.options))
     }
 }
 

@@ -71,7 +71,7 @@ impl<'a> AcquireRecorder<'a> {
 
     fn refused(&self, error: &LockError) -> HoldStart {
         let waited = error.waited().unwrap_or_else(|| self.waited());
-        let outcome = Outcome::of(error);
+        let outcome = Outcome::from_error(error);
         self.meter.request_ended(outcome, waited);
         self.span.record("lock.waited_ms", millis(waited));
         if let Some(waiters) = error.waiters() {

@@ -40,7 +40,7 @@ impl KeyBuilder {
 
     /// Adds a value, encoded while it is formatted.
     pub fn value(mut self, value: &dyn Display) -> Self {
-        let boundary = self.value_end.map_or(Boundary::Hard, |end| Boundary::of(&self.text[end..]));
+        let boundary = self.value_end.map_or(Boundary::Hard, |end| Boundary::in_literal(&self.text[end..]));
         if boundary == Boundary::None {
             self.failure = Some("no text between two placeholders keeps their values apart: put a `:` there");
         }

@@ -33,7 +33,7 @@ impl Boundary {
     /// In a key that is read from the right, the first occurrence of the mark is the one in `literal`, because the
     /// value after it contains none. So it is enough to encode the mark in that value, whatever the value before
     /// contains.
-    pub(super) fn of(literal: &str) -> Self {
+    pub(super) fn in_literal(literal: &str) -> Self {
         if literal.bytes().any(|byte| !can_be_in_value(byte)) {
             return Self::Hard;
         }

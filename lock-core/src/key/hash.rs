@@ -8,7 +8,7 @@ use once_cell::sync::Lazy;
 static STATE: Lazy<RandomState> = Lazy::new(RandomState::new);
 
 /// Returns the hash of the key with this text.
-pub(super) fn of(text: &str) -> u64 {
+pub(super) fn hash_of(text: &str) -> u64 {
     STATE.hash_one(text)
 }
 

@@ -81,17 +81,21 @@ impl Key {
             ));
         }
         if digest::is_mistakable(text) {
-            return Ok(Self::of(&digest::shorten(text)));
+            return Ok(Self::from_short(&digest::shorten(text)));
         }
         Ok(Self::fit(text))
     }
 
     fn fit(text: &str) -> Self {
-        if digest::is_too_long(text) { Self::of(&digest::shorten(text)) } else { Self::of(text) }
+        if digest::is_too_long(text) {
+            Self::from_short(&digest::shorten(text))
+        } else {
+            Self::from_short(text)
+        }
     }
 
-    fn of(text: &str) -> Self {
-        Self { text: text.into(), hash: hash::of(text) }
+    fn from_short(text: &str) -> Self {
+        Self { text: text.into(), hash: hash::hash_of(text) }
     }
 
     /// Returns the shared text.

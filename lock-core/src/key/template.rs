@@ -192,7 +192,7 @@ impl Parser<'_> {
                 "has a placeholder without a name: expected a name between `<` and `>`, such as `<id>`",
             ));
         }
-        if !self.separated && Boundary::of(&self.literal) == Boundary::None {
+        if !self.separated && Boundary::in_literal(&self.literal) == Boundary::None {
             return Err(invalid(
                 self.text,
                 open,

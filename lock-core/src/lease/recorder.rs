@@ -73,7 +73,7 @@ impl Lease {
         let held = self.held();
         subject.meter.hold_ended();
         subject.meter.lost(reason);
-        subject.meter.hold_time(End::of(reason), held);
+        subject.meter.hold_time(End::from_loss(reason), held);
         self.span.record("lock.held_ms", millis(held));
         let fencing_token = self.known_fence();
         self.engine.observer.events.emit(|| {
@@ -85,7 +85,7 @@ impl Lease {
     /// Counts a renewal by its answer.
     pub(crate) fn record_renewal(&self, answer: &Renewal) {
         if let Some(subject) = self.recorder.subject() {
-            subject.meter.renewed(Renewed::of(answer));
+            subject.meter.renewed(Renewed::from_answer(answer));
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    pub(super) fn of(claim: &Claim) -> Self {
+    pub(super) fn new(claim: &Claim) -> Self {
         Self { shared: claim.may_be_shared() }
     }
 
@@ -39,7 +39,7 @@ impl Lease {
         // lease.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
-        let named = Form::of(self.claim());
+        let named = Form::new(self.claim());
         let mut answer = self.engine.store.renew_one(self.claim(), ttl).await;
         if matches!(answer, Renewal::NotOwned) && named.is_former(self.claim()) {
             answer = self.engine.store.renew_one(self.claim(), ttl).await;

@@ -163,7 +163,7 @@ impl Renewer {
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
-        let named: Vec<_> = leases.iter().map(|lease| Form::of(lease.claim())).collect();
+        let named: Vec<_> = leases.iter().map(|lease| Form::new(lease.claim())).collect();
         // This comes before the first await: the backend may panic, and the task may be dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };

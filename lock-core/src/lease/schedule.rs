@@ -31,7 +31,7 @@ pub(super) struct Due {
 
 impl Due {
     /// Makes a due time at one point, not before.
-    pub(super) fn at(moment: Moment) -> Self {
+    pub(super) fn exactly(moment: Moment) -> Self {
         let at = instant(moment);
         Self { early: at, late: at }
     }
@@ -343,7 +343,7 @@ mod tests {
         // Suspended for a minute one second into a lease of ten.
         let now = Moment::from_parts((mono - 9_000_000_000, boot + 51_000_000_000));
         assert!(deadline.is_past(now));
-        assert!(Due::at(deadline).late <= instant(now));
+        assert!(Due::exactly(deadline).late <= instant(now));
     }
 
     proptest! {
@@ -404,7 +404,7 @@ mod tests {
                 schedule: Arc::clone(&schedule),
                 _outside: crate::sync::OutsideOfLocks::default(),
             });
-            schedule.file(&item, Due::at(Clock::Suspend.now()));
+            schedule.file(&item, Due::exactly(Clock::Suspend.now()));
             let weak = Arc::downgrade(&item);
             item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
             drop(item);
@@ -424,7 +424,7 @@ mod tests {
         let again = locks.lock("again").acquire().await.expect("it is free");
         let released = locks.lock("released").acquire().await.expect("it is free");
         let start = guard.lease().since;
-        let due = |ms: u64| Due::at(start.plus(Duration::from_millis(ms)));
+        let due = |ms: u64| Due::exactly(start.plus(Duration::from_millis(ms)));
         let queue = Schedule::new(Handle::current().id());
         queue.file(guard.lease(), due(5_000));
         queue.file(released.lease(), due(5_000));

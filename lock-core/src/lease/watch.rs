@@ -54,7 +54,7 @@ impl Schedule<Lease> {
 impl Lease {
     /// Returns the check at which the lease is lost, unless it is renewed by then.
     pub(super) fn last_look(&self) -> Due {
-        let end = Due::at(self.deadline());
+        let end = Due::exactly(self.deadline());
         self.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
     }
 

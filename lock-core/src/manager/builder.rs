@@ -181,7 +181,7 @@ impl ManagerBuilder {
         store.validate()?;
         profiles.begin(&store)?;
         let identity = Identity::of_this_process(&self.service);
-        Hub::new(self.backend, self.namespace, identity, profiles, self.settings).map(LockManager::of)
+        Hub::new(self.backend, self.namespace, identity, profiles, self.settings).map(LockManager::from_hub)
     }
 }
 

@@ -15,31 +15,31 @@ type Connect = for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>>
 
 /// One row for each store: the schemes of its URLs, the feature that it needs, and how to connect.
 const STORES: &[Store] = &[
-    Store { connect: Some(|url| open(memory(url))), ..Store::of(&["memory"], "") },
+    Store { connect: Some(|url| open(memory(url))), ..Store::new(&["memory"], "") },
     Store {
         #[cfg(feature = "redis")]
         connect: Some(|url| open(crate::backend::redis::Redis::connect(url))),
-        ..Store::of(&["redis[s]", "redis[s]+sentinel", "redis[s]+cluster", "unix"], "redis")
+        ..Store::new(&["redis[s]", "redis[s]+sentinel", "redis[s]+cluster", "unix"], "redis")
     },
     Store {
         #[cfg(feature = "redlock")]
         connect: Some(|url| open(crate::backend::redlock::connect(url))),
-        ..Store::of(&["redlock[s]"], "redlock")
+        ..Store::new(&["redlock[s]"], "redlock")
     },
     Store {
         #[cfg(feature = "etcd")]
         connect: Some(|url| open(crate::backend::etcd::Etcd::connect(url))),
-        ..Store::of(&["etcd[s]"], "etcd")
+        ..Store::new(&["etcd[s]"], "etcd")
     },
     Store {
         #[cfg(feature = "postgres")]
         connect: Some(|url| Box::pin(crate::backend::postgres::connect(url))),
-        ..Store::of(&["postgres[ql]"], "postgres")
+        ..Store::new(&["postgres[ql]"], "postgres")
     },
     Store {
         #[cfg(feature = "zookeeper")]
         connect: Some(|url| open(crate::backend::zookeeper::ZooKeeper::connect(url))),
-        ..Store::of(&["zookeeper[s]"], "zookeeper")
+        ..Store::new(&["zookeeper[s]"], "zookeeper")
     },
 ];
 
@@ -54,7 +54,7 @@ struct Store {
 }
 
 impl Store {
-    const fn of(schemes: &'static [&'static str], feature: &'static str) -> Self {
+    const fn new(schemes: &'static [&'static str], feature: &'static str) -> Self {
         Self { schemes, feature, connect: None }
     }
 

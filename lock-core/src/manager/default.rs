@@ -39,7 +39,7 @@ impl LockManager {
     /// # Errors
     /// [`NotInstalled`](LockErrorKind::NotInstalled); the text has the line to add.
     pub fn current() -> Result<Self> {
-        LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::of)
+        LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::from_hub)
     }
 
     /// Makes this manager the default of the process.

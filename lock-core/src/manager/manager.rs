@@ -48,7 +48,7 @@ impl fmt::Debug for LockManager {
 }
 
 impl LockManager {
-    pub(crate) fn of(hub: Arc<Hub>) -> Self {
+    pub(crate) fn from_hub(hub: Arc<Hub>) -> Self {
         Self { hub }
     }
 

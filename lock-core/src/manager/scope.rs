@@ -73,6 +73,6 @@ impl LockHandle {
     /// Returns the manager of the lock, and the template that it is counted under. For extractors.
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {
-        (LockManager::of(Arc::clone(self.hub())), self.lease().template())
+        (LockManager::from_hub(Arc::clone(self.hub())), self.lease().template())
     }
 }

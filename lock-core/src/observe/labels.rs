@@ -48,7 +48,7 @@ impl Outcome {
     }
 
     /// Returns the outcome of a request that returned this error.
-    pub(crate) fn of(error: &LockError) -> Self {
+    pub(crate) fn from_error(error: &LockError) -> Self {
         match error.kind() {
             _ if error.is_skipped() => Self::Skipped,
             LockErrorKind::Contended => Self::Contended,
@@ -100,7 +100,7 @@ impl End {
         }
     }
 
-    pub(crate) fn of(reason: LossReason) -> Self {
+    pub(crate) fn from_loss(reason: LossReason) -> Self {
         match reason {
             LossReason::Expired | LossReason::Taken | LossReason::SessionEnded => Self::Lost,
             LossReason::Forced => Self::Forced,
@@ -152,7 +152,7 @@ impl Renewed {
         }
     }
 
-    pub(crate) fn of(answer: &Renewal) -> Self {
+    pub(crate) fn from_answer(answer: &Renewal) -> Self {
         match answer {
             Renewal::Renewed { .. } => Self::Yes,
             Renewal::NotOwned => Self::NotOwned,
@@ -202,7 +202,7 @@ pub(crate) enum Op {
 impl Op {
     pub(crate) const COUNT: usize = 10;
 
-    pub(crate) fn of(ask: Ask) -> Self {
+    pub(crate) fn from_ask(ask: Ask) -> Self {
         match ask {
             Ask::Probe => Self::Probe,
             Ask::Try => Self::Try,
@@ -245,10 +245,14 @@ mod tests {
             (Reentered, Outcome::Refused),
             (ShuttingDown, Outcome::Refused),
         ] {
-            assert_eq!(Outcome::of(&LockError::new(kind, "")), outcome, "{kind:?}");
+            assert_eq!(Outcome::from_error(&LockError::new(kind, "")), outcome, "{kind:?}");
         }
         for kind in [Contended, TimedOut] {
-            assert_eq!(Outcome::of(&LockError::new(kind, "").skipped()), Outcome::Skipped, "{kind:?}");
+            assert_eq!(
+                Outcome::from_error(&LockError::new(kind, "").skipped()),
+                Outcome::Skipped,
+                "{kind:?}"
+            );
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Resolved {
 impl Resolved {
     /// Checks options that were filled in, and takes them out. `own_linger` is the request's option, and `several` says
     /// whether it is for several keys.
-    pub(crate) fn of(
+    pub(crate) fn take_from(
         options: &mut Options,
         own_linger: Option<Duration>,
         several: bool,
@@ -87,6 +87,6 @@ impl Resolved {
     /// Returns the options of a request for one holder that sets none.
     pub(crate) fn of_defaults(defaults: &Options, store: &Capability) -> Result<Self> {
         let mut options = Options { kind: Some(Kind::Reentrant), ..Options::default() }.or(defaults);
-        Self::of(&mut options, None, false, store)
+        Self::take_from(&mut options, None, false, store)
     }
 }

@@ -79,7 +79,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Reads `name=value` parts. The first of a name counts, and other names are passed over.
-    fn of(record: &'a str) -> Self {
+    fn read(record: &'a str) -> Self {
         let mut fields = Self::default();
         for (name, value) in record.split(' ').filter_map(|part| part.split_once('=')) {
             let field = match name {
@@ -100,7 +100,7 @@ impl OwnerRecord {
     /// Makes the record of a request that is made now.
     #[cfg(any(test, feature = "testkit"))]
     pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
-        Self::at(clock::wall(), Whose::Read(identity), label)
+        Self::with_time(clock::wall(), Whose::Read(identity), label)
     }
 
     /// Makes the record of a request that was made at `since`, by the wall clock.
@@ -109,10 +109,10 @@ impl OwnerRecord {
         identity: &'static Identity,
         label: Option<Cow<'static, str>>,
     ) -> Self {
-        Self::at(since, Whose::Own(identity), label)
+        Self::with_time(since, Whose::Own(identity), label)
     }
 
-    fn at(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
+    fn with_time(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
         // In whole milliseconds, as the store keeps it.
         let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
         Self { identity, label, since }
@@ -162,7 +162,7 @@ impl OwnerRecord {
         if !value.as_bytes()[..Owner::TOKEN_LEN].iter().all(u8::is_ascii_hexdigit) {
             return None;
         }
-        let fields = Fields::of(record);
+        let fields = Fields::read(record);
         let (host, pid, service) = (fields.host?, fields.pid?.parse().ok()?, fields.service?);
         let since = Duration::from_millis(fields.since?.parse().ok()?);
         Some(Self {

@@ -208,7 +208,7 @@ impl LockRequest {
             &profiles.defaults,
         );
         let store = &self.hub.engine.capability;
-        let resolved = Resolved::of(&mut options, own_linger, self.of_all, store);
+        let resolved = Resolved::take_from(&mut options, own_linger, self.of_all, store);
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
     }
 

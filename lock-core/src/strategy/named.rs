@@ -48,7 +48,7 @@ impl NamedStrategy {
     pub const NAMES: [&str; 5] = StrategyWord::NAMES;
 
     /// Returns the strategy of the word.
-    pub(crate) fn of(word: StrategyWord) -> Self {
+    pub(crate) fn from_word(word: StrategyWord) -> Self {
         Self(match word {
             StrategyWord::FailFast => BuiltIn::FailFast(fail_fast()),
             StrategyWord::Skip => BuiltIn::Skip(skip()),
@@ -124,7 +124,7 @@ impl FromStr for NamedStrategy {
     type Err = LockError;
 
     fn from_str(name: &str) -> Result<Self, LockError> {
-        StrategyWord::of(name).map(Self::of).ok_or_else(|| unknown(name))
+        StrategyWord::from_name(name).map(Self::from_word).ok_or_else(|| unknown(name))
     }
 }
 

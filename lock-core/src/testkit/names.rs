@@ -15,6 +15,6 @@ pub fn lead(host: &str, addresses: &[SocketAddr]) {
 
 /// Returns the addresses to which a test has made `host` lead.
 #[cfg(feature = "_remote")]
-pub(crate) fn of(host: &str) -> Option<Vec<SocketAddr>> {
+pub(crate) fn addresses_of(host: &str) -> Option<Vec<SocketAddr>> {
     NAMES.lock().iter().find(|(name, _)| name == host).map(|(_, addresses)| addresses.clone())
 }

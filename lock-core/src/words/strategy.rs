@@ -59,7 +59,7 @@ impl StrategyWord {
 
     /// Reads the value.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        Self::of(text).ok_or_else(|| {
+        Self::from_name(text).ok_or_else(|| {
             if text.starts_with("shed_above") {
                 return format!(
                     "`{text}` lacks how many requests a second may find the key held: write a number from 1, such as \
@@ -74,7 +74,7 @@ impl StrategyWord {
     }
 
     /// Returns the strategy of this name.
-    pub(crate) fn of(text: &str) -> Option<Self> {
+    pub(crate) fn from_name(text: &str) -> Option<Self> {
         Some(match text {
             "fail_fast" => Self::FailFast,
             "skip" => Self::Skip,
@@ -107,7 +107,7 @@ mod tests {
         for name in StrategyWord::NAMES.into_iter().chain([StrategyWord::SHED_ABOVE]) {
             assert_eq!(StrategyWord::parse(name).map(|word| word.to_string()), Ok(name.to_owned()));
         }
-        assert_eq!(StrategyWord::of("shed_above( 7 )"), Some(StrategyWord::ShedAbove(7)));
+        assert_eq!(StrategyWord::from_name("shed_above( 7 )"), Some(StrategyWord::ShedAbove(7)));
     }
 
     #[test]

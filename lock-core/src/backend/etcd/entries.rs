@@ -133,7 +133,7 @@ impl Entries {
     }
 
     /// Returns the state of entries, if all are known.
-    pub(super) fn all(&self, ids: &[Id]) -> Option<Vec<Mine>> {
+    pub(super) fn known(&self, ids: &[Id]) -> Option<Vec<Mine>> {
         let table = self.0.lock();
         ids.iter().map(|id| table.entries.get(id).cloned()).collect()
     }

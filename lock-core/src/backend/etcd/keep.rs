@@ -116,7 +116,7 @@ impl Store {
         owners.sort_unstable_by_key(|owner| owner.process());
         for owners in owners.chunk_by(|one, other| one.process() == other.process()) {
             let Some(first) = owners.first() else { continue };
-            for listener in self.connections.connector().listeners.of(first.process()) {
+            for listener in self.connections.connector().listeners.of_process(first.process()) {
                 listener.session_ended(owners);
             }
         }

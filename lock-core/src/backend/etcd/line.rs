@@ -101,7 +101,7 @@ fn mode_of(code: &str) -> Option<Mode> {
 }
 
 impl Line {
-    pub(super) fn of(answer: RangeResponse, revision: i64) -> Self {
+    pub(super) fn new(answer: RangeResponse, revision: i64) -> Self {
         let mut entries: Vec<_> = answer.kvs.into_iter().map(Entry::new).collect();
         entries.sort_by_key(|entry| entry.created);
         Self { queue: WaitQueue::new(entries), revision }

@@ -67,7 +67,7 @@ pub(super) fn line(
     revision: i64,
 ) -> Result<Line, Failure> {
     let answer = answers.next().ok_or_else(|| unexpected("an answer"))?;
-    Ok(Line::of(answer, revision))
+    Ok(Line::new(answer, revision))
 }
 
 /// The key of pings, which is never written.
@@ -135,7 +135,7 @@ impl Store {
     pub(super) async fn write_nothing(&self) -> Result<(), Failure> {
         let key = || PING_KEY.to_vec();
         let never = Compare::created_at(key(), -1);
-        let put = PutRequest::of(&key());
+        let put = PutRequest::new(&key());
         let txn = TxnRequest { compare: vec![never], success: vec![put.into()], ..TxnRequest::default() };
         self.txn(txn).await.map(drop)
     }

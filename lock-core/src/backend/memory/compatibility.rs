@@ -11,7 +11,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn of(claim: &Claim) -> Self {
+    pub(super) fn new(claim: &Claim) -> Self {
         let permits = match claim.mode {
             Mode::Permit { .. } => usize::try_from(claim.permits).unwrap_or(usize::MAX),
             Mode::Exclusive | Mode::Shared => 1,

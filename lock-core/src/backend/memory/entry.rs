@@ -133,7 +133,7 @@ impl Entry {
 
     /// Grants the key, which is [free](Relation::Free) for it, to `claim`.
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
-        let share = Share::of(claim);
+        let share = Share::new(claim);
         if self.forget_ticket(claim.owner).is_some_and(|asked| asked != share) {
             self.tickets.unserve();
         }
@@ -223,7 +223,7 @@ impl Entry {
             // A repeated release changes nothing.
             () if self.holders.get(claim.owner, true).is_some() => Released::Released,
             () if self.give_back(claim.owner, keep_for, now) => Released::Released,
-            () if self.holders.usage().admits(Share::of(claim)) == Compatibility::Compatible => {
+            () if self.holders.usage().admits(Share::new(claim)) == Compatibility::Compatible => {
                 Released::Expired
             }
             () => Released::Taken,
@@ -305,11 +305,11 @@ impl Entry {
         let all_served = self.tickets.serve(holders);
         let older = self.tickets.position(claim.owner).unwrap_or(self.tickets.len());
         if older <= self.tickets.served() {
-            return self.tickets.usage_before(older, holders).admits(Share::of(claim));
+            return self.tickets.usage_before(older, holders).admits(Share::new(claim));
         }
         // A holder that blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so
         // comparing with the holders is enough.
-        match all_served.admits(Share::of(claim)) {
+        match all_served.admits(Share::new(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,
         }

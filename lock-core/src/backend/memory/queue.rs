@@ -34,7 +34,7 @@ impl Entry {
         }
         self.tell_holder(claim.owner);
         let deadline = now.plus(claim.ttl.min(WAITER_LEASE));
-        let (owner, share, record) = (claim.owner, Share::of(claim), claim.record.clone());
+        let (owner, share, record) = (claim.owner, Share::new(claim), claim.record.clone());
         let ticket = Ticket { owner, share, record, deadline, watchers: Vec::new() };
         self.tickets.push(ticket);
         self.tickets.len() - 1
@@ -80,7 +80,7 @@ impl Entry {
         let process = claim.owner.process();
         let local = self.is_handed_on_locally(claim);
         let watcher =
-            Watcher { id, share: Share::of(claim), process, local, wake, called: false, armed: None };
+            Watcher { id, share: Share::new(claim), process, local, wake, called: false, armed: None };
         if !claim.more.is_empty() {
             self.take_ticket(claim, now);
         }
@@ -125,7 +125,7 @@ impl Entry {
         // This comes before the removal. A watcher with a ticket needs no mark: the ticket keeps its turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
-        self.settle(now, Some(Share::of(claim)).filter(|_| acting));
+        self.settle(now, Some(Share::new(claim)).filter(|_| acting));
     }
 
     /// Removes a watcher that has not seen its turn, and passes the turn on.

@@ -62,14 +62,14 @@ impl Tickets {
     pub(super) fn push(&mut self, ticket: Ticket) {
         // This is forgotten when the queue is empty.
         self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
-        let (filed, owner) = (Filed::of(&ticket), ticket.owner);
+        let (filed, owner) = (Filed::new(&ticket), ticket.owner);
         let number = self.arrivals.push(owner, ticket);
         self.file(number, filed);
     }
 
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
         let (number, at, ticket) = self.arrivals.remove(&owner)?;
-        self.unfile(number, Filed::of(&ticket));
+        self.unfile(number, Filed::new(&ticket));
         // `served` counts from the front, and one of the tickets in front is gone: it was granted the key, gave up, or
         // expired.
         if at < self.served {
@@ -86,9 +86,9 @@ impl Tickets {
 
     fn change_numbered<R>(&mut self, number: u64, change: impl FnOnce(&mut Ticket) -> R) -> Option<R> {
         let ticket = self.arrivals.get_mut(self.arrivals.position(number)?)?;
-        let before = Filed::of(ticket);
+        let before = Filed::new(ticket);
         let answer = change(ticket);
-        let after = Filed::of(ticket);
+        let after = Filed::new(ticket);
         // A ticket has one index entry. An old one that stays would let `expire` drop a ticket that is alive.
         if before != after {
             self.unfile(number, before);
@@ -203,7 +203,7 @@ enum Filed {
 }
 
 impl Filed {
-    fn of(ticket: &Ticket) -> Self {
+    fn new(ticket: &Ticket) -> Self {
         if ticket.is_awaited() { Self::Awaited } else { Self::Until(ticket.deadline) }
     }
 }

@@ -259,12 +259,12 @@ impl Failure {
                 );
                 Self::new(LockErrorKind::Unavailable, text)
             }
-            _ => Self::of(error),
+            _ => Self::of_error(error),
         }
     }
 
     /// Classifies an error of the driver.
-    pub(crate) fn of(error: &RedisError) -> Self {
+    pub(crate) fn of_error(error: &RedisError) -> Self {
         if let Some(code) = error.code() {
             return Self::of_code(code, error.detail().unwrap_or_default());
         }

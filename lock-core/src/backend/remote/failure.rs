@@ -98,7 +98,7 @@ impl<R> Failure<R> {
 
     /// Adds the name of the server, for a store with several servers.
     #[must_use]
-    pub(crate) fn at(self, server: impl fmt::Display) -> Self {
+    pub(crate) fn naming(self, server: impl fmt::Display) -> Self {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
     }
 
@@ -198,7 +198,7 @@ mod tests {
         for (failure, temporary) in table {
             assert_eq!(failure.is_permanent(), !temporary);
             assert!(failure.ends_waits() || temporary);
-            assert_eq!(failure.at("h:1").error_of("store").is_temporary(), temporary);
+            assert_eq!(failure.naming("h:1").error_of("store").is_temporary(), temporary);
         }
     }
 }

@@ -41,34 +41,34 @@ impl Listeners {
     }
 
     /// Returns the listeners of one process.
-    pub(crate) fn of(&self, process: u128) -> Vec<Arc<dyn Listener>> {
+    pub(crate) fn of_process(&self, process: u128) -> Vec<Arc<dyn Listener>> {
         self.matching(|of| of == process)
     }
 
     /// Returns all listeners.
-    pub(crate) fn all(&self) -> Vec<Arc<dyn Listener>> {
+    pub(crate) fn living(&self) -> Vec<Arc<dyn Listener>> {
         self.matching(|_| true)
     }
 
     /// Reports to all listeners that a server is about to be dialled.
     pub(crate) fn dials(&self) {
-        self.all().iter().for_each(|listener| listener.dials());
+        self.living().iter().for_each(|listener| listener.dials());
     }
 
     /// Reports to all listeners that messages may have been lost.
     pub(crate) fn reconnected(&self) {
-        self.all().iter().for_each(|listener| listener.reconnected());
+        self.living().iter().for_each(|listener| listener.reconnected());
     }
 
     /// Reports to all listeners that a server has answered.
     pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
-        self.all().iter().for_each(|listener| listener.node_answered(answer));
+        self.living().iter().for_each(|listener| listener.node_answered(answer));
     }
 
     /// Reports to all listeners that the server evicted this many keys.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis evicts"))]
     pub(crate) fn keys_evicted(&self, keys: u64) {
-        self.all().iter().for_each(|listener| listener.keys_evicted(keys));
+        self.living().iter().for_each(|listener| listener.keys_evicted(keys));
     }
 
     /// Reports that the server ended a subscription. Every connection subscribes again before it relies on one.
@@ -122,7 +122,7 @@ mod tests {
             listeners.add(process, weak(counter));
         }
         assert_eq!((listeners.processes(), listeners.version()), (vec![3, 7], 3));
-        assert_eq!([7, 3, 9].map(|process| listeners.of(process).len()), [2, 1, 0]);
+        assert_eq!([7, 3, 9].map(|process| listeners.of_process(process).len()), [2, 1, 0]);
         drop(one);
         listeners.unsubscribed();
         assert_eq!((two.0.load(Ordering::Relaxed), listeners.version()), (2, 4), "it is registered twice");

@@ -36,7 +36,7 @@ impl<'a> Message<'a> {
     /// Reports the message to the listeners of `process` alone: all managers that share the backend share its
     /// connections.
     pub(crate) fn deliver(self, listeners: &Listeners, process: u128) {
-        for listener in listeners.of(process) {
+        for listener in listeners.of_process(process) {
             match self {
                 Self::Granted(owner, waiters) => listener.granted(owner, waiters),
                 Self::Contended(key) => listener.contended(key),

@@ -38,7 +38,7 @@ pub(crate) const HEAD_START: Duration = Duration::from_millis(200);
 /// Returns the addresses of a host. A name may have several, of which one answers and another is a replica.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(feature = "testkit")]
-    if let Some(addresses) = crate::testkit::names::of(host) {
+    if let Some(addresses) = crate::testkit::names::addresses_of(host) {
         return Ok(addresses);
     }
     let mut addresses: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();

@@ -24,7 +24,7 @@ enum First {
 impl First {
     /// `busy` says whether the key was held at the last request, `is_ours` whether a claim of this session may
     /// [serve](super::grants::Grants::may_serve) this one.
-    fn of(ask: Ask, busy: bool, is_ours: bool) -> Self {
+    fn new(ask: Ask, busy: bool, is_ours: bool) -> Self {
         let looks = match ask {
             // A claim that is handed the key gets no place.
             Ask::Enqueue { room: None } => is_ours,
@@ -104,7 +104,7 @@ impl Site<'_> {
     fn first(&self, ask: Ask) -> Result<First, Failure> {
         self.session.with(|grants| {
             let is_ours = grants.may_serve(&self.directory, self.claim.owner);
-            First::of(ask, grants.is_busy(&self.directory), is_ours)
+            First::new(ask, grants.is_busy(&self.directory), is_ours)
         })
     }
 

@@ -113,7 +113,7 @@ impl Config {
         match seen.min_by_key(|(seen, _)| seen.is_err()) {
             // A single server has its name in the error already.
             Some((Ok(failure) | Err(failure), _)) if self.hosts.len() == 1 => failure,
-            Some((Ok(failure) | Err(failure), place)) => failure.at(address(place)),
+            Some((Ok(failure) | Err(failure), place)) => failure.naming(address(place)),
             None => failure(&Error::NoHosts),
         }
     }

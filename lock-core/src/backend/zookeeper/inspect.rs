@@ -106,7 +106,7 @@ impl ZooKeeper {
 
     /// Notifies the manager whose grant has the node at `path`, if it is attached to this store.
     fn notify_holder(&self, path: &str, reason: LossReason) {
-        for process in self.all() {
+        for process in self.managers() {
             if let Some(session) = process.current() {
                 process.lost(&session, path, reason);
             }
@@ -115,7 +115,7 @@ impl ZooKeeper {
 
     /// Returns a session of any manager: the servers give the same answers in each.
     pub(super) async fn any_session(&self) -> Result<Arc<Session>, Failure> {
-        let all = self.all();
+        let all = self.managers();
         let live = || all.iter().filter(|process| !process.is_gone());
         let process = live().find(|process| process.current().is_some()).or_else(|| live().next());
         let Some(process) = process else {

@@ -46,11 +46,11 @@ pub(super) struct Created {
 
 impl<'a> Site<'a> {
     pub(super) fn new(config: &'a Config, session: &'a Session, claim: &'a Claim) -> Self {
-        Self::of(config, session, claim, &claim.key)
+        Self::for_key(config, session, claim, &claim.key)
     }
 
     /// A claim at one of its keys.
-    pub(super) fn of(config: &'a Config, session: &'a Session, claim: &'a Claim, key: &Key) -> Self {
+    pub(super) fn for_key(config: &'a Config, session: &'a Session, claim: &'a Claim, key: &Key) -> Self {
         let (directory, mark) = (names::directory(&config.base, key.as_str()), names::mark(claim.owner));
         let prefix = format!("{directory}/{mark}");
         Self { config, session, claim, directory, mark, prefix }

@@ -45,7 +45,7 @@ pub(super) struct Several<'a> {
 
 impl<'a> Several<'a> {
     pub(super) fn new(config: &'a Config, session: &'a Session, claim: &'a Claim) -> Self {
-        let sites = claim.keys().map(|key| Site::of(config, session, claim, key)).collect();
+        let sites = claim.keys().map(|key| Site::for_key(config, session, claim, key)).collect();
         Self { session, claim, sites }
     }
 

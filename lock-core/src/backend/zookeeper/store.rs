@@ -110,7 +110,7 @@ impl ZooKeeper {
     }
 
     /// Returns all managers that were attached.
-    pub(super) fn all(&self) -> Vec<Arc<Process>> {
+    pub(super) fn managers(&self) -> Vec<Arc<Process>> {
         self.processes.lock().values().cloned().collect()
     }
 

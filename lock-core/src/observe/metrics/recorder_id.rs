@@ -13,12 +13,12 @@ pub(super) struct RecorderId(usize);
 impl RecorderId {
     /// Returns the recorder of the calling thread; `None` if none is installed.
     pub(super) fn current() -> Option<Self> {
-        metrics::with_recorder(Self::of)
+        metrics::with_recorder(Self::new)
     }
 
     /// Before a recorder is installed, the facade has one without size in its own memory. An installed recorder without
     /// size has no memory: its address is its alignment.
-    fn of(recorder: &dyn Recorder) -> Option<Self> {
+    fn new(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);
         (!nobody).then_some(Self(address))
@@ -62,12 +62,12 @@ mod tests {
         static NOBODY: NoopRecorder = NoopRecorder;
         let (one, other) = (Sized(1), Sized(2));
         assert_ne!(one.0, other.0);
-        assert_eq!(RecorderId::of(&NOBODY), None);
-        assert!(RecorderId::of(&one).is_some() && RecorderId::of(&one) == RecorderId::of(&one));
-        assert_ne!(RecorderId::of(&one), RecorderId::of(&other));
+        assert_eq!(RecorderId::new(&NOBODY), None);
+        assert!(RecorderId::new(&one).is_some() && RecorderId::new(&one) == RecorderId::new(&one));
+        assert_ne!(RecorderId::new(&one), RecorderId::new(&other));
         let installed: &'static dyn Recorder = Box::leak(Box::new(Unsized));
-        assert!(RecorderId::of(installed).is_some(), "as the facade keeps one that is installed");
-        metrics::with_local_recorder(&one, || assert_eq!(RecorderId::current(), RecorderId::of(&one)));
+        assert!(RecorderId::new(installed).is_some(), "as the facade keeps one that is installed");
+        metrics::with_local_recorder(&one, || assert_eq!(RecorderId::current(), RecorderId::new(&one)));
         assert_eq!(RecorderId::current(), None);
     }
 }

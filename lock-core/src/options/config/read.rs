@@ -32,7 +32,7 @@ pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mista
         linger: get.read("linger", |value| duration::parse_or_zero(text_of_time("linger", value)?)),
         strategy: get.read("strategy", |value| {
             let word = StrategyWord::parse(text("strategy", value)?)?;
-            Ok(Arc::new(NamedStrategy::of(word)) as Arc<_>)
+            Ok(Arc::new(NamedStrategy::from_word(word)) as Arc<_>)
         }),
         max_waiters: get.read("max_waiters", |value| number("max_waiters", value).map(|max| max as usize)),
         fencing: get.read("fencing", |value| flag("fencing", value)),

@@ -180,7 +180,7 @@ async fn only_the_grant_that_was_shown_is_taken_away(subject: Subject) {
 async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
     let [key, other] = ["{one}k", "{one}other"].map(|name| subject.key(name));
     let claim = subject.exclusive(&key);
-    let heard = Heard::of(&subject, claim.owner.process());
+    let heard = Heard::new(&subject, claim.owner.process());
     subject.acquire(&claim).await;
     // A store may report only waiters, present or past, of the same connection and of the same shard, which a hash tag
     // names.

@@ -39,7 +39,7 @@ pub(super) struct Heard {
 
 impl Heard {
     /// Returns a listener for `process`. It receives nothing after it is dropped.
-    pub(super) fn of(subject: &Subject, process: u128) -> Arc<Self> {
+    pub(super) fn new(subject: &Subject, process: u128) -> Arc<Self> {
         let heard = Arc::new(Self::default());
         let listener: Arc<dyn Listener> = Arc::<Self>::clone(&heard);
         subject.attach(process, Arc::downgrade(&listener));
@@ -102,7 +102,7 @@ async fn the_holder_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());
         let (holder, own) = (subject.exclusive(&key), subject.exclusive(&key));
-        let heard = Heard::of(&subject, holder.owner.process());
+        let heard = Heard::new(&subject, holder.owner.process());
         let contended = Event::Contended(key.as_str().to_owned());
         subject.acquire(&holder).await;
         subject.enqueue(&own).await;
@@ -127,7 +127,7 @@ async fn one_who_is_served_is_told(subject: Subject) {
         let key = subject.key(&number.to_string());
         let holder: Claim = subject.exclusive(&key);
         let waits = subject.claim(&key, Mode::Exclusive, Queue::Fifo);
-        let heard = Heard::of(&subject, waits.owner.process());
+        let heard = Heard::new(&subject, waits.owner.process());
         subject.acquire(&holder).await;
         subject.enqueued(&waits).await;
         subject.still_waits(&waits).await;
@@ -148,7 +148,7 @@ async fn the_opening_of_a_latch_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());
         let process = subject.owner().process();
-        let heard = Heard::of(&subject, process);
+        let heard = Heard::new(&subject, process);
         let opened = Event::Opened(key.as_str().to_owned());
         subject.set_latch(&key, 2).await;
         subject.wait_for_latch(&key, process).await;

@@ -96,7 +96,7 @@ pub fn cases() -> Vec<Case> {
     static ALL: Lazy<Vec<Case>> = Lazy::new(|| {
         let mut all = Vec::new();
         for variant in Variant::ALL {
-            all.extend(mutex_cases().into_iter().map(|case| variant.of(case)));
+            all.extend(mutex_cases().into_iter().map(|case| variant.apply_to(case)));
         }
         all.extend(other_cases());
         all

@@ -35,7 +35,7 @@ struct Manager {
 impl Manager {
     fn attach(subject: &Subject) -> Self {
         let claims = Claims::new().expect("random bytes");
-        let heard = Heard::of(subject, claims.owner().process());
+        let heard = Heard::new(subject, claims.owner().process());
         Self { subject: subject.clone(), claims, heard }
     }
 

@@ -36,7 +36,7 @@ impl Variant {
     }
 
     /// Returns the case in this variant, with the variant in its name.
-    pub(super) fn of(self, case: Case) -> Case {
+    pub(super) fn apply_to(self, case: Case) -> Case {
         let name = match self {
             Self::Plain => return case,
             Self::Write => format!("{}@write", case.name),

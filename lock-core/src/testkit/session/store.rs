@@ -50,7 +50,7 @@ impl SessionStore {
     /// Returns an empty store in this process whose sessions live until [`SessionControl::end`], and its control.
     #[must_use]
     pub fn new() -> (Self, SessionControl) {
-        Self::of(Sessions::new(TIMEOUT, Placement::Embedded, false))
+        Self::over(Sessions::new(TIMEOUT, Placement::Embedded, false))
     }
 
     /// Returns an empty store whose sessions end by themselves `timeout` after their last keep-alive, and its control.
@@ -60,10 +60,10 @@ impl SessionStore {
     /// With [`Placement::Remote`] the library treats it as a remote store, and real time passes.
     #[must_use]
     pub fn with_keep_alive(timeout: Duration, placement: Placement) -> (Self, SessionControl) {
-        Self::of(Sessions::new(timeout, placement, true))
+        Self::over(Sessions::new(timeout, placement, true))
     }
 
-    fn of(sessions: Sessions) -> (Self, SessionControl) {
+    fn over(sessions: Sessions) -> (Self, SessionControl) {
         let sessions = Arc::new(sessions);
         (Self(Arc::clone(&sessions)), SessionControl(sessions))
     }

@@ -48,7 +48,7 @@ impl Store {
         let put = |mine: &Mine| PutRequest {
             lease: lease.id(),
             ignore_value: true,
-            ..PutRequest::of(&mine.stored)
+            ..PutRequest::new(&mine.stored)
         };
         let answer = match self.txn(rewriting(mine, put)).await {
             Err(failure) if failure.is_in_doubt() => return Err(failure),
@@ -92,7 +92,7 @@ impl Store {
         let put = |mine: &Mine| PutRequest {
             ignore_value: true,
             ignore_lease: true,
-            ..PutRequest::of(&mine.stored)
+            ..PutRequest::new(&mine.stored)
         };
         let answer = self.txn(rewriting(mine, put)).await?;
         let revision = answer.succeeded.then(|| answer.revision());

@@ -25,7 +25,7 @@ impl Store {
             let put = PutRequest {
                 value: value(claim, Mode::Shared, false),
                 ignore_lease: true,
-                ..PutRequest::of(&entry.stored)
+                ..PutRequest::new(&entry.stored)
             };
             let txn = TxnRequest {
                 compare: vec![entry.unchanged()],

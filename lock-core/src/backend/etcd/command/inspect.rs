@@ -43,7 +43,7 @@ impl Store {
             }
             if let Some(owner) = entry.owner.filter(|_| !entry.kept) {
                 // A holder of another process learns it by its next renewal.
-                for listener in self.connections.connector().listeners.of(owner.process()) {
+                for listener in self.connections.connector().listeners.of_process(owner.process()) {
                     listener.lost(owner, LossReason::Forced);
                 }
             }

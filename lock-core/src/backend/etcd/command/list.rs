@@ -59,7 +59,7 @@ impl Store {
         let info = |key: Key| -> BoxFuture<'_, _> {
             Box::pin(async move {
                 let line = RangeResponse { kvs: key.entries, ..RangeResponse::default() };
-                self.info(&key.name, Line::of(line, 0), foreign).await
+                self.info(&key.name, Line::new(line, 0), foreign).await
             })
         };
         let mut infos = Vec::with_capacity(keys.len());

@@ -67,7 +67,9 @@ impl Store {
 
     fn known(&self, renew: &Renew<'_>) -> Known {
         let ids = Self::ids(renew.claim);
-        let Some(mine) = self.entries.all(&ids).filter(|_| renew.claim.renews) else { return Known::Unknown };
+        let Some(mine) = self.entries.known(&ids).filter(|_| renew.claim.renews) else {
+            return Known::Unknown;
+        };
         let Some(Lease::Shared(session)) = mine.first().map(|mine| mine.lease.clone()) else {
             return Known::Unknown;
         };
@@ -82,7 +84,7 @@ impl Store {
     pub(super) async fn renew_one(&self, renew: Renew<'_>) -> Result<Renewal, Failure> {
         let (claim, ids) = (renew.claim, Self::ids(renew.claim));
         if claim.renews
-            && let Some(mine) = self.entries.all(&ids)
+            && let Some(mine) = self.entries.known(&ids)
             && mine.iter().all(|mine| mine.holds && mine.is_certain())
         {
             // Most have waited, and are now bound to a lease of their whole ttl: their entries are known.

@@ -52,7 +52,7 @@ impl Store {
     /// Returns the lease of entries that hold their keys, if they have one in common that the claim can rely on, and one
     /// fencing token.
     async fn common_lease(&self, claim: &Claim, ids: &[Id]) -> Result<Option<Lease>, Failure> {
-        let Some(mine) = self.entries.all(ids) else { return Ok(None) };
+        let Some(mine) = self.entries.known(ids) else { return Ok(None) };
         let Some(first) = mine.first() else { return Ok(None) };
         let alike = mine.iter().all(|mine| {
             mine.holds

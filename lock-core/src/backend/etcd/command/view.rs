@@ -89,7 +89,7 @@ mod tests {
             (vec![mine(Mode::Exclusive, true, 2)], 9, "Unfit"),
             (vec![mine(Mode::Shared, false, 2)], 9, "Unfit"),
         ] {
-            let line = Line::of(RangeResponse { kvs, ..RangeResponse::default() }, revision);
+            let line = Line::new(RangeResponse { kvs, ..RangeResponse::default() }, revision);
             let seen = format!("{:?}", view(&claim, now(), &line, &known));
             assert!(seen.starts_with(expected), "{seen} at {revision} instead of {expected}");
         }

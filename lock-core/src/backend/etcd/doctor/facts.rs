@@ -62,7 +62,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         match (&config.user, &config.tls) {
             (Some(_), Some(_)) => Self::Password,
             (Some(_), None) => Self::PlainPassword,

@@ -41,7 +41,7 @@ impl Store {
             addresses,
             alarms: alarms.map(|answer| answer.alarms),
             leases: leases.map(|answer| answer.leases.len()),
-            access: Access::of(&servers.config),
+            access: Access::new(&servers.config),
         })
     }
 }

@@ -11,7 +11,7 @@ fn kv(name: &str, created: i64, modified: i64, value: &str) -> KeyValue {
 }
 
 fn line(kvs: Vec<KeyValue>, revision: i64) -> Line {
-    Line::of(RangeResponse { kvs, ..RangeResponse::default() }, revision)
+    Line::new(RangeResponse { kvs, ..RangeResponse::default() }, revision)
 }
 
 fn names(line: &Line) -> Vec<&str> {

@@ -60,7 +60,7 @@ pub(in super::super) struct PutRequest {
 
 impl PutRequest {
     /// Writes nothing to `key` and binds it to no lease, unless another field says what.
-    pub(in super::super) fn of(key: &[u8]) -> Self {
+    pub(in super::super) fn new(key: &[u8]) -> Self {
         Self { key: key.to_vec(), ..Self::default() }
     }
 }

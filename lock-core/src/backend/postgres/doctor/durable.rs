@@ -66,7 +66,7 @@ pub(super) fn synchronous_standby(facts: &Facts) -> Option<Finding> {
     let names = facts.setting("synchronous_standby_names");
     // A user that does not see their state sees how many there are.
     let serves = |standby: &&Fact| !facts.sees_all() || matches!(&*standby.text, "sync" | "quorum");
-    let (awaited, connected) = (awaited(names), facts.of("standby").filter(serves).count());
+    let (awaited, connected) = (awaited(names), facts.rows_of("standby").filter(serves).count());
     (connected < awaited).then(|| {
         let found = format!(
             "each commit waits for {awaited} of the synchronous standbys `{names}`, and {connected} of them serve now: no \
@@ -83,7 +83,7 @@ pub(super) fn synchronous_standby(facts: &Facts) -> Option<Finding> {
 pub(super) fn failover(facts: &Facts) -> Option<Finding> {
     let takes_over = |one: &&Fact| one.more != "backup" && !ARCHIVES.contains(&one.name.as_str());
     let names: Vec<String> = facts
-        .of("standby")
+        .rows_of("standby")
         .filter(takes_over)
         .map(|one| format!("\"{}\"", one.name.replace('"', "\"\"")))
         .collect();

@@ -104,12 +104,12 @@ pub(super) fn ahead(at: f64, sent: Duration, answered: Duration) -> f64 {
 
 impl Facts {
     /// Returns the rows of one kind.
-    pub(super) fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Fact> {
+    pub(super) fn rows_of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Fact> {
         self.rows.iter().filter(move |row| row.kind == kind)
     }
 
     fn row(&self, name: &str) -> Option<&Fact> {
-        self.of("setting").find(|row| row.name == name)
+        self.rows_of("setting").find(|row| row.name == name)
     }
 
     /// Returns the value of a setting; it is empty if the server does not know the setting.
@@ -127,27 +127,27 @@ impl Facts {
 
     /// Returns the user, as statements write its name.
     pub(super) fn user(&self) -> &str {
-        self.of("role").next().map_or("app", |role| &role.name)
+        self.rows_of("role").next().map_or("app", |role| &role.name)
     }
 
     /// Returns the user whose rights count.
     pub(super) fn grantee(&self) -> &str {
-        self.of("role").next().map_or("app", |role| &role.more)
+        self.rows_of("role").next().map_or("app", |role| &role.more)
     }
 
     pub(super) fn is_superuser(&self) -> bool {
-        self.of("role").any(|role| role.text == "true")
+        self.rows_of("role").any(|role| role.text == "true")
     }
 
     /// Returns whether the user sees the state of the sessions of others.
     pub(super) fn sees_all(&self) -> bool {
-        self.of("sessions").all(|all| all.text == "true")
+        self.rows_of("sessions").all(|all| all.text == "true")
     }
 
     /// Returns the statement that changes a setting of this user, in a place that counts more than the present one.
     pub(super) fn set(&self, name: &str, value: &str) -> String {
         let user = self.user();
-        let place = match (self.row(name), self.of("database").next()) {
+        let place = match (self.row(name), self.rows_of("database").next()) {
             (Some(row), Some(database)) if row.more == "database user" => {
                 format!("{user} IN DATABASE {}", database.name)
             }

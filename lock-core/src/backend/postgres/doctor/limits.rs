@@ -21,7 +21,7 @@ fn needed(facts: &Facts) -> i64 {
 
 /// Returns what to add to a larger setting: a standby with a smaller one than its primary stops.
 fn standbys_first(facts: &Facts) -> &'static str {
-    if facts.of("standby").next().is_some() { ", each standby before its primary" } else { "" }
+    if facts.rows_of("standby").next().is_some() { ", each standby before its primary" } else { "" }
 }
 
 pub(super) fn connections(facts: &Facts) -> Option<Finding> {
@@ -31,7 +31,7 @@ pub(super) fn connections(facts: &Facts) -> Option<Finding> {
     } else {
         facts.number("superuser_reserved_connections") + facts.number("reserved_connections")
     };
-    let used = facts.of("sessions").next()?.number;
+    let used = facts.rows_of("sessions").next()?.number;
     let open = all - reserved - used;
     (open < needed(facts).max(all / 10)).then(|| {
         let found = format!(
@@ -48,11 +48,11 @@ pub(super) fn connections(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn connection_limit_of_user(facts: &Facts) -> Option<Finding> {
-    connection_limit(facts, facts.of("role").next()?, "role", "ROLE")
+    connection_limit(facts, facts.rows_of("role").next()?, "role", "ROLE")
 }
 
 pub(super) fn connection_limit_of_database(facts: &Facts) -> Option<Finding> {
-    connection_limit(facts, facts.of("database").next()?, "database", "DATABASE")
+    connection_limit(facts, facts.rows_of("database").next()?, "database", "DATABASE")
 }
 
 fn connection_limit(facts: &Facts, of: &Fact, kind: &str, word: &str) -> Option<Finding> {
@@ -132,7 +132,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
 pub(super) fn lock_table(facts: &Facts) -> Option<Finding> {
     let each = facts.number("max_locks_per_transaction");
     let size = each * (facts.number("max_connections") + facts.number("max_prepared_transactions"));
-    let used = facts.of("locks").next()?.number;
+    let used = facts.rows_of("locks").next()?.number;
     (used * 4 >= size * 3).then(|| {
         let found = format!(
             "the server has {used} locks, and room for about {size} (max_locks_per_transaction = {each}): when there is no \

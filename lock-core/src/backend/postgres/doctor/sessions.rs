@@ -49,11 +49,11 @@ pub(super) fn idle_in_transaction(facts: &Facts) -> Vec<Finding> {
         );
         Finding::new(severity, "postgres.idle_in_transaction", found, advice).about(session(one))
     };
-    facts.of("idle").filter(keeps).map(finding).collect()
+    facts.rows_of("idle").filter(keeps).map(finding).collect()
 }
 
 pub(super) fn old_transaction(facts: &Facts) -> Option<Finding> {
-    let oldest = facts.of("open").chain(facts.of("prepared")).max_by_key(|one| one.other)?;
+    let oldest = facts.rows_of("open").chain(facts.rows_of("prepared")).max_by_key(|one| one.other)?;
     if oldest.other < OLD_SECS {
         return None;
     }
@@ -81,9 +81,9 @@ pub(super) fn old_transaction(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn unread(facts: &Facts) -> Option<Finding> {
-    let hidden = facts.of("sessions").next()?.other;
+    let hidden = facts.rows_of("sessions").next()?.other;
     let has_unread_standbys =
-        awaited(facts.setting("synchronous_standby_names")) > 0 && facts.of("standby").next().is_some();
+        awaited(facts.setting("synchronous_standby_names")) > 0 && facts.rows_of("standby").next().is_some();
     if facts.sees_all() || (hidden == 0 && !has_unread_standbys) {
         return None;
     }

@@ -24,7 +24,7 @@ const TABLES: [(&str, &[&str]); 7] = [
 /// Returns the tables of the library that a rule is about.
 fn tables<'a>(facts: &'a Facts, is: impl Fn(&Fact) -> bool + 'a) -> Vec<&'a Fact> {
     let known = |table: &Fact| TABLES.iter().any(|(name, _)| *name == table.name);
-    facts.of("table").filter(move |table| known(table) && is(table)).collect()
+    facts.rows_of("table").filter(move |table| known(table) && is(table)).collect()
 }
 
 /// Writes a statement for each table.
@@ -71,8 +71,8 @@ pub(super) fn grants(facts: &Facts) -> Option<Finding> {
     let needs = |row: &&Fact| {
         TABLES.iter().any(|(name, rights)| *name == row.name && rights.contains(&row.text.as_str()))
     };
-    let rights = facts.of("no right").filter(needs).map(|row| format!("{} on {}", row.text, row.name));
-    let calls = facts.of("no call").map(|row| format!("EXECUTE on {}", row.name));
+    let rights = facts.rows_of("no right").filter(needs).map(|row| format!("{} on {}", row.text, row.name));
+    let calls = facts.rows_of("no call").map(|row| format!("EXECUTE on {}", row.name));
     let missing: Vec<String> = rights.chain(calls).collect();
     (!missing.is_empty()).then(|| {
         let (schema, user) = (&facts.schema, facts.grantee());

@@ -56,7 +56,7 @@ async fn try_host(shared: &Shared, host: &Host, goal: Goal, limit: Duration) -> 
     let reached = reached.unwrap_or_else(|_| Err(unavailable(late())));
     match shared.address().0.len() {
         1 => reached,
-        _ => reached.map_err(|failure| one_of_several(failure).at(host)),
+        _ => reached.map_err(|failure| one_of_several(failure).naming(host)),
     }
 }
 

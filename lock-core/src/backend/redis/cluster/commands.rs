@@ -57,7 +57,7 @@ impl Router {
                     limit = limit.min((Clock::Suspend.now().since(began) * 2).max(patience));
                 }
                 Ok(Some(Ok(Err((node, failure))))) if failure.is_permanent() => {
-                    return Err(failure.at(node.shared().address()));
+                    return Err(failure.naming(node.shared().address()));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
@@ -68,7 +68,8 @@ impl Router {
 
     /// Returns the failure of a Cluster that announces addresses at which none of its nodes can be reached.
     fn out_of_reach(&self, nodes: &[Arc<Server>]) -> Failure {
-        let why = nodes.iter().find_map(|node| Some(node.connections.failure()?.at(node.shared().address())));
+        let why =
+            nodes.iter().find_map(|node| Some(node.connections.failure()?.naming(node.shared().address())));
         let why = why.unwrap_or_else(|| Failure::no_answer(self.config().connect_timeout));
         let text = format!(
             "the Cluster answers, but none of the addresses that it announces for its slots can be reached within {:?} \

@@ -139,7 +139,7 @@ async fn ask_at(
     questions.cmd("CLUSTER").arg("INFO");
     questions.cmd("CLUSTER").arg("SLOTS");
     let answers = connection.clone().send_packed_commands(&questions, 0, 2).await;
-    let answers = answers.map_err(|error| Failure::of(&error))?;
+    let answers = answers.map_err(|error| Failure::of_error(&error))?;
     let [info, slots] = answers.as_slice() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no answer"));
     };

@@ -149,7 +149,7 @@ impl Router {
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
         // No pause and no dial: the caller has given up, and only wants the reason.
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
-        Some(node.connections.failure()?.at(node.shared().address()))
+        Some(node.connections.failure()?.naming(node.shared().address()))
     }
 
     /// Returns the node of the slot once a connection to it is up. This has no deadline.

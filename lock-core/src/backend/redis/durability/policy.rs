@@ -104,7 +104,7 @@ impl Durability {
             questions.cmd("CONFIG").arg("GET").arg("min-replicas-to-write");
         }
         let answers = connection.clone().send_packed_commands(&questions, 0, questions.len()).await;
-        let answers = answers.map_err(|error| Failure::of(&error))?;
+        let answers = answers.map_err(|error| Failure::of_error(&error))?;
         // A missing permission or an unknown command shows here, and not at the first lock.
         self.read(answers.first().unwrap_or(&Value::Nil))?;
         match answers.get(1) {

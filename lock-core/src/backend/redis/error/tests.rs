@@ -89,7 +89,7 @@ fn a_refusal_is_told_from_doubt() {
         |failure: Failure| failure.to_error(&address()).to_string().contains("may have been executed");
     assert!(!doubtful(Failure::of_text("OOM command not allowed")));
     assert!(doubtful(Failure::of_text("ERR something else")));
-    assert!(doubtful(Failure::of(&std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())));
+    assert!(doubtful(Failure::of_error(&std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())));
     assert!(doubtful(Failure::unexpected(&Value::Nil)));
 }
 
@@ -98,7 +98,7 @@ fn an_error_of_the_connection_is_temporary() {
     for kind in
         [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::TimedOut, std::io::ErrorKind::BrokenPipe]
     {
-        let error = Failure::of(&std::io::Error::from(kind).into()).to_error(&address());
+        let error = Failure::of_error(&std::io::Error::from(kind).into()).to_error(&address());
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
         assert!(error.is_temporary(), "{kind}");
     }

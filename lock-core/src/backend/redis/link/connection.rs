@@ -131,7 +131,7 @@ impl<S> Connection<S> {
         if answer.is_ok() {
             self.answers.note();
         }
-        answer.map_err(|error| self.noted(Failure::of(&error)))
+        answer.map_err(|error| self.noted(Failure::of_error(&error)))
     }
 
     /// Returns whether replies may belong to other requests. Nothing may be sent over such a connection.

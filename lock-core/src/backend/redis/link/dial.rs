@@ -175,7 +175,7 @@ pub(crate) async fn open<R: Role>(
             let dialling = simulation::dial(host, *port);
             let dialling = dialling.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, NOWHERE))?;
             let stream = dialling.await.map_err(|error| socket::unreachable(&error))?;
-            handshake(server, stream).await.map_err(|error| Failure::of(&error))
+            handshake(server, stream).await.map_err(|error| Failure::of_error(&error))
         }
         Way::Tcp(host, address) => {
             let stream = socket::connect_to(address).await?;
@@ -183,7 +183,7 @@ pub(crate) async fn open<R: Role>(
                 progress.reached(Progress::TLS);
                 let stream = tls.wrap(stream, host).await?;
                 progress.reached(Progress::GREETING);
-                return worded(server, stream, Failure::of).await;
+                return worded(server, stream, Failure::of_error).await;
             }
             progress.reached(Progress::GREETING);
             worded(server, stream, Failure::of_greeting).await
@@ -191,7 +191,7 @@ pub(crate) async fn open<R: Role>(
         Way::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
             progress.reached(Progress::GREETING);
-            worded(server, stream, Failure::of).await
+            worded(server, stream, Failure::of_error).await
         }
     }
 }
@@ -275,7 +275,7 @@ async fn greet<R: Role>(
         greeting.send_packed_commands(&commands, 0, commands.len()),
         naming.send_packed_command(&name)
     );
-    let answers = answers.map_err(|error| Failure::of(&error))?;
+    let answers = answers.map_err(|error| Failure::of_error(&error))?;
 
     let received = Clock::Suspend.now();
     let loaded = answers.get(1..).unwrap_or_default();

@@ -59,7 +59,7 @@ impl<S: SessionState> Connection<S> {
             return Ok(());
         }
         let answer = self.multiplexed().subscribe(messages::channels(listeners, CHANNEL)).await;
-        answer.map_err(|error| self.noted(Failure::of(&error)).before_any_request())?;
+        answer.map_err(|error| self.noted(Failure::of_error(&error)).before_any_request())?;
         // This version was read before the channels. A listener that was added since makes the next caller subscribe
         // again.
         subscribed.store(version, Ordering::Release);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// The same record on several nodes, as a holder leaves it.
-    fn on(nodes: usize, held: &Held) -> Vec<Held> {
+    fn on_nodes(nodes: usize, held: &Held) -> Vec<Held> {
         vec![held.clone(); nodes]
     }
 
@@ -154,7 +154,7 @@ mod tests {
             ((1, 0, 1, 0), ("b", 300, false)),
         ];
         for ((nodes, by_a, by_b, granted), (holder, remaining, own)) in table {
-            let all = [on(by_a, &a), on(by_b, &b)].concat();
+            let all = [on_nodes(by_a, &a), on_nodes(by_b, &b)].concat();
             let merged = merge(nodes, &all, granted);
             assert_eq!(label(&merged).as_deref(), Some(holder), "{nodes} {by_a} {by_b} {granted}");
             assert_eq!(

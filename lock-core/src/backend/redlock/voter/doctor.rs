@@ -28,7 +28,7 @@ impl Voter {
             facts.ahead = 0;
         }
         let machine = peers.zip(observed.machine()).map(|(peers, machine)| {
-            let (here, all) = peers.on(machine);
+            let (here, all) = peers.count_on(machine);
             (machine.to_owned(), here, all)
         });
         let among = Among { replicas: facts.replicas().len(), beside, machine };

@@ -21,7 +21,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    pub(super) fn at(address: &Address) -> Self {
+    pub(super) fn new(address: &Address) -> Self {
         Self { machine: machine(address), ..Self::default() }
     }
 
@@ -85,7 +85,7 @@ impl Peers {
     }
 
     /// Returns how many voters are on a machine, and how many there are.
-    pub(super) fn on(&self, machine: &str) -> (usize, usize) {
+    pub(super) fn count_on(&self, machine: &str) -> (usize, usize) {
         let voters = self.all.iter().filter_map(Weak::upgrade);
         (voters.filter(|voter| voter.machine() == Some(machine)).count(), self.all.len())
     }
@@ -181,11 +181,11 @@ mod tests {
         let tcp = |host: &str, port| Address::Tcp { host: host.to_owned(), port };
         let addresses =
             [tcp("127.0.0.1", 1), tcp("localhost", 2), Address::Unix("/s".into()), tcp("A", 1), tcp("a", 2)];
-        let voters: Vec<_> = addresses.iter().map(|address| Arc::new(Observed::at(address))).collect();
+        let voters: Vec<_> = addresses.iter().map(|address| Arc::new(Observed::new(address))).collect();
         let peers = Peers::new(voters.iter().map(Arc::downgrade).collect());
         let table = [("this machine", 3), ("a", 2), ("b", 0)];
         for (machine, count) in table {
-            assert_eq!(peers.on(machine), (count, 5), "{machine}");
+            assert_eq!(peers.count_on(machine), (count, 5), "{machine}");
         }
     }
 

@@ -36,7 +36,7 @@ impl VoterSession {
         let commands = transaction(voter.max_millis(), false);
         // This uses the connection that is about to be used: the marker must come from the server at its other end.
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
-        let registration = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
+        let registration = settle(voter, &answers.map_err(|error| Failure::of_error(&error))?)?;
         voter.compare_once();
         // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers once
         // more, which does no harm.

@@ -33,7 +33,7 @@ impl VoterState {
     pub(super) fn new(options: VoterOptions, address: Address) -> Self {
         Self {
             max_ttl: options.max_ttl,
-            observed: Arc::new(Observed::at(&address)),
+            observed: Arc::new(Observed::new(&address)),
             address,
             distrusted: AtomicI64::new(i64::MIN),
             quarantined: AtomicI64::new(i64::MIN),
@@ -150,7 +150,7 @@ impl VoterState {
     /// Reports to the listeners whether the server votes.
     pub(super) fn report(&self, now: Moment) {
         let (node, stays_out) = (self.address.to_string(), self.stays_out(now));
-        self.listeners.all().iter().for_each(|listener| listener.quarantined(&node, stays_out));
+        self.listeners.living().iter().for_each(|listener| listener.quarantined(&node, stays_out));
     }
 
     fn stays_out(&self, now: Moment) -> bool {

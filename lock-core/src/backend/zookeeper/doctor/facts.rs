@@ -46,7 +46,7 @@ pub(super) struct Ensemble {
 
 impl Ensemble {
     /// Reads `/zookeeper/config`. It is empty at a server that runs alone.
-    pub(super) fn of(config: &[u8]) -> Self {
+    pub(super) fn read(config: &[u8]) -> Self {
         let text = String::from_utf8_lossy(config);
         let servers = text.lines().filter(|line| line.starts_with("server."));
         let voters = servers.filter(|line| role_of(line) != "observer").count().max(1);
@@ -80,7 +80,7 @@ pub(super) struct Limits {
 
 impl Quota {
     /// Reads `count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1` and `count=2,bytes=12`; -1 is no limit.
-    pub(super) fn of(path: &str, limits: &[u8], used: &[u8]) -> Self {
+    pub(super) fn read(path: &str, limits: &[u8], used: &[u8]) -> Self {
         let number = |text: &[u8], name: &str| -> Option<i64> {
             let text = String::from_utf8_lossy(text);
             let mut parts = text.split([',', ';']).filter_map(|part| part.split_once('='));
@@ -109,7 +109,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self { auth: config.credentials.as_ref().map(|_| config.auth), tls: config.files.is_some() }
     }
 }

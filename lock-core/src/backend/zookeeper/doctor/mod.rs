@@ -38,7 +38,7 @@ impl ZooKeeper {
         let mut unread = Vec::new();
         let answers =
             tokio::join!(client.get_config(), client.check_stat(&config.base), client.get_acl(&config.base));
-        let ensemble = readable(answers.0, CONFIG, &mut unread)?.map(|(data, _)| Ensemble::of(&data));
+        let ensemble = readable(answers.0, CONFIG, &mut unread)?.map(|(data, _)| Ensemble::read(&data));
         let children = answers.1.map_err(|error| failure(&error))?.map_or(0, |stat| stat.num_children);
         let acl = readable(answers.2, &config.base, &mut unread)?.map(|(acl, _)| acl).unwrap_or_default();
         Ok(Facts {
@@ -50,7 +50,7 @@ impl ZooKeeper {
             ensemble,
             children,
             acl,
-            access: Access::of(config),
+            access: Access::new(config),
             hosts: config.hosts(),
             addresses: 0,
             silent: Vec::new(),
@@ -90,7 +90,7 @@ async fn quotas(
         let Some((limits, _)) = readable(client.get_data(&limits).await, &limits, unread)? else { continue };
         let used = readable(client.get_data(&used).await, &used, unread)?;
         let used = used.map(|(used, _)| used).unwrap_or_default();
-        quotas.push(Quota::of(path, &limits, &used));
+        quotas.push(Quota::read(path, &limits, &used));
     }
     Ok(quotas)
 }

@@ -152,7 +152,7 @@ fn the_list_of_the_servers_is_read() {
             false,
         ),
     ] {
-        assert_eq!(Ensemble::of(config.as_bytes()), Ensemble { voters, is_plain }, "{config}");
+        assert_eq!(Ensemble::read(config.as_bytes()), Ensemble { voters, is_plain }, "{config}");
     }
 }
 
@@ -163,7 +163,7 @@ fn quotas_of_all_versions_are_read() {
         ("count=-1,bytes=9=;byteHardLimit=-1;countHardLimit=7", None, Some(7)),
         ("", None, None),
     ] {
-        let quota = Quota::of("/locks", limits.as_bytes(), b"count=3,bytes=12");
+        let quota = Quota::read("/locks", limits.as_bytes(), b"count=3,bytes=12");
         assert_eq!(quota.nodes, Limits { used: 3, soft, hard }, "{limits}");
         assert_eq!(quota.bytes.used, 12);
     }
