@@ -66,9 +66,7 @@ async fn the_history_of_the_next_process_is_its_own() {
     browser.until("the event of the next process", first, [json!("order:two")]).await;
     let text = browser.text("#table-history").await;
     assert!(!text.contains("order:one"), "{text}");
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("net::ERR")), "{errors:?}");
-    browser.close().await;
+    browser.close_after("net::ERR").await;
 }
 
 /// A phone in a tunnel: nothing arrives, and there is no error either.
@@ -135,8 +133,5 @@ async fn a_service_that_is_gone_is_told_and_comes_back() {
     browser.picture("gone").await;
     serve_at(service.trim_start_matches("http://"), app).await;
     browser.live().await;
-    // The browser has logged that no one answered.
-    let errors = browser.errors().await;
-    assert!(errors.iter().all(|error| error.contains("net::ERR")), "{errors:?}");
-    browser.close().await;
+    browser.close_after("net::ERR").await;
 }

@@ -205,6 +205,14 @@ impl Browser {
         self.client.close().await.expect("the browser ends");
     }
 
+    /// Ends the browser after answers that were errors: all that it has logged is about `those`. It logs an answer a
+    /// little later than the page has it, and not always.
+    pub(crate) async fn close_after(self, those: &str) {
+        let errors = self.errors().await;
+        assert!(errors.iter().all(|error| error.contains(those)), "the log of the browser: {errors:?}");
+        self.client.close().await.expect("the browser ends");
+    }
+
     async fn post(&self, path: &'static str, body: Value) -> Value {
         let answer = self.client.issue_cmd(Post { path, body }).await;
         answer.unwrap_or_else(|error| panic!("{path}: {error}"))

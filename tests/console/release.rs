@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use lock_core::{LockGuard, LockManager, LossReason};
-use lock_tests::{PATIENCE, wait_until};
+use lock_tests::PATIENCE;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -40,7 +40,7 @@ async fn takes_the_lock_away(store: Store) {
     close(&browser).await;
     drop(guard);
     leaves_the_next_holder_alone(&browser, &worker).await;
-    browser.close().await;
+    browser.close_after("force-release").await;
 }
 
 /// The key must be typed: a click in the wrong row is not enough.
@@ -66,18 +66,6 @@ async fn tries_in_vain(browser: &Browser, why: &str) {
     assert_eq!(focus, "confirm", "the focus stays");
     assert_eq!(browser.js("return document.querySelector('#release').open", []).await, true);
     browser.row(KEY).await;
-    logs_one_refusal(browser).await;
-}
-
-/// The browser logs each answer that is an error, maybe a little later than the page has it.
-async fn logs_one_refusal(browser: &Browser) {
-    let mut errors = Vec::new();
-    wait_until("the browser has logged it", PATIENCE, async || {
-        errors.extend(browser.errors().await);
-        !errors.is_empty()
-    })
-    .await;
-    assert!(errors.len() == 1 && errors[0].contains("force-release"), "{errors:?}");
 }
 
 /// The holder of the row has gone, and another one is there, when the button is pressed.
@@ -155,8 +143,7 @@ async fn a_release_without_an_answer_is_in_doubt() {
         browser.until("the row is gone", "return !row(arguments[0])", [json!(KEY)]).await;
         drop(again);
     }
-    browser.errors().await;
-    browser.close().await;
+    browser.close_after("force-release").await;
 }
 
 async fn says(browser: &Browser, text: &str) {
@@ -196,8 +183,7 @@ async fn without_permission_there_is_no_button_and_a_request_is_refused() {
     assert_eq!(browser.errors().await, [""; 0]);
     assert_eq!(request(&browser, KEY).await, 403);
     guard.check().expect("it is still held");
-    logs_one_refusal(&browser).await;
-    browser.close().await;
+    browser.close_after("force-release").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,10 +195,9 @@ async fn a_request_with_another_key_is_refused_by_the_server_too() {
     browser.row(KEY).await;
     assert_eq!(request(&browser, "import:fee").await, 400);
     guard.check().expect("it is still held");
-    logs_one_refusal(&browser).await;
     assert_eq!(request(&browser, KEY).await, 200);
     assert!(guard.check().is_err());
-    browser.close().await;
+    browser.close_after("force-release").await;
 }
 
 /// Sends the request of the dialog by hand, and returns its status.
