@@ -154,15 +154,6 @@ mod tests {
         }
     }
 
-    /// A proc-macro crate cannot export functions, so both crates have the file.
-    #[test]
-    fn clashes_are_found_as_at_run_time() {
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-        let [here, there] = ["lock-macros/src", "lock-core/src/key"]
-            .map(|folder| std::fs::read_to_string(format!("{root}/{folder}/clash.rs")).expect(folder));
-        assert_eq!(here, there);
-    }
-
     #[test]
     fn what_is_no_list_of_templates_says_what_to_write() {
         for (options, parts) in [

@@ -15,8 +15,6 @@ mod backoff;
 mod bindings;
 mod boxed;
 mod capture;
-#[allow(unreachable_pub, dead_code, reason = "the same file as in lock-core")]
-mod clash;
 mod doc_line;
 mod errors;
 mod expand;
@@ -34,7 +32,7 @@ mod strategy;
 mod template;
 mod tokens;
 mod value;
-#[allow(dead_code, reason = "the same files as in lock-core")]
+#[allow(unreachable_pub, dead_code, reason = "the same files as in lock-core")]
 mod words;
 
 use proc_macro::TokenStream;

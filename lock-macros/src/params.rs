@@ -3,8 +3,8 @@
 use proc_macro2::Ident;
 use syn::{FnArg, Pat, PatIdent, PatType, Signature, Type};
 
-use crate::clash::Values;
 use crate::part::{Part, parts};
+use crate::words::clash::Values;
 use crate::words::suggest::{list, nearest};
 
 /// The names that the signature binds.

@@ -7,9 +7,9 @@
 use quote::ToTokens as _;
 use syn::{Expr, LitStr};
 
-use crate::clash::{self, Values};
 use crate::params::Params;
 use crate::placeholder::placeholder;
+use crate::words::clash::{self, Values};
 
 /// A text of the attribute whose placeholders name parameters.
 pub(crate) struct Template {

@@ -50,7 +50,6 @@
 mod bad_key;
 mod blame;
 mod builder;
-mod clash;
 mod digest;
 mod encode;
 mod hash;
@@ -62,8 +61,9 @@ mod tests;
 
 pub(crate) use bad_key::BadKey;
 pub use builder::KeyBuilder;
-pub use clash::Values;
 pub(crate) use name::KeyMap;
 pub use name::{IntoKey, Key};
 pub use namespace::validate_namespace;
 pub use template::KeyTemplate;
+
+pub use crate::words::clash::Values;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::clash::{self, Part, Values};
 use super::encode::Boundary;
 use super::{Key, KeyBuilder};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::label::LabelBuilder;
+use crate::words::clash::{self, Part, Values};
 
 /// The text from which a key is rendered: `order:<id>`.
 ///

@@ -1,5 +1,4 @@
-//! Finds a key that two templates can both give. Pure: no I/O, and nothing else of its crate, because lock-core and
-//! lock-macros have the same file.
+//! Finds a key that two templates can both give. Pure.
 //!
 //! Both templates are automata that read the same key, byte by byte. The first key that both read to their end is the
 //! shortest one that both can give.
