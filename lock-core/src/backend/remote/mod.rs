@@ -19,6 +19,8 @@ mod per_runtime;
 #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "etcd uses all of it"))]
 pub(crate) mod queue_copy;
 pub(crate) mod race;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod renewal;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod session_keeper;
 mod single_flight;

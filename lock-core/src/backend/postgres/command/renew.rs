@@ -1,37 +1,21 @@
 //! Renewing many grants with one statement.
 
-use std::time::Duration;
-
 use tokio_postgres::types::Type;
 
 use super::release::own_fence;
 use super::server::Server;
-use crate::backend::postgres::error::Failure;
+use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::link::{Listening, Parameter};
 use crate::backend::remote::deadline;
-use crate::backend::{Claim, Renew, Renewal};
-use crate::clock::{Clock, Moment};
-use crate::key::Key;
+use crate::backend::remote::renewal::{self, KeyLease, of_grants};
+use crate::backend::{Renew, Renewal};
+use crate::clock::Clock;
 
 /// The number of locks in one statement. It is small enough to leave in one piece: a server that has received a part of
 /// it would keep rows locked until the rest arrives.
 const PER_STATEMENT: usize = 250;
 
-/// One key of a grant.
-#[derive(Clone, Copy, Debug)]
-struct Lock<'a> {
-    key: &'a Key,
-    claim: &'a Claim,
-    ttl: Duration,
-}
-
-/// The answer for one lock.
-#[derive(Clone, Debug)]
-enum Verdict {
-    Renewed(Moment, usize),
-    NotOwned,
-    Unknown(Failure),
-}
+type Verdict = renewal::Verdict<Reaction>;
 
 impl Server {
     /// Renews a batch.
@@ -41,38 +25,22 @@ impl Server {
         // reported.
         self.listening.iter().for_each(Listening::start);
         let deadline = deadline::of_renewal(self.shared().config.timeout, shortest);
-        let locks: Vec<Lock<'_>> = batch
-            .iter()
-            .flat_map(|Renew { claim, ttl }| claim.keys().map(move |key| Lock { key, claim, ttl: *ttl }))
-            .collect();
+        let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
         let mut verdicts = Vec::with_capacity(locks.len());
         for chunk in locks.chunks(PER_STATEMENT) {
             let answer = tokio::time::timeout(deadline, self.renew_chunk(chunk)).await;
             let answer = answer.unwrap_or_else(|_| Err(self.elapsed(deadline)));
             verdicts.extend(answer.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); chunk.len()]));
         }
-        let mut verdicts = verdicts.into_iter();
-        let of_claim = |renew: &Renew<'_>| {
-            let keys = verdicts.by_ref().take(renew.claim.keys().count());
-            match keys.reduce(Verdict::and) {
-                Some(Verdict::Renewed(sent, waiters)) => {
-                    Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(waiters) }
-                }
-                Some(Verdict::NotOwned) => Renewal::NotOwned,
-                Some(Verdict::Unknown(failure)) => {
-                    Renewal::Unknown(self.error(&failure).with_key(&renew.claim.key))
-                }
-                None => Renewal::Unknown(self.error(&Failure::unexpected("no verdict"))),
-            }
-        };
-        batch.iter().map(of_claim).collect()
+        of_grants(batch, verdicts, |failure| self.error(failure))
     }
 
-    async fn renew_chunk(&self, chunk: &[Lock<'_>]) -> Result<Vec<Verdict>, Failure> {
+    async fn renew_chunk(&self, chunk: &[KeyLease<'_>]) -> Result<Vec<Verdict>, Failure> {
         let keys: Vec<String> = chunk.iter().map(|lock| lock.key.as_str().to_owned()).collect();
         let owners: Vec<String> =
             chunk.iter().map(|lock| lock.claim.owner.token().as_str().to_owned()).collect();
-        let micros = |lock: &Lock<'_>| i64::try_from(lock.ttl.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX);
+        let micros =
+            |lock: &KeyLease<'_>| i64::try_from(lock.ttl.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX);
         let ttls: Vec<i64> = chunk.iter().map(micros).collect();
         let owns: Vec<i64> = chunk.iter().map(|lock| own_fence(lock.claim)).collect();
         let parameters: Vec<Parameter> = vec![
@@ -101,20 +69,5 @@ impl Server {
             };
         }
         Ok(verdicts)
-    }
-}
-
-impl Verdict {
-    /// Combines the verdicts for two keys of one grant. The grant is lost if one of them is, and renewed if both are.
-    /// Its lease counts from the earlier request.
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            // A certain loss outweighs a missing answer: another owner may already work under the lost key.
-            (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
-            (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
-            (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
-                Self::Renewed(if also.since(sent).is_zero() { also } else { sent }, one + other)
-            }
-        }
     }
 }

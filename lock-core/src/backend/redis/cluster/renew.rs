@@ -7,10 +7,11 @@ use tokio::time::timeout;
 
 use super::router::Router;
 use crate::backend::redis::command::Server;
-use crate::backend::redis::command::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
+use crate::backend::redis::command::{PER_SCRIPT, Verdict, deadline};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
+use crate::backend::remote::renewal::{KeyLease, of_grants};
 use crate::backend::{BoxFuture, Renew, Renewal};
 
 /// The most times that one renewal is sent while nodes redirect it.
@@ -20,7 +21,7 @@ const ROUNDS: usize = 3;
 struct Part<'a> {
     /// Its position among the keys of the batch.
     at: usize,
-    lock: Lock<'a>,
+    lock: KeyLease<'a>,
     slot: u16,
     /// The node that the slot is being moved to, if the key is already there.
     asking: Option<Arc<Server>>,
@@ -38,10 +39,10 @@ impl Router {
         };
         let deadline = deadline(shortest, self.config().timeout);
         let part = |(at, lock): (usize, _)| {
-            let lock: Lock<'_> = lock;
+            let lock: KeyLease<'_> = lock;
             Part { at, lock, slot: slot::of_key(lock.key.as_str()), asking: None, redirect: None }
         };
-        let parts: Vec<_> = batch.iter().flat_map(Lock::of_grant).enumerate().map(part).collect();
+        let parts: Vec<_> = batch.iter().flat_map(KeyLease::of_grant).enumerate().map(part).collect();
         // Unknown until an answer is there: a missing answer must not count as a renewal.
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
         // A node that hangs does not harm the locks of the others: their answers only wait for its deadline.
@@ -50,7 +51,7 @@ impl Router {
         for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
             verdicts[at] = verdict;
         }
-        of_claims(batch, verdicts, |failure| failure.to_error(&self.config().address))
+        of_grants(batch, verdicts, |failure| failure.to_error(&self.config().address))
     }
 
     /// Groups the parts by the node that is asked for them, with the parts of one slot side by side.
@@ -122,7 +123,7 @@ impl Router {
         };
         let answers = match &node {
             Ok(node) => {
-                let locks: Vec<Lock<'_>> = parts.iter().map(|part| part.lock).collect();
+                let locks: Vec<KeyLease<'_>> = parts.iter().map(|part| part.lock).collect();
                 let mut rest = locks.as_slice();
                 let mut chunks = Vec::new();
                 for of_slot in parts.chunk_by(|one, other| one.slot == other.slot) {

@@ -14,5 +14,5 @@ mod server;
 
 pub(crate) use acquire::{FenceOf, is_plain};
 pub(crate) use downgrade::has_shared_mode;
-pub(crate) use renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
+pub(crate) use renew::{PER_SCRIPT, Verdict, deadline};
 pub(crate) use server::Server;

@@ -12,14 +12,16 @@ use crate::backend::redis::link::{Connection, Role, SessionState};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::remote::deadline;
-use crate::backend::{Claim, FencingToken, Renew, Renewal};
+use crate::backend::remote::renewal::{self, KeyLease, of_grants};
+use crate::backend::{FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
-use crate::error::LockError;
-use crate::key::Key;
 use crate::owner::Owner;
 
 /// The number of locks in one script. It occupies the server for some 100 us, and no other client is served meanwhile.
 pub(crate) const PER_SCRIPT: usize = 100;
+
+pub(crate) type Verdict = renewal::Verdict<Reaction>;
+
 impl<R: Role> Server<R> {
     /// Renews a batch. The failure of one script does not affect the others.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
@@ -27,22 +29,22 @@ impl<R: Role> Server<R> {
             return Vec::new();
         };
         let deadline = deadline(shortest, self.timeout());
-        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of_grant).collect();
-        let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
+        let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
+        let chunks: Vec<&[KeyLease<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
             // No answer is neither a renewal nor a loss. The leases stay as they were, and the renewer asks again.
             Err(_) => Err(self.elapsed(deadline)),
         };
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
-        of_claims(batch, answers, |failure| self.error(failure))
+        of_grants(batch, answers, |failure| self.error(failure))
     }
 
     /// Sends all scripts in one pipeline, and repeats the scripts that the server has forgotten in a second one.
     /// Returns the answers in the order of the locks. `asking` is for locks of a slot that is being moved to this node.
     pub(crate) async fn renew_chunks(
         &self,
-        chunks: &[&[Lock<'_>]],
+        chunks: &[&[KeyLease<'_>]],
         asking: bool,
     ) -> Result<Vec<Verdict>, Failure> {
         let live = self.connections.get().await?;
@@ -91,71 +93,10 @@ pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
     deadline::of_renewal(timeout, shortest)
 }
 
-/// Combines the verdicts for single keys into one answer for each grant.
-pub(crate) fn of_claims(
-    batch: &[Renew<'_>],
-    answers: Vec<Verdict>,
-    error: impl Fn(&Failure) -> LockError,
-) -> Vec<Renewal> {
-    let mut answers = answers.into_iter();
-    let unknown = |failure: &Failure, claim: &Claim| Renewal::Unknown(error(failure).with_key(&claim.key));
-    // A grant of several keys has one verdict for each of them.
-    let of_claim = |renew: &Renew<'_>| {
-        let keys = answers.by_ref().take(renew.claim.keys().count());
-        match keys.reduce(Verdict::and) {
-            Some(Verdict::Renewed(sent, waiters)) => {
-                Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(waiters) }
-            }
-            Some(Verdict::NotOwned) => Renewal::NotOwned,
-            Some(Verdict::Unknown(failure)) => unknown(&failure, renew.claim),
-            None => unknown(&Failure::unexpected(&Value::Nil), renew.claim),
-        }
-    };
-    batch.iter().map(of_claim).collect()
-}
-
-/// One key of a grant.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lock<'a> {
-    pub(crate) key: &'a Key,
-    claim: &'a Claim,
-    ttl: Duration,
-}
-
-impl<'a> Lock<'a> {
-    pub(crate) fn of_grant(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
-        let Renew { claim, ttl } = *renew;
-        claim.keys().map(move |key| Self { key, claim, ttl })
-    }
-}
-
-/// The answer for one lock.
-#[derive(Clone, Debug)]
-pub(crate) enum Verdict {
-    Renewed(Moment, usize),
-    NotOwned,
-    Unknown(Failure),
-}
-
-impl Verdict {
-    /// Combines the verdicts for two keys of one grant. The grant is lost if one of them is, and renewed if both are.
-    /// Its lease counts from the earlier request.
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            // A certain loss outweighs a missing answer: another owner may already work under the lost key.
-            (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
-            (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
-            (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
-                Self::Renewed(if also.since(sent).is_zero() { also } else { sent }, one + other)
-            }
-        }
-    }
-}
-
 /// Sends the scripts of the chunks numbered `which`, puts their answers into `answers`, and returns when it sent them.
 async fn run<S: SessionState>(
     live: &Connection<S>,
-    (chunks, asking): (&[&[Lock<'_>]], bool),
+    (chunks, asking): (&[&[KeyLease<'_>]], bool),
     which: &[usize],
     answers: &mut [Option<Value>],
 ) -> Result<Moment, Failure> {
@@ -178,7 +119,7 @@ async fn run<S: SessionState>(
     Ok(sent)
 }
 
-fn script<S: SessionState>(live: &Connection<S>, chunk: &[Lock<'_>]) -> Cmd {
+fn script<S: SessionState>(live: &Connection<S>, chunk: &[KeyLease<'_>]) -> Cmd {
     let keys = chunk.iter().map(|lock| lock.key.as_str());
     let bytes = (Owner::TOKEN_LEN + 10) * chunk.len();
     let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
@@ -228,23 +169,5 @@ fn verdict(answer: &Value, sent: Moment) -> Verdict {
         // The error of this lock alone. A key of another type must not cost the others of the batch their renewal.
         Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
         other => Verdict::Unknown(Failure::unexpected(other)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grant_of_several_keys_is_renewed_when_all_are() {
-        let sent = Clock::Suspend.now();
-        let verdict = |number| verdict(&Value::Int(number), sent);
-        let unknown = || Verdict::Unknown(Failure::late());
-        assert!(matches!(verdict(1).and(verdict(3)), Verdict::Renewed(_, 2)));
-        assert!(matches!(verdict(1).and(verdict(0)), Verdict::NotOwned));
-        assert!(matches!(unknown().and(verdict(0)), Verdict::NotOwned));
-        assert!(matches!(verdict(0).and(unknown()), Verdict::NotOwned));
-        assert!(matches!(unknown().and(verdict(1)), Verdict::Unknown(_)));
-        assert!(matches!(verdict(-1), Verdict::Unknown(_)));
     }
 }
