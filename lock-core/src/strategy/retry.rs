@@ -56,48 +56,6 @@ pub fn retry() -> Retry {
 impl Retry {
     /// How long [`retry`] and [`retry_or_skip`] wait by default: 5 s.
     pub const DEFAULT_WAIT: Duration = Duration::from_secs(5);
-
-    /// Sets the limit of the wait. A limit of the request overrides it. Zero means no wait at all.
-    #[must_use]
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.0.within = limit;
-        self
-    }
-
-    /// Sets the pauses between tries.
-    #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.0.backoff = backoff;
-        self
-    }
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        retry()
-    }
-}
-
-impl Strategy for Retry {
-    fn decide(&self, contention: &Contention) -> Decision {
-        self.0.decide(contention, Decision::Fail)
-    }
-
-    fn name(&self) -> Cow<'static, str> {
-        "retry".into()
-    }
-
-    fn uses_waiters(&self) -> bool {
-        false
-    }
-
-    fn takes_wait_limit(&self) -> bool {
-        true
-    }
-
-    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
-        Some(Arc::new(self.backoff(backoff)))
-    }
 }
 
 /// Waits up to a limit, then skips; see [`retry_or_skip`].
@@ -122,46 +80,54 @@ pub fn retry_or_skip() -> RetryOrSkip {
     RetryOrSkip(Bounded::new())
 }
 
-impl RetryOrSkip {
-    /// Sets the limit of the wait. A limit of the request overrides it. Zero means no wait at all.
-    #[must_use]
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.0.within = limit;
-        self
-    }
+/// Implements both: they differ in what they decide at the end of the wait.
+macro_rules! bounded {
+    ($strategy:ident, $new:ident, $end:expr) => {
+        impl $strategy {
+            /// Sets the limit of the wait. A limit of the request overrides it. Zero means no wait at all.
+            #[must_use]
+            pub fn within(mut self, limit: Duration) -> Self {
+                self.0.within = limit;
+                self
+            }
 
-    /// Sets the pauses between tries.
-    #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.0.backoff = backoff;
-        self
-    }
+            /// Sets the pauses between tries.
+            #[must_use]
+            pub fn backoff(mut self, backoff: Backoff) -> Self {
+                self.0.backoff = backoff;
+                self
+            }
+        }
+
+        impl Default for $strategy {
+            fn default() -> Self {
+                $new()
+            }
+        }
+
+        impl Strategy for $strategy {
+            fn decide(&self, contention: &Contention) -> Decision {
+                self.0.decide(contention, $end)
+            }
+
+            fn name(&self) -> Cow<'static, str> {
+                stringify!($new).into()
+            }
+
+            fn uses_waiters(&self) -> bool {
+                false
+            }
+
+            fn takes_wait_limit(&self) -> bool {
+                true
+            }
+
+            fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+                Some(Arc::new(self.backoff(backoff)))
+            }
+        }
+    };
 }
 
-impl Default for RetryOrSkip {
-    fn default() -> Self {
-        retry_or_skip()
-    }
-}
-
-impl Strategy for RetryOrSkip {
-    fn decide(&self, contention: &Contention) -> Decision {
-        self.0.decide(contention, Decision::Skip)
-    }
-
-    fn name(&self) -> Cow<'static, str> {
-        "retry_or_skip".into()
-    }
-
-    fn uses_waiters(&self) -> bool {
-        false
-    }
-
-    fn takes_wait_limit(&self) -> bool {
-        true
-    }
-
-    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
-        Some(Arc::new(self.backoff(backoff)))
-    }
-}
+bounded!(Retry, retry, Decision::Fail);
+bounded!(RetryOrSkip, retry_or_skip, Decision::Skip);
