@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(doc)]
 use super::Backend;
-use super::{Claim, Mode, Order, Queue, Waiting};
+use super::{Claim, Mode, Queue, Waiting};
 use crate::clock::{Clock, nanos};
 use crate::error::{LockError, LockErrorKind, Result};
 
@@ -144,7 +144,7 @@ impl Capability {
             latches: false,
             lists: false,
             marks_sent: false,
-            waiting: Waiting::Poll { order: Order::Any },
+            waiting: Waiting::Poll,
             fencing: Fencing::None,
             lease: LeaseScope::Grant,
             placement: Placement::Remote,
@@ -301,14 +301,13 @@ mod tests {
     #[test]
     fn a_contradiction_is_named() {
         let queue = |confirms| Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms };
-        let arrival = |millis| Order::Arrival { waiter_lease: Duration::from_millis(millis) };
-        let watch = |order| Waiting::Watch { order, tells_holder: false };
+        let watch = |waiter_lease| Waiting::Watch { waiter_lease, tells_holder: false };
         let table: [(&str, fn(&mut Capability), Waiting); 9] = [
-            ("", |_| {}, Waiting::Poll { order: Order::Any }),
+            ("", |_| {}, Waiting::Poll),
             ("", |store| store.fencing = Fencing::StoreTime, queue(false)),
             ("`confirms`", |store| store.fencing = Fencing::StoreTime, queue(true)),
             ("`LeaseScope::Session`", |store| store.lease = LeaseScope::Session, queue(false)),
-            ("`waiter_lease` is 2ms", |_| {}, watch(arrival(2))),
+            ("`waiter_lease` is 2ms", |_| {}, watch(Duration::from_millis(2))),
             ("`min_ttl` is 0", |store| store.min_ttl = Duration::ZERO, queue(false)),
             ("longer than `max_ttl`", |store| store.min_ttl = Duration::MAX, queue(false)),
             (

@@ -61,4 +61,4 @@ pub use more_keys::MoreKeys;
 pub use node_answer::NodeAnswer;
 pub(crate) use ping::Ping;
 pub use token::FencingToken;
-pub use waiting::{Order, WAITER_LEASE, Waiting};
+pub use waiting::{WAITER_LEASE, Waiting};

@@ -5,38 +5,24 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::{Ask, Backend, Listener, Queue};
 
-/// The waiter lease of the stores of this crate: see [`Order::Arrival`].
+/// The waiter lease of most stores of this crate: see [`Waiting::Watch`].
 pub const WAITER_LEASE: Duration = Duration::from_secs(2);
-
-/// The order in which a store serves waiting claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Order {
-    /// No order: a newcomer may be faster than a waiting claim. The store does not support [`Queue::Fifo`].
-    Any,
-    /// The order of arrival, once claims are queued by [`Ask::Enqueue`].
-    Arrival {
-        /// The longest time for which the store keeps the queue entry of a waiter that sends no heartbeat, and
-        /// therefore the delay that a dead waiter causes for later claims. [`WAITER_LEASE`], unless the store needs
-        /// another time. A shorter ttl of the claim limits it.
-        waiter_lease: Duration,
-    },
-}
 
 /// The way in which a waiting claim learns that the key may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// The claim asks again, at the intervals of its strategy.
-    Poll {
-        /// The order in which the store serves claims. An entry in its queue lives while the claim asks.
-        order: Order,
-    },
-    /// The claim asks again when [`Backend::changed`] completes.
+    /// The claim asks again, at the intervals of its strategy. There is no order: a newcomer may be faster than a waiting
+    /// claim, and the store does not support [`Queue::Fifo`].
+    Poll,
+    /// The claim asks again when [`Backend::changed`] completes. The store serves claims in the order of arrival, once
+    /// they are queued by [`Ask::Enqueue`]. An entry in its queue lives while `changed` is awaited, and while the claim
+    /// asks; with [`LeaseScope::Session`](super::LeaseScope::Session), as long as the session.
     Watch {
-        /// The order in which the store serves claims. An entry in its queue lives while `changed` is awaited, and
-        /// while the claim asks; with [`LeaseScope::Session`](super::LeaseScope::Session), as long as the session.
-        order: Order,
+        /// The longest time for which the store keeps the queue entry of a waiter that is gone, and therefore the delay
+        /// that a dead waiter causes for later claims. [`WAITER_LEASE`], unless the store needs another time. A shorter
+        /// ttl of the claim limits it.
+        waiter_lease: Duration,
         /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
         /// with several local waiters asks from time to time whether [others wait](Backend::others_wait), to be fair to
         /// other processes. Without it no grant may [linger](crate::LockRequest::linger).
@@ -47,7 +33,8 @@ pub enum Waiting {
     /// queue.
     Queue {
         /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat, and a grant from
-        /// the queue that its owner has not confirmed by a heartbeat or a renewal. See [`Order::Arrival`].
+        /// the queue that its owner has not confirmed by a heartbeat or a renewal. [`WAITER_LEASE`], unless
+        /// the store needs another time.
         waiter_lease: Duration,
         /// Whether the store reports new waiters to a holder; see [`Watch`](Self::Watch).
         tells_holder: bool,
@@ -92,10 +79,8 @@ impl Waiting {
     #[must_use]
     pub const fn waiter_lease(self) -> Option<Duration> {
         match self {
-            Self::Poll { order: Order::Arrival { waiter_lease } }
-            | Self::Watch { order: Order::Arrival { waiter_lease }, .. }
-            | Self::Queue { waiter_lease, .. } => Some(waiter_lease),
-            Self::Poll { order: Order::Any } | Self::Watch { order: Order::Any, .. } => None,
+            Self::Watch { waiter_lease, .. } | Self::Queue { waiter_lease, .. } => Some(waiter_lease),
+            Self::Poll => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::waiter::Waiter;
 use super::{Expected, HandedOff, LocalQueue};
 use crate::backend::memory::Memory;
-use crate::backend::{Backend, Capability, Order, Waiting};
+use crate::backend::{Backend, Capability, WAITER_LEASE, Waiting};
 use crate::key::Key;
 use crate::manager::LockManager;
 use crate::owner::{Owner, OwnerSource};
@@ -190,7 +190,7 @@ async fn a_notification_after_a_release_counts_for_the_next_grant() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
     for (tells, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
-        let waiting = Waiting::Watch { order: Order::Any, tells_holder: tells };
+        let waiting = Waiting::Watch { waiter_lease: WAITER_LEASE, tells_holder: tells };
         let local_queue = LocalQueue::new(&Capability { waiting, ..Memory::new().capability() });
         let mut first = join(&local_queue);
         let _second = join(&local_queue);

@@ -108,7 +108,7 @@ impl LockManager {
     /// [`lock`](Self::lock) is faster on a key that is wanted many times.
     ///
     /// A waiter that dies delays the waiters after it by its ttl, or by the [waiter
-    /// lease](crate::backend::Order::Arrival) of the store if that is shorter: 2 s on Redis and Postgres, 4 s on etcd,
+    /// lease](crate::backend::Waiting::Watch) of the store if that is shorter: 2 s on Redis and Postgres, 4 s on etcd,
     /// and the session timeout on ZooKeeper. [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)

@@ -97,12 +97,12 @@ impl Lingers {
 mod tests {
     use super::*;
     use crate::backend::memory::Memory;
-    use crate::backend::{Backend, Order, Waiting};
+    use crate::backend::{Backend, Waiting};
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     fn silent() -> Capability {
-        Capability { waiting: Waiting::Poll { order: Order::Any }, ..Memory::new().capability() }
+        Capability { waiting: Waiting::Poll, ..Memory::new().capability() }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, Heartbeat, LatchState, LatchStep,
-    Listener, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
+    Listener, Mode, Queue, Released, Renew, Renewal, Waiting,
 };
 use lock_core::key::Key;
 use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, Result};
@@ -207,7 +207,7 @@ impl Backend for Broken {
         if self.limited {
             (can.shared, can.permits, can.several) = (false, false, false);
             (can.latches, can.lists, can.fencing) = (false, false, Fencing::None);
-            can.waiting = Waiting::Watch { order: Order::Any, tells_holder: false };
+            can.waiting = Waiting::Poll;
         }
         can
     }

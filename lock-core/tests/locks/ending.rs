@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{Order, Waiting, memory::Memory};
+use lock_core::backend::{Waiting, memory::Memory};
 use lock_core::{Kind, LockError, LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
 use tokio::time::Instant;
 
@@ -182,7 +182,7 @@ fn a_store_that_contradicts_itself_gets_no_manager() {
 async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
     let (locks, store) = Scripted::manager(|store| {
         (store.shared, store.permits) = (false, false);
-        store.waiting = Waiting::Watch { order: Order::Any, tells_holder: true };
+        store.waiting = Waiting::Poll;
     });
     for request in [locks.read("k"), locks.write("k"), locks.fair("k"), locks.semaphore("k", 1)] {
         assert_eq!(request.acquire().await.unwrap_err().kind(), LockErrorKind::Unsupported);
@@ -452,6 +452,7 @@ fn what_ends_a_lock_from_outside_reaches_one_of_a_runtime_that_has_ended() {
     let forced = runtime().block_on(locks.lock("k").acquire()).unwrap();
     let done = runtime().block_on(async {
         let found = locks.inspect("k").await.unwrap().expect("it is held");
+        assert!(found.holders[0].held_since.is_some(), "memory knows since when");
         locks.force_release("k", &found.holders[0].id, "a test").await.unwrap()
     });
     assert!(done);

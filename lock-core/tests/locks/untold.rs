@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Order, Released, Renew,
-    Renewal, Waiting,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Released, Renew, Renewal,
+    Waiting,
 };
 use lock_core::key::Key;
 use lock_core::{LockGuard, LockManager, Result, strategy};
@@ -54,10 +54,10 @@ impl Untold {
 impl Backend for Untold {
     fn capability(&self) -> Capability {
         let mut capability = self.memory.capability();
-        let Waiting::Watch { order: order @ Order::Arrival { .. }, .. } = capability.waiting else {
-            panic!("memory is watched");
+        let Waiting::Watch { tells_holder, .. } = &mut capability.waiting else {
+            panic!("memory is watched")
         };
-        capability.waiting = Waiting::Watch { order, tells_holder: false };
+        *tells_holder = false;
         capability
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, Fencing, Held, Order, WAITER_LEASE, Waiting};
+use lock_core::backend::{Attempt, Fencing, Held, Waiting};
 use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{Kind, LockErrorKind, LockManager, strategy};
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use crate::{is_free, millis};
 
 /// Returns a manager on a store that sends no notification of a release.
 fn silent() -> (LockManager, Scripted) {
-    Scripted::manager(|store| store.waiting = Waiting::Poll { order: Order::Any })
+    Scripted::manager(|store| store.waiting = Waiting::Poll)
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -255,29 +255,6 @@ async fn fencing_is_asked_for_or_refused() {
     let error = locks.lock("k").fencing(true).acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     assert_eq!(store.tries().len(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn fair_waiters_ask_for_themselves_and_hold_up_nobody_else() {
-    let (locks, store) = Scripted::manager(|store| {
-        let waiter_lease = WAITER_LEASE;
-        store.waiting = Waiting::Poll { order: Order::Arrival { waiter_lease } };
-    });
-    let _guard = store.stranger().lock("k").acquire().await.unwrap();
-    let mut waiting: Vec<_> =
-        (0..3).map(|_| tokio::spawn(locks.fair("k").strategy(Every(millis(50), HOUR)).acquire())).collect();
-    settle().await;
-    waiting.push(tokio::spawn(locks.lock("k").strategy(Every(millis(50), HOUR)).acquire()));
-    tokio::time::sleep(millis(1_000)).await;
-    let tries = store.tries();
-    let mut owners = tries.clone();
-    owners.sort();
-    owners.dedup();
-    assert_eq!(owners.len(), 4);
-    for owner in owners {
-        assert!(tries.iter().filter(|other| **other == owner).count() >= 10, "{tries:?}");
-    }
-    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test(start_paused = true)]

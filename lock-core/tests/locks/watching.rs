@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, Capability, Held, Order, Waiting};
+use lock_core::backend::{Attempt, Held};
 use lock_core::{Kind, LockManager, LockRequest, strategy};
 use tokio::time::Instant;
 
@@ -14,19 +14,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// How long a waiter relies on being notified by a store in this process.
 const FLOOR: Duration = Duration::from_secs(60);
 
-/// Every way in which a waiter relies on a watch: outside of a local queue with an entry in the store's queue, as the
-/// head of a local queue with such an entry, and without one.
-const WAYS: [(Kind, fn(&mut Capability)); 3] =
-    [(Kind::Fair, |_| {}), (Kind::Reentrant, |_| {}), (Kind::Reentrant, without_order)];
-
-fn without_order(store: &mut Capability) {
-    store.waiting = Waiting::Watch { order: Order::Any, tells_holder: true };
-}
+/// The ways in which a waiter relies on a watch: outside of a local queue, and as the head of one.
+const WAYS: [Kind; 2] = [Kind::Fair, Kind::Reentrant];
 
 /// Returns a waiter for a key that another manager holds, which has asked the store, and the guard of the holder.
 async fn waiting(
     kind: Kind,
-    change: fn(&mut Capability),
     pause: Duration,
 ) -> (
     LockManager,
@@ -34,7 +27,7 @@ async fn waiting(
     lock_core::LockGuard,
     tokio::task::JoinHandle<lock_core::Result<lock_core::LockGuard>>,
 ) {
-    let (locks, store) = Scripted::manager(change);
+    let (locks, store) = Scripted::manager(|_| {});
     let guard = store.stranger().request("k", kind).acquire().await.unwrap();
     store.script().loses_changes = true;
     let waiting = tokio::spawn(locks.request("k", kind).strategy(Every(pause, HOUR)).acquire());
@@ -45,8 +38,8 @@ async fn waiting(
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_notification_costs_a_delay_and_not_the_wait() {
-    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
-        let (_locks, _store, guard, waiting) = waiting(kind, change, HOUR).await;
+    for (number, kind) in WAYS.into_iter().enumerate() {
+        let (_locks, _store, guard, waiting) = waiting(kind, HOUR).await;
         let freed = Instant::now();
         guard.release().await.unwrap();
         let guard = tokio::time::timeout(2 * FLOOR, waiting).await;
@@ -58,8 +51,8 @@ async fn a_lost_notification_costs_a_delay_and_not_the_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconnected_store_is_asked_by_every_waiter_at_once() {
-    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
-        let (_locks, store, guard, waiting) = waiting(kind, change, HOUR).await;
+    for (number, kind) in WAYS.into_iter().enumerate() {
+        let (_locks, store, guard, waiting) = waiting(kind, HOUR).await;
         guard.release().await.unwrap();
         tokio::time::sleep(millis(1_000)).await;
         assert!(!waiting.is_finished(), "way {number}: the notification was lost");
@@ -75,8 +68,8 @@ async fn a_reconnected_store_is_asked_by_every_waiter_at_once() {
 /// The strategy pauses 150 times meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_made_once_and_kept_over_the_pauses_of_a_wait() {
-    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
-        let (_locks, store, guard, waiting) = waiting(kind, change, millis(200)).await;
+    for (number, kind) in WAYS.into_iter().enumerate() {
+        let (_locks, store, guard, waiting) = waiting(kind, millis(200)).await;
         tokio::time::sleep(FLOOR / 2).await;
         let (_, watches) = store.tries_and_waits();
         assert_eq!(watches, 1, "way {number}");
@@ -88,8 +81,8 @@ async fn a_watch_is_made_once_and_kept_over_the_pauses_of_a_wait() {
 /// A watch that may have missed its event is no longer relied on.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
-    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
-        let (_locks, store, guard, waiting) = waiting(kind, change, HOUR).await;
+    for (number, kind) in WAYS.into_iter().enumerate() {
+        let (_locks, store, guard, waiting) = waiting(kind, HOUR).await;
         tokio::time::sleep(FLOOR).await;
         let (_, watches) = store.tries_and_waits();
         assert_eq!(watches, 2, "way {number}");

@@ -20,7 +20,7 @@ use crate::backend::remote::queue_copy::QueueCopies;
 use crate::backend::remote::{PerRuntime, deadline, tries};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, Listed, Listener,
-    LockInfo, Order, Ping, Released, Renew, Renewal, Waiting,
+    LockInfo, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -158,10 +158,7 @@ impl Backend for Etcd {
             several: true,
             lists: true,
             marks_sent: true,
-            waiting: Waiting::Watch {
-                order: Order::Arrival { waiter_lease: WAITER_LEASE },
-                tells_holder: false,
-            },
+            waiting: Waiting::Watch { waiter_lease: WAITER_LEASE, tells_holder: false },
             fencing: Fencing::Counter,
             min_ttl: if rounds_ttl { ttl::SHORTEST_ROUNDED } else { self.store.min_ttl },
             max_ttl: ttl::LONGEST,

@@ -10,8 +10,8 @@ use super::watch::Watch;
 use crate::backend::conflict::{self, Use};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, Grant, GrantId, LatchState,
-    LatchStep, LeaseScope, Listed, Listener, LockInfo, Order, Ping, Placement, Released, Renew, Renewal,
-    Severity, WAITER_LEASE, Waiting,
+    LatchStep, LeaseScope, Listed, Listener, LockInfo, Ping, Placement, Released, Renew, Renewal, Severity,
+    WAITER_LEASE, Waiting,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -28,10 +28,7 @@ impl Backend for Memory {
             latches: true,
             lists: true,
             marks_sent: false,
-            waiting: Waiting::Watch {
-                order: Order::Arrival { waiter_lease: WAITER_LEASE },
-                tells_holder: true,
-            },
+            waiting: Waiting::Watch { waiter_lease: WAITER_LEASE, tells_holder: true },
             fencing: Fencing::Counter,
             lease: LeaseScope::Grant,
             placement: Placement::Embedded,

@@ -16,21 +16,20 @@ use super::store::ZooKeeper;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, LeaseScope, Listed,
-    Listener, LockInfo, Mode, Order, Ping, Released, Renew, Renewal, Waiting,
+    Listener, LockInfo, Mode, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 
 impl Backend for ZooKeeper {
     fn capability(&self) -> Capability {
-        let order = Order::Arrival { waiter_lease: self.session };
         Capability {
             shared: true,
             permits: true,
             several: true,
             lists: true,
             marks_sent: true,
-            waiting: Waiting::Watch { order, tells_holder: false },
+            waiting: Waiting::Watch { waiter_lease: self.session, tells_holder: false },
             fencing: Fencing::Counter,
             lease: LeaseScope::Session,
             // The servers free a key of a dead process when its session is over, and not before.

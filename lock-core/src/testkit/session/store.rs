@@ -10,7 +10,7 @@ use super::control::SessionControl;
 use super::sessions::{Entry, Sessions};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, Held, LeaseScope, Listed,
-    Listener, LockInfo, Order, Placement, Released, Renew, Renewal, Waiting,
+    Listener, LockInfo, Placement, Released, Renew, Renewal, Waiting,
 };
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -105,13 +105,12 @@ fn without_expiry(lock: &mut LockInfo) {
 
 impl Backend for SessionStore {
     fn capability(&self) -> Capability {
-        let order = Order::Arrival { waiter_lease: self.0.timeout };
         // The lease of a lock that is not renewed must be certain when it is granted.
         let certain = if self.0.keep_alive { self.0.timeout * 2 / 3 } else { self.0.timeout };
         Capability {
             store: "session",
             latches: false,
-            waiting: Waiting::Watch { order, tells_holder: true },
+            waiting: Waiting::Watch { waiter_lease: self.0.timeout, tells_holder: true },
             lease: LeaseScope::Session,
             placement: self.0.placement,
             max_ttl: certain,

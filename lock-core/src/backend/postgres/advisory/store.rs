@@ -17,8 +17,8 @@ use crate::backend::postgres::link::Shared;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::remote::{deadline, session_keeper, tries};
 use crate::backend::{
-    Ask, Attempt, Backend, BoxFuture, Capability, Claim, Finding, LeaseScope, Listener, Order, Ping,
-    Released, Renew, Renewal, Waiting,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, Finding, LeaseScope, Listener, Ping, Released,
+    Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
@@ -165,7 +165,7 @@ impl Backend for PostgresAdvisory {
     fn capability(&self) -> Capability {
         Capability {
             marks_sent: true,
-            waiting: Waiting::Poll { order: Order::Any },
+            waiting: Waiting::Poll,
             lease: LeaseScope::Session,
             // The server frees a key of a dead process when its session is over, and not before.
             min_ttl: self.shared.config.session_timeout(),

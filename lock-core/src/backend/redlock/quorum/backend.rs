@@ -271,7 +271,7 @@ impl<B: Backend> Backend for Quorum<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Order, WAITER_LEASE, Waiting};
+    use crate::backend::{WAITER_LEASE, Waiting};
 
     #[test]
     fn a_quorum_can_do_what_all_of_its_nodes_can() {
@@ -280,10 +280,7 @@ mod tests {
             permits: true,
             several: true,
             latches: true,
-            waiting: Waiting::Watch {
-                order: Order::Arrival { waiter_lease: WAITER_LEASE },
-                tells_holder: true,
-            },
+            waiting: Waiting::Watch { waiter_lease: WAITER_LEASE, tells_holder: true },
             fencing: Fencing::StoreTime,
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
@@ -293,7 +290,7 @@ mod tests {
         let three = of_all(&[full, full, full]);
         assert!(three.shared && three.several && three.fencing == Fencing::Counter && three.marks_sent);
         assert!(!(three.permits || three.latches));
-        assert_eq!(three.waiting, Waiting::Poll { order: Order::Any });
+        assert_eq!(three.waiting, Waiting::Poll);
         assert_eq!((three.placement, three.min_ttl), (Placement::Embedded, timing::MIN_TTL));
         let mixed = of_all(&[full, bare, full]);
         assert!(!(mixed.shared || mixed.several || mixed.fencing.gives_tokens()));
