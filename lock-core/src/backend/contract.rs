@@ -51,6 +51,11 @@ pub trait Listener: Send + Sync + fmt::Debug {
     fn reconnected(&self);
 }
 
+/// Returns the error of a call that a store does not have.
+fn unsupported(detail: &'static str) -> LockError {
+    LockError::new(LockErrorKind::Unsupported, detail)
+}
+
 /// A store.
 ///
 /// Every call may be dropped at any await point: the library then calls [`release`](Self::release) for the same owner
@@ -95,8 +100,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`acquire`](Self::acquire). `Unsupported` without [`Waiting::Queue`](super::Waiting::Queue).
     fn heartbeat(&self, claim: &Claim) -> impl Future<Output = Result<Heartbeat>> + Send {
-        let detail = "entries in the queue of this store need no heartbeat";
-        let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
+        let error = unsupported("entries in the queue of this store need no heartbeat").with_key(&claim.key);
         std::future::ready(Err(error))
     }
 
@@ -153,16 +157,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// [`Lost`](crate::LockErrorKind::Lost) when the owner does not have the grant; else as [`acquire`](Self::acquire).
     /// `Unsupported` without [`Capability::fencing`].
     fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send {
-        let detail = "this store gives no fencing tokens";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key)))
+        std::future::ready(Err(unsupported("this store gives no fencing tokens").with_key(&claim.key)))
     }
 
     /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
     /// the claims that can share it. From then on the claim is [`Mode::Shared`]; called again with that mode, it
     /// answers the same.
     fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
-        let detail = "this store has no shared locks";
-        let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
+        let error = unsupported("this store has no shared locks").with_key(&claim.key);
         std::future::ready(Renewal::Unknown(error))
     }
 
@@ -171,8 +173,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::latches`].
     fn latch(&self, key: &Key, _step: &LatchStep) -> impl Future<Output = Result<LatchState>> + Send {
-        let detail = "this store has no count-down latches";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+        std::future::ready(Err(unsupported("this store has no count-down latches").with_key(key)))
     }
 
     /// Lists the held keys that begin with `prefix`, at most `limit` of them, with their holders.
@@ -191,8 +192,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         _foreign: bool,
         _limit: usize,
     ) -> impl Future<Output = Result<Listed>> + Send {
-        let detail = "this store cannot say who holds its locks";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
+        std::future::ready(Err(unsupported("this store cannot say who holds its locks")))
     }
 
     /// Returns the holders of `key`, `None` if the key is free, with one request however much the store holds.
@@ -203,8 +203,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`list`](Self::list); if the key holds data that refuse every claim, the error of [`acquire`](Self::acquire).
     fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
-        let detail = "this store cannot say who holds its locks";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+        std::future::ready(Err(unsupported("this store cannot say who holds its locks").with_key(key)))
     }
 
     /// Takes the grant `id` of `key` away from its holder. Returns whether there was such a grant.
@@ -216,8 +215,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`list`](Self::list).
     fn force_release(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
-        let detail = "this store cannot take a lock from its holder";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+        std::future::ready(Err(unsupported("this store cannot take a lock from its holder").with_key(key)))
     }
 
     /// Returns whether the store serves locks now, for [`LockManager::ping`](crate::LockManager::ping).
@@ -229,8 +227,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` if the backend has no such call.
     fn ping(&self) -> impl Future<Output = Result<Ping>> + Send {
-        let detail = "this store has no ping: write `Backend::ping`, or inspect a key instead";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
+        std::future::ready(Err(unsupported(
+            "this store has no ping: write `Backend::ping`, or inspect a key instead",
+        )))
     }
 
     /// Looks for what endangers locks in the way the store is set up, for [`LockManager::doctor`](crate::LockManager::doctor).
@@ -242,8 +241,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`ping`](Self::ping); `Unsupported` if the backend has no such call.
     fn doctor(&self) -> impl Future<Output = Result<Vec<Finding>>> + Send {
-        let detail = "this store has no doctor: write `Backend::doctor`";
-        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
+        std::future::ready(Err(unsupported("this store has no doctor: write `Backend::doctor`")))
     }
 
     /// Returns the statement by which a transaction of the application checks the lease of a claim. `None` if the store

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Finding, GrantId, Heartbeat, LatchState,
-    LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    LatchStep, LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -285,6 +285,14 @@ impl<B: Backend> Backend for Flaky<B> {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.inner.doctor().await
+    }
+
+    fn shard_of(&self, claim: &Claim) -> u64 {
+        self.inner.shard_of(claim)
+    }
+
+    fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {
+        self.inner.lease_check(claim)
     }
 
     fn attach(
