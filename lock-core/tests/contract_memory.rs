@@ -52,7 +52,7 @@ fn no_case_is_missing() {
         ("expiry", 4),
         ("fencing", 6),
         ("fifo", 12),
-        ("inspect", 12),
+        ("inspect", 13),
         ("latch", 9),
         ("line", 7),
         ("permit", 5),

@@ -66,7 +66,7 @@ async fn the_history_of_the_next_process_is_its_own() {
     browser.until("the event of the next process", first, [json!("order:two")]).await;
     let text = browser.text("#table-history").await;
     assert!(!text.contains("order:one"), "{text}");
-    browser.close_after("net::ERR").await;
+    browser.close_after(usize::MAX, "net::ERR").await;
 }
 
 /// A phone in a tunnel: nothing arrives, and there is no error either.
@@ -133,5 +133,5 @@ async fn a_service_that_is_gone_is_told_and_comes_back() {
     browser.picture("gone").await;
     serve_at(service.trim_start_matches("http://"), app).await;
     browser.live().await;
-    browser.close_after("net::ERR").await;
+    browser.close_after(usize::MAX, "net::ERR").await;
 }

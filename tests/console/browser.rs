@@ -205,11 +205,12 @@ impl Browser {
         self.client.close().await.expect("the browser ends");
     }
 
-    /// Ends the browser after answers that were errors: all that it has logged is about `those`. It logs an answer a
-    /// little later than the page has it, and not always.
-    pub(crate) async fn close_after(self, those: &str) {
+    /// Ends the browser after at most `most` answers that were errors, all about `those`. It logs an answer a little later
+    /// than the page has it, and not always.
+    pub(crate) async fn close_after(self, most: usize, those: &str) {
         let errors = self.errors().await;
-        assert!(errors.iter().all(|error| error.contains(those)), "the log of the browser: {errors:?}");
+        let are_those = errors.iter().all(|error| error.contains(those));
+        assert!(are_those && errors.len() <= most, "the log of the browser: {errors:?}");
         self.client.close().await.expect("the browser ends");
     }
 

@@ -40,7 +40,7 @@ async fn takes_the_lock_away(store: Store) {
     close(&browser).await;
     drop(guard);
     leaves_the_next_holder_alone(&browser, &worker).await;
-    browser.close_after("force-release").await;
+    browser.close_after(2, "force-release").await;
 }
 
 /// The key must be typed: a click in the wrong row is not enough.
@@ -143,7 +143,7 @@ async fn a_release_without_an_answer_is_in_doubt() {
         browser.until("the row is gone", "return !row(arguments[0])", [json!(KEY)]).await;
         drop(again);
     }
-    browser.close_after("force-release").await;
+    browser.close_after(usize::MAX, "force-release").await;
 }
 
 async fn says(browser: &Browser, text: &str) {
@@ -183,7 +183,7 @@ async fn without_permission_there_is_no_button_and_a_request_is_refused() {
     assert_eq!(browser.errors().await, [""; 0]);
     assert_eq!(request(&browser, KEY).await, 403);
     guard.check().expect("it is still held");
-    browser.close_after("force-release").await;
+    browser.close_after(1, "force-release").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,7 +197,7 @@ async fn a_request_with_another_key_is_refused_by_the_server_too() {
     guard.check().expect("it is still held");
     assert_eq!(request(&browser, KEY).await, 200);
     assert!(guard.check().is_err());
-    browser.close_after("force-release").await;
+    browser.close_after(1, "force-release").await;
 }
 
 /// Sends the request of the dialog by hand, and returns its status.

@@ -75,6 +75,11 @@ async fn the_view_shows_what_psql_can_free() {
     let shown =
         async || server.sql("SELECT key, waits, mode FROM lock_core.held ORDER BY waits") == "k|f|x\nk|t|x";
     wait_until("the view has both", PATIENCE, shown).await;
+    let dated = "SELECT since > now() - interval '1 hour' FROM lock_core.held WHERE NOT waits";
+    assert_eq!(server.sql(dated), "t");
+    assert!(
+        locks.inspect("k").await.expect("an answer").expect("it is held").holders[0].held_since.is_some()
+    );
     let free = "SELECT lock_core.force_release(key, id) FROM lock_core.held WHERE key = 'k' AND NOT waits";
     assert_eq!(server.sql(free), "t");
     waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");

@@ -285,3 +285,41 @@ async fn a_server_that_is_gone_is_an_error() {
     let error = within(PATIENCE, "the error", locks.locks()).await.expect_err("no server");
     assert!(error.is_unavailable(), "{error}");
 }
+
+/// The time of the request is not that of the grant: a candidate may have waited for hours.
+#[tokio::test]
+async fn who_had_to_wait_holds_since_the_grant() {
+    let server = RedisServer::start();
+    let (locks, other) = (manager(&server).await, manager(&server).await);
+    let look = async || {
+        let holder = locks.inspect("k").await.expect("an answer").expect("it is held").holders.remove(0);
+        let asked = holder.record.as_ref().expect("ours").since_epoch();
+        (holder.id, holder.held_since.map(|since| since.saturating_sub(asked)))
+    };
+    let waits = async || {
+        let waiting = tokio::spawn(other.write("k").ttl(LONG).wait(LONG).acquire());
+        wait_until("it waits", PATIENCE, async || server.keys().contains(&"{k}:q".to_owned())).await;
+        tokio::time::sleep(ms(1_200)).await;
+        waiting
+    };
+    let first = locks.lock("k").ttl(LONG).acquire().await.expect("free");
+    assert!(look().await.1.is_some_and(|waited| waited < ms(1_000)));
+    // By the queue.
+    let waiting = waits().await;
+    first.release().await.expect("an answer");
+    let guard = waiting.await.expect("no panic").expect("it is free");
+    let (id, waited) = look().await;
+    assert!(waited >= Some(ms(1_000)), "{waited:?}");
+    // A reader keeps the id of the grant. Since when is not kept.
+    let reader = guard.downgrade().await.expect("an answer");
+    assert_eq!(look().await, (id, None));
+    reader.release().await.expect("an answer");
+    // By a request of its own, after the server has forgotten the queue.
+    let first = locks.lock("k").ttl(LONG).acquire().await.expect("free");
+    let waiting = waits().await;
+    server.command(&["FLUSHALL"]);
+    let guard = waiting.await.expect("no panic").expect("it is free");
+    let (_, waited) = look().await;
+    assert!(waited >= Some(ms(1_000)), "{waited:?}");
+    drop((first, guard));
+}

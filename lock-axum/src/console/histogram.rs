@@ -26,10 +26,13 @@ impl Histogram {
         }
     }
 
+    pub(super) fn count(&self) -> u64 {
+        self.0.values().map(|count| u64::from(*count)).sum()
+    }
+
     /// Returns the time that `percent` of the durations do not exceed, in milliseconds; `None` without any.
     pub(super) fn percentile_ms(&self, percent: u64) -> Option<f64> {
-        let total: u64 = self.0.values().map(|count| u64::from(*count)).sum();
-        let rank = (total * percent).div_ceil(100).max(1);
+        let rank = (self.count() * percent).div_ceil(100).max(1);
         let mut passed = 0;
         let found = self.0.iter().find(|(_, count)| {
             passed += u64::from(**count);

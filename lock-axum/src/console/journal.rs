@@ -63,6 +63,8 @@ pub(super) struct Heat {
     pub(super) refused: u64,
     pub(super) waited_p50_ms: Option<f64>,
     pub(super) waited_p99_ms: Option<f64>,
+    /// How many locks were given back or lost.
+    pub(super) ended: u64,
     pub(super) held_p50_ms: Option<f64>,
     pub(super) held_p99_ms: Option<f64>,
 }
@@ -159,6 +161,7 @@ fn of_slots(template: &str, slots: &VecDeque<(u64, Slot)>, now: Duration) -> Opt
         refused: all.refused,
         waited_p50_ms: all.waited.percentile_ms(50),
         waited_p99_ms: all.waited.percentile_ms(99),
+        ended: all.held.count(),
         held_p50_ms: all.held.percentile_ms(50),
         held_p99_ms: all.held.percentile_ms(99),
     };

@@ -7,12 +7,12 @@ use lock_core::{Finding, LockInfo, Severity};
 
 use super::journal::{Heat, by_first_part};
 
-/// The least number of grants that say what is usual.
-const GRANTS: u64 = 20;
+/// The least number of holds that say what is usual.
+const HOLDS: u64 = 20;
 /// A hold is long if it lasts for more than this many times the usual one, and for longer than [`SHORT`].
 const TIMES: f64 = 2.0;
 const SHORT: Duration = Duration::from_secs(1);
-/// The largest number of holders that are named.
+/// The largest number of keys that are named.
 const NAMED: usize = 10;
 
 /// How long the locks of one template are held.
@@ -24,48 +24,50 @@ struct Usual<'a> {
 
 impl<'a> Usual<'a> {
     fn new(heat: &'a Heat) -> Option<Self> {
-        let p99 = Duration::from_secs_f64(heat.held_p99_ms.filter(|_| heat.granted >= GRANTS)? / 1_000.0);
+        let p99 = Duration::from_secs_f64(heat.held_p99_ms.filter(|_| heat.ended >= HOLDS)? / 1_000.0);
         Some(Self { name: &heat.template, template: KeyTemplate::parse(&heat.template).ok(), p99 })
-    }
-
-    fn covers(&self, key: &str) -> bool {
-        // A key has no placeholder; a `<` in it is written twice in a template.
-        let gives = |template: &KeyTemplate| {
-            let literal = KeyTemplate::parse(&key.replace('<', "<<"));
-            literal.is_ok_and(|literal| template.clash(&literal).is_some())
-        };
-        self.name == key || self.name == by_first_part(key) || self.template.as_ref().is_some_and(gives)
     }
 }
 
-/// Returns a finding for each holder that has its lock for much longer than is usual. `now` is the time since the Unix
-/// epoch.
+/// Returns a finding for each key that others wait for and that is held for much longer than is usual. While nobody waits
+/// elsewhere, the tasks of one process may hand a lock on to each other for as long as they like. `now` is the time of the
+/// list, since the Unix epoch.
 pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::new).collect();
-    if usual.is_empty() {
-        return Vec::new();
-    }
-    let long = locks.iter().flat_map(|lock| {
-        // Where several templates give the key, the longest hold is the usual one.
-        let usual = usual.iter().filter(|usual| usual.covers(&lock.key)).max_by_key(|usual| usual.p99);
-        let ages = lock.holders.iter().filter(|holder| !holder.kept).filter_map(|holder| holder.held_since);
-        ages.filter_map(move |since| finding(&lock.key, usual?, now.saturating_sub(since)))
+    let long = locks.iter().filter(|lock| lock.waiting > 0).filter_map(|lock| {
+        let held = lock.holders.iter().filter(|holder| !holder.kept).filter_map(|holder| holder.held_since);
+        let age = now.saturating_sub(held.min()?);
+        // The search for the template comes last, because it is slow.
+        (age > SHORT).then(|| finding(&lock.key, usual_of(&lock.key, &usual)?, age)).flatten()
     });
     long.take(NAMED).collect()
 }
 
+/// Returns the usual hold of a key: the longest, where several templates give the key.
+fn usual_of<'a>(key: &str, usual: &'a [Usual<'a>]) -> Option<&'a Usual<'a>> {
+    let group = by_first_part(key);
+    // A key has no placeholder; a `<` in it is written twice in a template.
+    let literal = KeyTemplate::parse(&key.replace('<', "<<")).ok();
+    let gives = |template: &KeyTemplate| literal.as_ref().is_some_and(|key| template.clash(key).is_some());
+    let covers = |usual: &&Usual<'_>| {
+        usual.name == key || usual.name == group || usual.template.as_ref().is_some_and(gives)
+    };
+    usual.iter().filter(covers).max_by_key(|usual| usual.p99)
+}
+
 fn finding(key: &str, usual: &Usual<'_>, age: Duration) -> Option<Finding> {
-    if age <= usual.p99.mul_f64(TIMES).max(SHORT) {
+    if age <= usual.p99.mul_f64(TIMES) {
         return None;
     }
     let found = format!(
-        "held for {:.1} s; 99 of 100 holds of `{}` took at most {:.3} s in this process in the last quarter of an hour",
+        "others wait, and it is held for {:.1} s; 99 of 100 holds of `{}` took at most {:.3} s in this process in the \
+         last quarter of an hour",
         age.as_secs_f64(),
         usual.name,
         usual.p99.as_secs_f64(),
     );
-    let advice = "look at what its holder does: tasks of one process may hand the lock on to each other for long; if it \
-                  hangs, end it, or take the lock from it with `force_release`";
+    let advice =
+        "look at what its holder does; if it hangs, end it, or take the lock from it with `force_release`";
     Some(Finding::new(Severity::Note, "locks.held_long", found, advice).about(key))
 }
 
@@ -78,20 +80,17 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1_000);
 
-    fn heat(template: &str, granted: u64, held_p99_ms: Option<f64>) -> Heat {
+    fn heat(template: &str, ended: u64, held_p99_ms: Option<f64>) -> Heat {
         let (waited_p50_ms, waited_p99_ms, held_p50_ms) = (None, None, None);
-        let template = template.to_owned();
-        Heat { template, granted, refused: 0, waited_p50_ms, waited_p99_ms, held_p50_ms, held_p99_ms }
+        let (template, granted, refused) = (template.to_owned(), 500, 0);
+        Heat { template, granted, refused, waited_p50_ms, waited_p99_ms, ended, held_p50_ms, held_p99_ms }
     }
 
     fn held(key: &str, age_ms: Option<u64>, kept: bool) -> LockInfo {
         let id: GrantId = "a".repeat(40).parse().expect("an id");
         let since = age_ms.map(|age| NOW - Duration::from_millis(age));
-        LockInfo::new(
-            key,
-            Mode::Exclusive,
-            vec![HolderInfo::new(id, None, None, kept).with_held_since(since)],
-        )
+        let holder = HolderInfo::new(id, None, None, kept).with_held_since(since);
+        LockInfo::new(key, Mode::Exclusive, vec![holder]).with_waiters(1, Vec::new())
     }
 
     #[test]
@@ -115,7 +114,7 @@ mod tests {
             ("quick:1:2", Some(1_000), false, false),
             ("nightly", Some(121_000), false, true),
             ("nightly", Some(119_000), false, false),
-            // Too few grants, and no release.
+            // Too few holds have ended, and none.
             ("new:1", Some(90_000), false, false),
             ("held:1", Some(90_000), false, false),
             ("unknown:1", Some(90_000), false, false),
@@ -125,6 +124,14 @@ mod tests {
             let about: Vec<&str> = found.iter().map(|finding| finding.about.as_str()).collect();
             assert_eq!(about, if is_long { vec![key] } else { Vec::new() }, "{key} {age_ms:?} {kept}");
         }
+    }
+
+    #[test]
+    fn a_lock_that_nobody_waits_for_may_be_handed_on_for_long() {
+        let usual = [heat("k", 100, Some(1.0))];
+        let lock = held("k", Some(90_000), false);
+        assert_eq!(find(&usual, &[lock.clone()], NOW).len(), 1);
+        assert_eq!(find(&usual, &[lock.with_waiters(0, Vec::new())], NOW).len(), 0);
     }
 
     #[test]

@@ -79,7 +79,9 @@ impl Served {
     }
 
     fn long_holds(&self) -> Vec<Finding> {
-        let heat = self.poll.read(Journal::heat);
-        self.poll.last().map_or_else(Vec::new, |seen| long_holds::find(&heat, &seen.listed.locks, wall()))
+        let Some(seen) = self.poll.last().filter(|seen| seen.error.is_none()) else { return Vec::new() };
+        // The list may be a minute old: its locks had their age then.
+        let listed = Duration::from_millis(seen.listed_ms.unwrap_or_default());
+        long_holds::find(&self.poll.read(Journal::heat), &seen.listed.locks, listed)
     }
 }

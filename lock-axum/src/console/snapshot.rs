@@ -108,8 +108,8 @@ pub(super) fn fingerprint(rendered: &str) -> u64 {
     hasher.finish()
 }
 
-/// Returns the locks that a view shows: those held longest, or those with the most waiters. A key with many holders
-/// counts as many.
+/// Returns the locks that a view shows: those held longest, or those with the most waiters. The limit counts
+/// holders, not keys.
 fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     match query.view {
         View::All | View::Held => locks.sort_by_cached_key(|lock| oldest(lock)),

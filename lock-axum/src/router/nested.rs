@@ -25,7 +25,7 @@ static ROUTER: LazyLock<Router> =
 /// service is reached. Otherwise there is no route for the request.
 ///
 /// axum keeps the prefix of such a service to itself, and puts it in front of the matched path of a router inside. So a
-/// router inside is asked. After the prefix, the matched path is the nested path, which is public.
+/// router inside is asked. Inside the nested service, that prefix equals the public `NestedPath`.
 pub(crate) async fn is_passed_on(parts: &Parts) -> bool {
     let mut probe: Request = Request::default();
     *probe.uri_mut() = Uri::from_static(PROBE);

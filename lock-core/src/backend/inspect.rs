@@ -80,7 +80,7 @@ pub struct LockInfo {
     /// The number of holders; of a semaphore, the number of permits that they have.
     pub holding: usize,
     /// How many claims wait for it in the store's queue: one for each process of a kind whose grants are handed off
-    /// inside the process. On Redis, dead waiters after the first 1,000 are counted too, until waiters before them find
+    /// inside the process. On Redis, dead waiters beyond the first 1,000 also count, until a living neighbour removes
     /// them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
@@ -96,7 +96,8 @@ pub struct HolderInfo {
     pub id: GrantId,
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
-    /// When its process was granted the lock: time since the Unix epoch by the store's clock. `None` where the store
+    /// When its process was granted the lock: time since the Unix epoch by the store's clock, on Redis to the second, and
+    /// by that of the holder if it did not leave the queue. `None` for a client of another library, and where the store
     /// does not keep that time: etcd, ZooKeeper, `redlock://`, Postgres with `mode=advisory`, and on Redis shared locks
     /// and semaphores. There the [record](Self::record) says when the holder asked, and it may have waited since.
     #[cfg_attr(

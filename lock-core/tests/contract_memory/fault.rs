@@ -167,6 +167,8 @@ pub(crate) enum Fault {
     HidesKept,
     /// Only one of several holders is listed.
     ListsOneHolder,
+    /// A holder is listed as one since its request.
+    HeldSinceAsked,
     /// The waiters are listed in another order.
     WaitersBackwards,
     /// A forced release removes any holder.
@@ -178,7 +180,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 85] = [
+    pub(crate) const ALL: [Self; 86] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -261,6 +263,7 @@ impl Fault {
         Self::ShowsTokens,
         Self::HidesKept,
         Self::ListsOneHolder,
+        Self::HeldSinceAsked,
         Self::WaitersBackwards,
         Self::EvictsAnybody,
         Self::EvictDoesNothing,
@@ -348,6 +351,7 @@ impl Fault {
             Self::ShowsTokens => "inspect::no_token_is_shown",
             Self::HidesKept => "inspect::what_is_kept_is_listed_as_such",
             Self::ListsOneHolder => "inspect::permits_are_listed_each",
+            Self::HeldSinceAsked => "inspect::one_that_waited_holds_since_its_grant",
             Self::WaitersBackwards => "inspect::those_who_wait_are_listed_in_order",
             Self::EvictsAnybody => "inspect::only_the_grant_that_was_shown_is_taken_away",
             Self::EvictDoesNothing => "inspect::one_whose_grant_is_taken_away_is_told_and_loses",

@@ -3,7 +3,7 @@
 use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
 use lock_core::key::Key;
-use lock_core::{GrantId, Listed, LockInfo, Result};
+use lock_core::{GrantId, HolderInfo, Listed, LockInfo, Result};
 
 use super::Fault;
 
@@ -21,11 +21,16 @@ pub(super) async fn list(
         match fault {
             Fault::ListsOneHolder => lock.holders.truncate(1),
             Fault::WaitersBackwards => lock.waiters.reverse(),
+            Fault::HeldSinceAsked => lock.holders.iter_mut().for_each(asked),
             Fault::HidesKept => lock.holders.iter_mut().for_each(|holder| holder.kept = false),
             _ => {}
         }
     }
     Ok(if fault == Fault::ListsNobody { Listed::default() } else { listed })
+}
+
+fn asked(holder: &mut HolderInfo) {
+    holder.held_since = holder.record.as_ref().map(lock_core::owner::OwnerRecord::since_epoch);
 }
 
 pub(super) async fn inspect(fault: Fault, inner: &Memory, key: &Key) -> Result<Option<LockInfo>> {

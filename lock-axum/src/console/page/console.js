@@ -247,7 +247,7 @@ const agoCell = (who) => (cell, { [who]: person }) => person?.record ? timeCell(
 const since = ({ held_since_ms, record }) => held_since_ms ?? record?.since_ms;
 const heldFor = (holder) => {
   const at = since(holder);
-  if (at === undefined) return '–';
+  if (at === undefined || holder.kept) return '–';
   const passed = span(Math.max(0, moment() - at));
   return holder.held_since_ms === null ? `asked ${passed} ago` : passed;
 };

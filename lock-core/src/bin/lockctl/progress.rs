@@ -94,7 +94,7 @@ fn text(key: &str, waited: Duration, found: Option<&LockInfo>) -> String {
     let Some(lock) = found else { return text };
     if let Some(holder) = lock.holders.first() {
         text += &format!(", held by {}", table::holder(holder));
-        if let Some(age) = table::age(holder).filter(|_| holder.held_since.is_some() && !holder.kept) {
+        if let Some(age) = table::age(holder).filter(|_| holder.held_since.is_some()) {
             text += &format!(" for {}", table::short(age));
         }
         if let Some(left) = holder.remaining {

@@ -34,8 +34,11 @@ pub(crate) fn holder(holder: &HolderInfo) -> String {
 }
 
 /// Returns for how long the lock is held, or, where the store does not keep that, how long ago its holder asked for it: by the
-/// wall clocks of both machines.
+/// wall clocks of both machines. `None` if nobody holds it any more.
 pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
+    if holder.kept {
+        return None;
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     Some(now.saturating_sub(holder.since()?))
 }

@@ -3,7 +3,7 @@
 -- The settings of the functions that any session may call (`:settings`). `lock_timeout` ends a wait for the row of a key, which others
 -- hold for the time of one such call, with an error. Without it the connection would stand still. A session keeps the plans that it made while
 -- the tables were small: without `enable_seqscan = off` it would go on reading whole tables when they have grown (measured: 12
--- times the CPU time after 8,000 locks). The price that the planner puts on that would have it compile each plan: hence `jit`.
+-- times the CPU time after 8,000 locks). That setting raises the estimated costs so far that each plan would be compiled: hence `jit = off`.
 -- `search_path` keeps out the operators and functions of others. If any user may create in `public`, one that fits better than that of
 -- Postgres would be called instead, with the rights of the service.
 --
@@ -143,7 +143,7 @@ BEGIN
     INSERT INTO lock_core.holders AS h (key, slot, owner, mode, record, expires_at)
         VALUES (p_key, CASE p_mode WHEN 'x' THEN '' ELSE p_owner END, p_owner, p_mode, p_record, p_until)
         ON CONFLICT (key, slot) DO UPDATE
-            SET mode = excluded.mode, record = excluded.record, expires_at = excluded.expires_at, kept = false
+            SET mode = excluded.mode, record = excluded.record, granted_at = excluded.granted_at, expires_at = excluded.expires_at, kept = false
             WHERE h.owner = excluded.owner;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'another owner holds the key';

@@ -1,6 +1,6 @@
 //! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::backend::redis::primary::{Primary, PrimaryConnection};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue, WAITER_LEASE};
-use crate::clock::{Clock, Moment};
+use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
 use crate::owner::OwnerToken;
 
@@ -30,6 +30,19 @@ use crate::owner::OwnerToken;
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
+
+/// A grant that comes so long after its request is told apart from it.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Returns the value for a claim that may be granted now. If it asked long ago, and the grant is exclusive, the value says
+/// when that was: nobody finds such a holder by its whole value.
+fn value_of(claim: &Claim, token: &OwnerToken) -> String {
+    let (mut value, now) = (claim.record.to_value(token), clock::wall());
+    if claim.mode == Mode::Exclusive && now.saturating_sub(claim.record.since_epoch()) >= LATE {
+        let _ = write!(value, " granted={}", now.as_millis());
+    }
+    value
+}
 
 impl Server<Primary> {
     /// Makes one attempt within `deadline`.
@@ -69,7 +82,7 @@ impl Server<Primary> {
         // From here on the request may take effect, so a dropped claim must be released.
         claim.mark_sent();
         if is_plain(claim) && !ask.enqueues() {
-            let value = claim.record.to_value(&claim.owner.token());
+            let value = value_of(claim, &claim.owner.token());
             // The lease counts from here: nothing was sent while the call waited for a connection.
             let sent = Clock::Suspend.now();
             // The server checks no time limit of a SET, so one that is late is executed. If its answer is lost, the
@@ -97,7 +110,7 @@ impl Server<Primary> {
         (start, deadline): (Moment, Duration),
     ) -> Result<Attempt, Failure> {
         let token = claim.owner.token();
-        let value = claim.record.to_value(&token);
+        let value = value_of(claim, &token);
         for _ in 0..2 {
             // Computed in each round, because the refusal of the first one has corrected the estimate of the clock.
             let end = live.clock.estimate_at(start.plus(deadline));
@@ -150,7 +163,7 @@ impl Server<Primary> {
     /// Sends the plain SET of a claim whose slot is being moved to this node of a Cluster.
     pub(crate) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let live = self.connections.get().await?;
-        let value = claim.record.to_value(&claim.owner.token());
+        let value = value_of(claim, &claim.owner.token());
         let mut commands = Pipeline::with_capacity(2);
         // ASKING counts for the next command of the connection alone, so both leave in one write.
         commands.cmd("ASKING").add_command(set(claim, &value));

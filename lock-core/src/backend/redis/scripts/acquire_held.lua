@@ -63,7 +63,7 @@ if #ARGV[6] == 1 then
             if mark == ' ' then
               call('SETRANGE', KEYS[1], MARK_AT, MARK)
             end
-            -- Only a holder without order, whose token has the digit 0 here, hands off otherwise because of it.
+            -- Only a process that hands its grants off (digit 0 here) reacts to this message.
             if string.sub(held, HANDOFF_LEN, HANDOFF_LEN) == '0' then
               redis.pcall('PUBLISH', CHANNEL .. string.sub(held, 1, PROCESS_LEN), 'contended ' .. KEYS[1])
             end

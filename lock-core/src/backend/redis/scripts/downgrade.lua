@@ -3,7 +3,7 @@
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
---          2  the value that is stored: owner token, space, owner record
+--          2  the value to store: owner token, space, owner record
 --          3  lease in ms
 -- Returns  {1, now, waiters}   the lock is shared now, or was already
 --          {0, now}            the lock is not this owner's

@@ -5,8 +5,8 @@
 -- ARGV     1  owner token, 48 characters
 --          2  how long to remember the last fencing token, in ms
 --          3  the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
---          4  the last token of this grant that its process numbered, or one less than the token of its keys on other
---             nodes of a Cluster; "0": none
+--          4  the new token is larger than this: the last one that the process made, or one less than the token on
+--             other nodes of a Cluster; "0": none
 --          5  the stored value, where the grant is not exclusive or may no longer be; otherwise absent
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last token of each key
 --          {0, now}          nobody has the lock

@@ -28,7 +28,7 @@ if mine then
   return {1, now, lock:waiters()}
 end
 if not lock:waits(token) then
-  -- Half an entry is none. Its rest is removed, so that the owner is never served by it later.
+  -- An entry in only one of the two keys does not count. It is removed, so that it is never served.
   lock:leave(token)
   return {-1, now}
 end

@@ -105,9 +105,9 @@ local function unmarked(value)
   return value
 end
 
--- Returns the string at a key, without the mark, and its public id, the SHA-1 of that string. Of a string that is too
--- long for a lock only the beginning is read, and the id is the SHA-1 of its length and that beginning. Where the key
--- holds no string, returns nil and whether it holds other data.
+-- Returns the string at a key, without the mark, and its public id, the SHA-1 of that string without the time of the grant,
+-- which a downgrade drops. Of a string that is too long for a lock only the beginning is read, and the id is the SHA-1 of
+-- its length and that beginning. Where the key holds no string, returns nil and whether it holds other data.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
@@ -126,7 +126,7 @@ local function peek(key)
     return nil, false
   end
   value = unmarked(value)
-  return value, redis.sha1hex(value)
+  return value, redis.sha1hex((string.gsub(value, ' granted=%d+', '')))
 end
 
 -- Runs a command on a queue. A queue whose keys hold other data counts as empty, nil: such data must not keep anybody
@@ -470,7 +470,7 @@ function Lock.contend(lock, first)
     if mark == ' ' then
       redis.call('SETRANGE', lock.key, MARK_AT, MARK)
     end
-    -- Only a holder without order, whose token has the digit 0 here, hands off otherwise because of it.
+    -- Only a process that hands its grants off (digit 0 here) reacts to this message.
     if string.sub(lock.value, HANDOFF_LEN, HANDOFF_LEN) == '0' then
       tell(lock.value, 'contended ' .. lock.key)
     end
@@ -504,7 +504,7 @@ function Lock.serve(lock, me, lease)
       -- An exclusive holder starts marked while others wait.
       local value = head .. (mode == 'x' and others > 0 and MARK or ' ') .. record
       if mode == 'x' then
-        -- For people. The value of any other holder is the one that its owner knows.
+        -- For people. Other holders are found by their whole value, so that stays as it is.
         value = value .. ' granted=' .. string.format('%.0f', lock.ms)
       end
       if head == me then

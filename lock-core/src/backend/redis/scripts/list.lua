@@ -5,12 +5,12 @@
 -- ARGV     1  "1": a string that another library wrote is a lock too
 --          2  the largest number of waiters to report for a key
 --          3  the largest number of holders to report for a key
---          4  "1": other data at a key are the error that an acquire answers with, and are not passed over
+--          4  "1": a key with other data fails the script, as it fails an acquire; otherwise it is skipped
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
 --          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
 --          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
---          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it left the queue, server time in ms, "" where it did not
---          wait or where that is not kept. No answer has an owner token.
+--          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it was granted, in ms, "" where that is not kept, or
+--          is within a second of the request. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
 -- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. The keys may belong
