@@ -296,16 +296,16 @@ async fn who_had_to_wait_holds_since_the_grant() {
         let asked = holder.record.as_ref().expect("ours").since_epoch();
         (holder.id, holder.held_since.map(|since| since.saturating_sub(asked)))
     };
+    let wait = || tokio::spawn(other.write("k").ttl(LONG).wait(LONG).acquire());
     let waits = async || {
-        let waiting = tokio::spawn(other.write("k").ttl(LONG).wait(LONG).acquire());
         wait_until("it waits", PATIENCE, async || server.keys().contains(&"{k}:q".to_owned())).await;
         tokio::time::sleep(ms(1_200)).await;
-        waiting
     };
     let first = locks.lock("k").ttl(LONG).acquire().await.expect("free");
     assert!(look().await.1.is_some_and(|waited| waited < ms(1_000)));
     // By the queue.
-    let waiting = waits().await;
+    let waiting = wait();
+    waits().await;
     first.release().await.expect("an answer");
     let guard = waiting.await.expect("no panic").expect("it is free");
     let (id, waited) = look().await;
@@ -316,7 +316,8 @@ async fn who_had_to_wait_holds_since_the_grant() {
     reader.release().await.expect("an answer");
     // By a request of its own, after the server has forgotten the queue.
     let first = locks.lock("k").ttl(LONG).acquire().await.expect("free");
-    let waiting = waits().await;
+    let waiting = wait();
+    waits().await;
     server.command(&["FLUSHALL"]);
     let guard = waiting.await.expect("no panic").expect("it is free");
     let (_, waited) = look().await;

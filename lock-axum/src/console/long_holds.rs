@@ -130,7 +130,7 @@ mod tests {
     fn a_lock_that_nobody_waits_for_may_be_handed_on_for_long() {
         let usual = [heat("k", 100, Some(1.0))];
         let lock = held("k", Some(90_000), false);
-        assert_eq!(find(&usual, &[lock.clone()], NOW).len(), 1);
+        assert_eq!(find(&usual, std::slice::from_ref(&lock), NOW).len(), 1);
         assert_eq!(find(&usual, &[lock.with_waiters(0, Vec::new())], NOW).len(), 0);
     }
 

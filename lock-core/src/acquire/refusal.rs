@@ -110,7 +110,7 @@ impl Acquire<'_> {
         if decision == Decision::Skip { error.skipped() } else { error }
     }
 
-    /// Returns the text of the error about the holder, besides its name.
+    /// Returns what the error says about the holder besides its name; may be empty.
     fn detail(&self, held: &Held) -> Cow<'static, str> {
         let is_own =
             || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine().identity);

@@ -108,8 +108,8 @@ pub struct Claim {
     /// Describes the owner for people.
     pub record: OwnerRecord,
     /// The number of hand-offs of the grant inside the process: 0 for the holder that the store granted it to. Each
-    /// holder has a fencing token of its own, so it is that of the holder that asks in [`Backend::fence`] and
-    /// [`Backend::downgrade`]. In other calls it may be that of an earlier holder, which has the same claim.
+    /// holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] get the number of the calling
+    /// holder. Other calls may get that of an earlier holder, which has the same claim.
     pub handoffs: u64,
     /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
     /// on: its grant may stay with its process for a moment after the release, and must not keep a waiter waiting.

@@ -23,7 +23,7 @@ pub(crate) struct Profiles {
     pub(crate) defaults: Options,
     /// How many keys a request may have.
     pub(crate) max_keys: usize,
-    /// The profiles that the program wrote. The options of a configuration take precedence over them.
+    /// The profiles that are defined in the code. The options of a configuration take precedence over them.
     pub(crate) coded: Named,
     /// The sources of further profiles.
     #[cfg(feature = "config")]

@@ -29,8 +29,8 @@ pub struct Contention {
     /// The number of requests a second of this process that have recently found the key held, this one included. Known
     /// if the strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
-    /// Whether the caller is notified when the key is granted to it, or when its turn comes: it is in the store's
-    /// queue, or waits behind others of its process. A pause then delays no request to the store: after the pause, only
+    /// Whether the caller is notified of its grant or its turn, because it waits in the store's queue or behind others of
+    /// its process. A pause then delays no request to the store: after the pause, only
     /// the strategy is called again. Such a pause counts as one of [`attempts`](Self::attempts), and most are cut short
     /// at 1 s.
     pub notified: bool,

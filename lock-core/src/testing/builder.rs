@@ -71,7 +71,7 @@ impl TestLocksBuilder {
     pub fn build(self) -> TestLocks {
         let Self { store, builder } = self;
         let manager = built(builder.build());
-        // It has its own connection to the store, on which no call fails.
+        // The other process uses the store directly, so no call fails.
         let other = LockManager::builder(store.memory.clone()).service("another process");
         let other = built(other.namespace(manager.engine().namespace.clone()).build());
         let history = History::default();

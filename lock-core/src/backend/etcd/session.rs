@@ -65,7 +65,7 @@ pub(super) struct Sessions {
 
 pub(super) type Grants = SingleFlight<Result<Arc<Session>, Failure>>;
 
-/// Returns the time by which leases are counted.
+/// Returns the current time of the clock by which leases are counted.
 pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }
@@ -95,13 +95,13 @@ impl Session {
         }
     }
 
-    /// Returns until when it is certain.
+    /// Returns when its last answered sign of life was sent.
     fn sent(&self) -> Moment {
         self.proof.lock().sent
     }
 
-    /// Returns for how long from `at` an entry that is bound to it lives. The clock of the server may be faster, which counts
-    /// from before `at` too.
+    /// Returns for how long from `at` an entry that is bound to it lives, less 1 % of the time since the last sign of life: the
+    /// server may count faster.
     pub(super) fn left(&self, at: Moment) -> Duration {
         left(self.sent(), self.ttl, at)
     }

@@ -119,8 +119,8 @@ impl Entry {
         Check::Wait(armed.or_else(|| self.next_end(now).map(|end| end.plus(AFTER_THE_FIRST))))
     }
 
-    /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it
-    /// does not, the release of its owner advances the queue.
+    /// Removes a watcher that has seen its turn. The turn is not passed on: this watcher retries next. If it is dropped
+    /// instead, its owner's release advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
         // This comes before the removal. A watcher with a ticket needs no mark: the ticket keeps its turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);

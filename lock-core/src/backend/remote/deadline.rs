@@ -11,7 +11,7 @@ const SHARE_OF_LEASE: u32 = 4;
 /// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
 
-/// The longest time for which a key stays taken after its release: 366 days.
+/// The longest `min_hold` that Postgres and Redis accept: 366 days.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 

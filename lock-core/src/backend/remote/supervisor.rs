@@ -50,8 +50,8 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Reports to the listeners that a dial follows.
     fn dials(&self);
 
-    /// Returns the limit of a dial after a connection was lost, and how far dials that ran out of time raise it. A
-    /// short limit finds a server that is back soon after; a longer one reaches a server that is slow.
+    /// Returns the shortest and the longest limit of a dial after a connection was lost. A dial that runs out of time
+    /// raises the next limit: a short one finds a server that is back soon after, a longer one reaches a slow server.
     fn dial_limits(&self) -> (Duration, Duration);
 
     /// Dials once, within `limit`, and proves that the server can hold locks.

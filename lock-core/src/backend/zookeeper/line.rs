@@ -70,7 +70,7 @@ impl Line {
     }
 }
 
-/// Returns whether the counter has passed its largest number within these: then the negative ones are the later.
+/// Returns whether the counter has overflowed within these numbers: then the negative ones are the later.
 ///
 /// Numbers that live at the same time are less than 2^31 apart, or a lock has had two thousand million holders while
 /// one waited.

@@ -39,8 +39,8 @@ impl Limits {
         Self { stop: kill + grace, kill, grace }
     }
 
-    /// Returns for how long the command may work on with this rest of the lease, if no more is known later. A little longer
-    /// than until it is [stopped](Verdict::Stop), which is not the task of its warden.
+    /// Returns how long the command may run without further news of its lease. It is a little longer than until `lockctl`
+    /// [stops](Verdict::Stop) the command, so that the warden acts second.
     pub(crate) fn may_work(self, remaining: Duration) -> Duration {
         let after = (self.kill / 4).max(ALIKE).min(self.kill / 2);
         remaining.saturating_sub(self.stop - after)
@@ -49,7 +49,7 @@ impl Limits {
     /// Returns when to look at the lease again, with this rest of it: in time to stop the command.
     pub(crate) fn look_after(self, remaining: Duration) -> Duration {
         if remaining.is_zero() {
-            // The command has been killed, or works on by the wish of its user.
+            // The command was killed, or continues because of `--on-lost warn`.
             return LOOK;
         }
         let pause = LOOK.min(remaining / 8).max(LEAST);

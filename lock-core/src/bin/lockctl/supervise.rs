@@ -171,7 +171,7 @@ impl Work<'_> {
                 return Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text));
             }
         };
-        // The warden may have come first, also to a command that ends with 0 by TERM.
+        // The warden may have stopped it first: a command can exit with 0 on TERM.
         let is_over = stopping.is_some() || self.allowed().is_zero();
         if !is_over && !child.dismiss().await {
             return Ended::Done(code(status));

@@ -30,7 +30,7 @@ pub(crate) struct Warden {
 impl Warden {
     /// Starts the warden of a command that may work for as long as `allowed`.
     pub(crate) fn start(target: Target, grace: Duration, allowed: Duration) -> Result<Self, Fault> {
-        // A name that those who look for `lockctl`, as `pkill -f` does, do not find.
+        // This name hides the warden from a `pkill -f lockctl`.
         let mut start = Command::from(child::own_program("lock-warden")?);
         start.arg("__warden").arg(target.process.to_string());
         start

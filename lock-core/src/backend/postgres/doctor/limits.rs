@@ -11,7 +11,7 @@ const IDLE_MS: i64 = 2_000;
 const CALL_MS: i64 = 1_000;
 /// How long a statement of the library may take, in ms.
 const STATEMENT_MS: i64 = 5_000;
-/// The difference of two clocks that is told, in seconds.
+/// The clock difference that is reported, in seconds.
 const APART: f64 = 1.0;
 
 /// Returns how many connections the next process of a service needs.

@@ -41,7 +41,7 @@ impl Abandoned {
         }
     }
 
-    /// Looks up their state over a new connection. Fails while they hang.
+    /// Looks them up over a new connection. Fails if too many still hang.
     pub(super) async fn examine(&self, connection: &Arc<Connection>) -> Result<(), Failure> {
         let asked: Vec<ServerProcess> = self.0.lock().clone();
         if asked.is_empty() {

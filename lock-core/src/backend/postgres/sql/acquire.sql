@@ -4,7 +4,7 @@
 -- p_ttl     the lease in us
 -- p_fenced  whether the claim asks for a fencing token with the grant
 -- p_room    the claim is queued only while fewer than this many wait; null: it is not queued
--- p_barges  it is not queued while an owner of its own process that can hand off to it holds the key
+-- p_barges  the claim is not queued while a holder of its own process can hand the key off to it
 CREATE OR REPLACE FUNCTION lock_core.acquire(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
@@ -72,7 +72,7 @@ BEGIN
             RETURN a;
         END IF;
         IF NOT v_won AND NOT v_blocked AND lock_core.fits(p_mode, v_mode, v_count) THEN
-            -- With nobody blocked in it the queue is empty, so this owner is not in it.
+            -- No waiter is blocked, so the queue is empty: this owner has no entry.
             PERFORM lock_core.put(p_key, p_owner, p_mode, p_record, v_until);
             v_won := true;
         END IF;

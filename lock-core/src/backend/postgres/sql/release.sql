@@ -26,8 +26,8 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- The part for one key. `later` is whether a crash of the server may lose it: not if a waiter was served, nor if the key stays
--- taken, nor if a token was told.
+-- The part for one key. `later`: whether a crash of the server may lose it. Not if it served a waiter, keeps the key taken, or
+-- raised the token.
 CREATE OR REPLACE FUNCTION lock_core.release_one(
     p_key text, p_owner text, p_mode text, p_keep bigint, p_own bigint, OUT answer integer, OUT later boolean
 ) LANGUAGE plpgsql AS $$
@@ -72,8 +72,8 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         answer := CASE WHEN lock_core.fits(p_mode, v_mode, v_count) THEN 0 ELSE -1 END;
-        -- The waiters behind one that left may fit beside the holders now, such as readers behind a writer. Those of a lease
-        -- that has run out are found by a heartbeat.
+        -- The waiters behind one that left may fit beside the holders now, such as readers behind a writer. After a lease
+        -- has run out, a heartbeat serves the waiters.
         IF NOT v_queued THEN
             RETURN;
         END IF;

@@ -166,7 +166,7 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
         let candidate = &mut candidates[number];
         match outcome {
             Ok(session) => sessions[number] = Some(session),
-            // A permanent error ends every dial: the set is dropped with this function, and aborts them.
+            // A permanent error ends every dial: this return drops `dials`, which aborts them.
             Err(failure) if failure.is_permanent() => {
                 return Err(failure.to_error(candidate.server.address()));
             }

@@ -106,7 +106,7 @@ impl Voter {
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
                 }
-                // Too late by the server's clock. Nothing was done, and this answer brought a new reading of the clock,
+                // The request arrived too late. Nothing was done, and this answer brought a new reading of the clock,
                 // so the next request carries a better deadline.
                 _ => {}
             }
