@@ -36,14 +36,13 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
     mode       text NOT NULL,
     -- Who it is, for people.
     record     text NOT NULL,
-    -- When it was granted.
-    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- The end of the lease. A grant that has ended may stay until somebody needs the key.
     expires_at timestamptz NOT NULL,
     -- Released by its holder, and not to be granted before its end.
     kept       boolean NOT NULL DEFAULT false,
     -- '' for a grant that was exclusive at first: a key has one such row at most. The owner for any other.
     slot       text COLLATE "C" NOT NULL DEFAULT '',
+    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (key, slot)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 CREATE TABLE IF NOT EXISTS lock_core.waiters (
