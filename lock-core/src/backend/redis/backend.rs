@@ -198,7 +198,7 @@ impl Backend for Redis {
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {
             Topology::One(server) => server.acquire_within(claim, ask, deadline).await,
-            // Boxed, so that the future of an attempt on one server does not grow by it.
+            // Boxed, so that the future of an attempt on one server does not get larger.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).or_key(&claim.key))

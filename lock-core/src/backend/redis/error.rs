@@ -23,7 +23,7 @@ pub(crate) enum Reaction {
     Report,
     /// Load the scripts and send the request again: the server ran nothing.
     LoadScripts,
-    /// Drop the connection and dial again, with all probes: the server is no primary, or none has the name.
+    /// Drop the connection and dial again, with all probes: the server is no primary, or the sentinels know none.
     Reconnect,
     /// The connection is already dropped. The request may be sent again over another one if a second execution does no
     /// harm.
@@ -279,7 +279,7 @@ impl Failure {
                             another service?";
                 return Self::new(LockErrorKind::Unavailable, text).settled().in_doubt();
             }
-            // The driver's description, and not its `Display`, which may repeat arguments.
+            // Uses the driver's description and not its `Display`, which may repeat arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
                 format!("protocol error ({details})")

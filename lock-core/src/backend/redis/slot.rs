@@ -55,7 +55,7 @@ const fn crcs() -> [u16; 256] {
 }
 
 /// Returns whether helper keys can be in the slot of this key. They cannot if the key has a `}` and no hash tag: as the
-/// hash tag of another key, it would end at that `}`.
+/// hash tag of a helper key, it would be cut off at that `}`.
 fn can_have_helpers(key: &str) -> bool {
     tag(key).is_some() || !key.contains('}')
 }

@@ -12,13 +12,13 @@ use tokio::time::timeout;
 pub(crate) struct Answers(AtomicU64);
 
 impl Answers {
-    /// Counts one more.
+    /// Counts one more answer.
     pub(crate) fn note(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Awaits `answer` for as long as the server answers some other request within each `limit`. Returns `None` once it
-    /// gives none.
+    /// Awaits `answer` for as long as the server answers some other request within each `limit`. Returns `None` once a
+    /// `limit` has passed without any answer.
     pub(crate) async fn patiently<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {

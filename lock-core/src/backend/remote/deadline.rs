@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The shortest deadline of a release. After its lease there is nothing left to release, but a very short lease leaves
 /// no time for a round trip.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The divisor of the lease for the deadline of a renewal. It is due after a third of the lease; a deadline of a
-/// quarter leaves time for another renewal before the lease is over.
+/// The divisor of the lease for the deadline of a renewal. A renewal is due after a third of the lease; a deadline of a
+/// quarter leaves time for another one before the lease is over.
 const SHARE_OF_LEASE: u32 = 4;
 /// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);

@@ -14,7 +14,7 @@ enum Outlook {
     /// Only a change of the server helps, such as another certificate. A manager that runs waits for the change; a
     /// store that connects reports the failure at once.
     Settled,
-    /// It may be over later, but not within the time that a call waits.
+    /// The failure may be over later, but not within the time that a call waits.
     Lasting,
     Permanent,
 }
@@ -23,8 +23,8 @@ enum Outlook {
 ///
 /// `R` is the reaction of the store's connection to it, beyond reporting it.
 ///
-/// A failure knows whether the request may have been executed. That decides whether its claim must be released: an
-/// ambiguous answer is neither yes nor no.
+/// A failure knows whether the request may have been executed. If so, its claim must be released: an ambiguous answer
+/// is neither yes nor no.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure<R> {
     kind: LockErrorKind,

@@ -23,7 +23,7 @@ impl Listeners {
         let mut registered = self.registered();
         registered.retain(|(_, listener)| listener.strong_count() > 0);
         registered.push((process, listener));
-        // Under the lock: a connection that reads the version first and the processes then covers at least these.
+        // Under the lock: a connection that reads first the version, then the processes, covers at least that version.
         self.version.fetch_add(1, Ordering::Release);
     }
 

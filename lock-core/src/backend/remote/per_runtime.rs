@@ -19,12 +19,12 @@ use crate::error::LockErrorKind;
 use crate::simulation;
 use crate::sync::RwLock;
 
-/// The supervised connections of one runtime each, or nothing once they are closed.
+/// The supervised connection of each runtime; `None` once all are closed.
 type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;
 
 /// How long a call waits for the first connection of its own runtime before it uses one of another runtime.
 const OWN: Duration = Duration::from_millis(100);
-/// After how many failed dials in a row a runtime that uses the connection of another one is worth a warning.
+/// How many dials of a runtime must fail in a row before its use of another runtime's connection causes a warning.
 const LASTS: u32 = 3;
 
 /// The connections to one server. Dropping the value ends them.
@@ -66,7 +66,7 @@ impl<C: Connector> PerRuntime<C> {
     pub(crate) async fn get(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
         match self.current() {
             Some(connection) => Ok(connection),
-            // Boxed, because it is rare, and the future of every call would hold it.
+            // Boxed, because a wait is rare, and the future of every call would hold it.
             None => Box::pin(self.wait()).await,
         }
     }
@@ -123,8 +123,8 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime. A server that allows no further connection must not end a grant for
-    /// lack of a connection for its renewal.
+    /// Returns a connection of another runtime. If the server allows no further connection, a grant must not be lost
+    /// because its renewal has none.
     fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
         // A lasting failure belongs to the server, and not to one connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
@@ -136,7 +136,7 @@ impl<C: Connector> PerRuntime<C> {
             connection.filter(|connection| link.has_changed().is_ok() && C::is_usable(connection))
         };
         let other = links.as_ref()?.iter().find_map(usable)?;
-        // The log may belong to the application.
+        // Unlocks first, because the log may run code of the application.
         drop(links);
         if own.failed >= LASTS && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(

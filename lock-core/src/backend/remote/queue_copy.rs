@@ -4,8 +4,8 @@
 //! date. That task processes each change once, and wakes only the waiters whose turn it is: a release costs one
 //! message, however many wait. A waiter that asks whether its turn has come is answered from the copy.
 //!
-//! The copy shows the queue as it was at one revision of the store. The entries before another one only become fewer,
-//! so an entry that holds the key in an old copy holds it in the store, for as long as its lease lives.
+//! The copy shows the queue as it was at one revision of the store. The entries before an entry only become fewer, so
+//! an entry that holds the key in an old copy still holds it in the store, for as long as its lease lives.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -103,14 +103,14 @@ impl<E: Entry> CopyUse<E> {
         self.0.state.lock().seen.as_ref().map(look)
     }
 
-    /// Waits until the queue is known, for at most `limit`. Returns whether it is: otherwise it is no longer watched, or
-    /// the store reports no changes of it.
+    /// Waits until the queue is known, for at most `limit`. Returns `false` if the queue is no longer watched, or if
+    /// the store has not reported it in time.
     pub(crate) async fn is_known(&self, limit: Duration) -> bool {
         let known = self.until(|state| state.seen.is_some());
         tokio::time::timeout(limit, known).await.unwrap_or(false)
     }
 
-    /// Completes when an entry of `mode` may be added with success, or refused for good.
+    /// Completes when a new entry of `mode` would hold the key at once, or clashes with the holders.
     pub(crate) async fn admits(&self, mode: Mode) {
         let decided = |seen: &Seen<E>| seen.queue.admits(mode) || seen.queue.clash(mode).is_some();
         self.until(|state| state.seen.as_ref().is_some_and(decided)).await;
@@ -157,7 +157,7 @@ impl<E: Entry> Drop for CopyUse<E> {
 impl<E: Entry> State<E> {
     fn waits(&self, name: &[u8], created: i64) -> bool {
         let Some(seen) = &self.seen else { return !self.ended };
-        // Until its creation has arrived, the name may be that of an earlier entry.
+        // Until the copy shows the creation of the entry, the name may belong to an earlier entry.
         if seen.revision < created {
             return !self.ended;
         }
@@ -165,7 +165,7 @@ impl<E: Entry> State<E> {
         !self.ended && place.is_some_and(|place| !seen.queue.holds(place))
     }
 
-    /// Returns the waiters of the holders.
+    /// Returns the waiters whose entries hold the key.
     fn served(&self) -> Vec<Arc<Notify>> {
         let Some(seen) = &self.seen else { return Vec::new() };
         let holders = seen.queue.holders().iter();
@@ -174,8 +174,8 @@ impl<E: Entry> State<E> {
 }
 
 impl<E: Entry> QueueCopy<E> {
-    /// Replaces the copy by a read of the queue, unless changes that are newer have arrived before its answer: a copy
-    /// that goes back in time lacks an entry that came first, and would grant the key beside it. Returns the revision of
+    /// Replaces the copy by a read of the queue, unless newer changes have arrived before the answer: a copy that goes
+    /// back in time may lack the entry that holds the key, and would grant it a second time. Returns the revision of
     /// the copy if that is newer.
     pub(crate) fn read(&self, seen: Seen<E>) -> Option<i64> {
         let mut newer = None;
@@ -228,8 +228,8 @@ impl<E: Entry> QueueCopy<E> {
         self.state.lock().waiting.keys().cloned().collect()
     }
 
-    /// Runs `watch` for as long as the copy is used, and a moment longer. However it ends, even if it never begins, the
-    /// waiters are notified.
+    /// Runs `watch` for as long as the copy is used, and a moment longer. The waiters are notified of its end, even if
+    /// it never began.
     pub(crate) fn keep(self: Arc<Self>, watch: impl Future<Output = ()>) -> impl Future<Output = ()> {
         let ends = Ends(Arc::clone(&self));
         async move {

@@ -27,15 +27,15 @@ impl<'a> KeyLease<'a> {
 /// The answer for one key.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict<R> {
-    /// Renewed by a request that was sent then, with so many waiters.
+    /// The moment at which the renewing request was sent, and the number of waiters.
     Renewed(Moment, usize),
     NotOwned,
     Unknown(Failure<R>),
 }
 
 impl<R> Verdict<R> {
-    /// Combines the verdicts for two keys of one grant. The grant is lost if one of them is, and renewed if both are.
-    /// Its lease counts from the earlier request.
+    /// Combines the verdicts for two keys of one grant. The grant is lost if one key is lost, and renewed if both are
+    /// renewed. Its lease counts from the earlier request.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             // A certain loss outweighs a missing answer: another owner may already work under the lost key.

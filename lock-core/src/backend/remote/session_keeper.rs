@@ -32,7 +32,7 @@ pub(crate) trait Session: fmt::Debug + Sized + Send + Sync + 'static {
     type Servers: fmt::Debug + Send + Sync + 'static;
     type Reaction: Clone + Default + fmt::Debug + Send + Sync + 'static;
 
-    /// Why there is no session if no try has failed yet.
+    /// The text of the failure while there is no session and no try has failed yet.
     const NOT_YET: &'static str;
 
     fn dial(servers: &Self::Servers) -> impl Future<Output = Result<Self, Failure<Self::Reaction>>> + Send;
@@ -40,13 +40,13 @@ pub(crate) trait Session: fmt::Debug + Sized + Send + Sync + 'static {
     /// Keeps the session alive, and returns when it is over or no longer needed.
     fn keep(&self, keeper: &SessionKeeper<Self>) -> impl Future<Output = ()> + Send;
 
-    /// Returns whether it is known to have ended.
+    /// Returns whether the session is known to have ended.
     fn is_over(&self) -> bool;
 
-    /// Ends it here. Returns the owners of its grants; then it grants nothing more.
+    /// Ends the session in this process, so that it grants nothing more. Returns the owners of its grants.
     fn end(&self) -> Vec<Owner>;
 
-    /// Ends it at the servers, if dropping it does not.
+    /// Ends the session at the servers, if dropping this value does not.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -96,12 +96,12 @@ impl<S: Session> SessionKeeper<S> {
         listeners.push(listener);
     }
 
-    /// Returns whether its manager was dropped, or the store was closed.
+    /// Returns whether all managers of this keeper were dropped, or the store was closed.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(*self.state.borrow(), State::Gone(..)) || !self.has_manager()
     }
 
-    /// Returns whether a manager still uses it.
+    /// Returns whether a manager still uses this keeper.
     pub(crate) fn has_manager(&self) -> bool {
         self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
     }
@@ -164,7 +164,7 @@ impl<S: Session> SessionKeeper<S> {
     }
 
     pub(crate) fn tell(&self, report: impl Fn(&dyn Listener)) {
-        // They are collected first: no listener is called under the lock.
+        // The listeners are collected first: none is called under the lock.
         let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|listener| report(&**listener));
     }
@@ -198,7 +198,7 @@ async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
                 keeper.end(&session);
                 session.close().await;
                 keeper.set(State::Beginning(None));
-                // One that ends at once would be begun again and again.
+                // Otherwise, a session that ends at once would be begun again and again.
                 if Clock::Suspend.now().since(began) < LATER {
                     sleep(AGAIN).await;
                 }

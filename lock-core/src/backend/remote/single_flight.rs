@@ -61,7 +61,7 @@ impl<T: Clone> SingleFlight<T> {
         self.fresh(flight).await
     }
 
-    /// Returns the result of a flight that began after this call: another caller's, or else this one.
+    /// Returns the result of a flight that began after this call: another caller's, or else `flight`.
     pub(crate) async fn fresh(&self, flight: impl Future<Output = T>) -> T {
         let called = Clock::Suspend.now();
         let begun = loop {

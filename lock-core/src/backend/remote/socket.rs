@@ -55,8 +55,8 @@ pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStrea
     }
 }
 
-/// Connects to the first of these addresses that accepts. Each is tried once the one before has failed, or a little after it: a
-/// dead server may answer nothing at all.
+/// Connects to the first of these addresses that accepts. Each is tried once the one before has failed, or has had its head
+/// start: a dead server may answer nothing at all.
 async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     // Dropped with this function, which ends the other attempts.

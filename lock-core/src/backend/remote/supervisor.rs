@@ -50,8 +50,8 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Reports to the listeners that a dial follows.
     fn dials(&self);
 
-    /// Returns the shortest and the longest limit of a dial after a connection was lost. A dial that runs out of time
-    /// raises the next limit: a short one finds a server that is back soon after, a longer one reaches a slow server.
+    /// Returns the shortest and the longest limit of a dial after a connection was lost. A slow dial raises the next
+    /// limit: a short limit finds a server that is back soon, a longer one reaches a slow server.
     fn dial_limits(&self) -> (Duration, Duration);
 
     /// Dials once, within `limit`, and proves that the server can hold locks.
@@ -60,7 +60,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
 
-    /// Watches a connection that callers use from now on. Returns when the connection is lost, with the reason.
+    /// Watches a connection that callers use from now on, until it is lost. Returns the reason of the loss.
     ///
     /// Resets `pauses` once the connection has proved to last. A dial alone proves nothing: a server that closes every
     /// connection at once would be dialled in a tight loop.
@@ -98,7 +98,7 @@ pub(super) fn supervise<C: Connector>(
             // `biased` keeps the simulation deterministic.
             biased;
             () = keep_connected(&*connector, &sender, first) => {}
-            // A dial ends half-way too: no caller is left for the connection.
+            // This also ends a dial that is under way: no caller is left for its connection.
             () = sender.closed() => {}
         }
     });

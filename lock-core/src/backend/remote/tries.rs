@@ -17,8 +17,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between two tries.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// The share of the time that is left for a last try. A shorter one would only replace the failure of the try before
-/// by one that says less.
+/// The share of the time that must be left for a last try. A shorter try would only replace the last failure by one
+/// that says less.
 const LAST_TRY: u32 = 20;
 
 /// Calls `dial` until it succeeds, until it fails for a permanent reason, or until `limit` is over. `dial` gets the

@@ -1,7 +1,7 @@
 //! The parts that the URLs of all stores have: credentials, hosts, options.
 //!
-//! No error repeats a part of the URL that may belong to a password. A password with an unescaped `@`, `?` or `&` moves
-//! into what looks like another part, so the rules here refuse such a URL before they show anything of it.
+//! No error repeats a part of the URL that may belong to a password. A piece of a password with an unescaped `@`, `?`
+//! or `&` looks like another part, so the rules here refuse such a URL before they show anything of it.
 
 use std::fmt;
 use std::time::Duration;

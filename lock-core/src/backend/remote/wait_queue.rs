@@ -1,8 +1,8 @@
 //! The queue of one key: the holders, the waiters, and the entries that a newcomer must wait for. Pure.
 //!
-//! The entries of a queue have one order, in which they were created, and whether an entry holds the key follows from
-//! the entries before it alone. Those only become fewer, so an entry that holds the key holds it until it is deleted,
-//! and no request grants anything. The holders are always the first entries.
+//! The entries of a queue are ordered by their creation, and only the entries before an entry decide whether it holds
+//! the key. They only become fewer, so an entry that holds the key holds it until it is deleted, and no request is
+//! needed to grant it. The holders are always the first entries.
 
 use crate::backend::Mode;
 
@@ -59,7 +59,7 @@ impl<E: Entry> WaitQueue<E> {
         }
     }
 
-    /// Returns the place of the first entry for which `is_it`.
+    /// Returns the place of the first entry for which `is_it` is true.
     pub(crate) fn place(&self, is_it: impl FnMut(&E) -> bool) -> Option<usize> {
         self.0.iter().position(is_it)
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// In each queue of up to six entries: no two holders exclude each other, a holder stays one whichever other entry
-    /// is deleted, and a newcomer holds exactly if it is admitted.
+    /// is deleted, and a newcomer holds the key exactly if it is admitted.
     #[test]
     fn who_holds_is_safe_and_stays() {
         let letters = ['x', 'r', '1', '2'];

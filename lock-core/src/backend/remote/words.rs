@@ -19,8 +19,8 @@ const KEPT: usize = 256;
 /// the first write, and a write to a peer that is gone is not an error: the read that follows returns the line, and
 /// then the end.
 ///
-/// A driver that has sent several commands may report the end instead of the words, so the first bytes are
-/// [kept](Self::heard).
+/// A driver that has sent several commands may report the end of the connection instead of the line, so the first bytes
+/// are [kept](Self::heard).
 #[derive(Debug)]
 pub(crate) struct Words<S> {
     stream: S,
@@ -66,7 +66,7 @@ impl<S> Words<S> {
         }
     }
 
-    /// Returns the outcome of a write or a flush, for which the end of the peer is no error.
+    /// Returns the outcome of a write or a flush. If the peer is gone, the outcome is a success.
     fn told<T>(&mut self, outcome: Poll<Result<T>>, gone: T) -> Poll<Result<T>> {
         match outcome {
             Poll::Ready(Err(error)) if is_gone(error.kind()) => {

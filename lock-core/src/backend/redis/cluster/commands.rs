@@ -116,8 +116,8 @@ impl Router {
     ) -> Result<Attempt, Failure> {
         let give_up = Clock::Suspend.now().plus(deadline);
         let answer = match parts(claim) {
-            // Cut off between two slots, the claim may have some of its keys. No answer means doubt, so the library
-            // releases the whole claim by its owner.
+            // If the deadline passes between two slots, the claim may hold some of its keys. The error is in doubt, so
+            // the library releases the whole claim by its owner.
             Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
@@ -187,8 +187,8 @@ impl Router {
                 // the second request removes the doubt.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
-                        // A lock that is free answers this only once, and one that is kept each time. Either way this
-                        // owner has released it.
+                        // A plain release is answered like this only once, one that keeps the key every time. Either
+                        // way this owner has released the lock.
                         Ok(Released::Released) => Ok(Released::Released),
                         _ => Err(failure),
                     }
@@ -226,7 +226,7 @@ impl Router {
         // A call without a key is never redirected, so the nodes must be looked up first.
         let patience = self.config().timeout;
         timeout(patience, self.look()).await.unwrap_or_else(|_| Err(Failure::no_answer(patience)))?;
-        // The failure of one node fails the list. Without its locks their keys would look free.
+        // The failure of one node fails the list: otherwise the keys of its locks would look free.
         let (mut locks, mut truncated) = (Vec::new(), false);
         for node in self.primaries() {
             let listed = node.list(prefix, foreign, limit).await?;

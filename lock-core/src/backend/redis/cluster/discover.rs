@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_millis(50);
 /// of each node says whether the URL names it. A node that was removed from its Cluster knows no other node, and its
 /// view does not count.
 ///
-/// All nodes have `limit`. Once one has answered, the others have `patience` in all, or twice its time.
+/// Every node has `limit`. Once one has answered, the others have `patience` in all, or twice its time if that is more.
 pub(super) async fn around(
     nodes: impl Iterator<Item = (Shared<Primary>, bool)>,
     known: &SlotMap,
@@ -148,7 +148,7 @@ async fn ask_at(
     }
     let Way::Tcp(host, address) = way else { return Err(Failure::unexpected(slots)) };
     let ip = address.ip().to_string();
-    // The name of several nodes names none of them. A certificate has the name.
+    // A name of several nodes identifies none of them, but only the name is in the certificate.
     let host = if is_one || node.tls().is_some() { host } else { &ip };
     SlotMap::read(text(info)?, slots, host).ok_or_else(|| Failure::unexpected(slots))
 }

@@ -9,7 +9,7 @@ use crate::backend::{BoxFuture, Finding, Severity};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
-    /// Returns the findings about each node that has slots. A node that does not answer is one of them.
+    /// Returns the findings about each node that has slots. A node that does not answer is a finding too.
     pub(crate) async fn doctor(&self) -> Result<Vec<Finding>> {
         // Without this, a node that was replaced since the last call would count as one that does not answer.
         let _ = timeout(self.config().timeout, self.look_again()).await;

@@ -31,8 +31,8 @@ impl Last {
 
 /// Pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
-/// The number of moves that a call follows without a pause. After that, nodes that redirect it to each other get a
-/// pause.
+/// The number of moves that a call follows without a pause. After that the call pauses, because two nodes may redirect
+/// it to each other.
 const AT_ONCE: u32 = 3;
 
 impl Router {
@@ -70,7 +70,7 @@ impl Router {
                         continue;
                     }
                 }
-                // If a call can follow to the other node, it has already done so.
+                // A call that the other node can execute has already been sent there.
                 Redirect::Ask(_) | Redirect::Later => {}
                 // A look that fails changes nothing: the call is repeated until its deadline.
                 Redirect::Down => drop(self.look_again().await),

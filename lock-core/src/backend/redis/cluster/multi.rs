@@ -1,8 +1,8 @@
-//! Claims of several keys in several slots, which no script can see together.
+//! Claims of several keys in several slots, which no single script can access.
 //!
 //! The slots are claimed one after another, and released again if one of their keys is held. Once the answer is there,
-//! the claim has all keys or none; for a moment before it, keys may be taken although the claim fails in the end. Such
-//! a claim never queues, so two of them never wait for each other.
+//! the claim has all keys or none; until then, keys may be taken although the claim fails in the end. Such a claim
+//! never queues, so two of them never wait for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Router {
     ) -> Result<Attempt, Failure> {
         // Each part has its own marks, so the mark of the whole claim is set here.
         claim.mark_sent();
-        // One end for all slots: the lease counts from the first of them.
+        // One deadline for all slots, because the lease counts from the first request.
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
@@ -155,7 +155,7 @@ impl Router {
                     return Ok(Err(reason));
                 }
             }
-            // On the whole claim, because the part and its marks end with this call. Renewals then keep the token
+            // Marks the whole claim, because the part and its marks end with this call. Renewals then keep the token
             // remembered.
             claim.mark_fenced();
             if part.is_fence_ahead() {

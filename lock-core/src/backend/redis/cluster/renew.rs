@@ -76,7 +76,7 @@ impl Router {
         groups.into_iter().map(|(_, parts)| parts).collect()
     }
 
-    /// Renews the parts of one node, as far as is known, and follows its redirects.
+    /// Renews the parts that one node is believed to have, and follows its redirects.
     async fn renew_group(&self, parts: Vec<Part<'_>>, deadline: Duration) -> Verdicts {
         let mut verdicts = Vec::with_capacity(parts.len());
         // A verdict that is missing at the deadline stays unknown.
@@ -95,7 +95,7 @@ impl Router {
                 self.renew_at_once(group, per_script, verdicts, &mut again).await;
             }
             if again.iter().any(|part| part.redirect == Some(Redirect::Down)) {
-                // The node may have lost its slots to another one, and no other caller needs to have looked yet.
+                // The node may have lost its slots to another one, and perhaps no other caller has looked yet.
                 let _ = self.look_again().await;
             }
             (pending, per_script) = (self.by_node(again), 1);

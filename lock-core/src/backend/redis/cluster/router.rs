@@ -30,20 +30,20 @@ use crate::sync::RwLock;
 const ASKED: usize = 5;
 /// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How much longer than the patience with one node a caller waits for the look of another one. A discovery ends within
-/// this time, unless all nodes are slow or its runtime is no longer driven; then the caller starts its own.
+/// A caller waits for the look of another caller for the patience with one node, plus this margin. A look ends within
+/// that time, unless all nodes are slow or its runtime is no longer driven; then the caller starts its own.
 const MARGIN: Duration = Duration::from_millis(100);
 /// How long a node that has lost its slots is not trusted as the next owner of one. A former primary that was paused
 /// learns of the change within this time.
 const FORMER: Duration = Duration::from_secs(60);
-/// How long a node is trusted that another one has named as the next owner of a slot which is being moved.
+/// How long the router trusts a node that another node has named as the next owner of a slot.
 const MOVING: Duration = Duration::from_secs(10);
 /// How long most nodes must report an earlier epoch than the known one before they are believed.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.
 pub(crate) struct Router {
-    /// The state from which the state of each node is made.
+    /// The template for the state of each node.
     cluster: Shared<Primary>,
     /// A `std` lock: it is never held across an await.
     state: RwLock<State>,
@@ -130,7 +130,7 @@ impl Router {
         self.nodes_and_gaps().0.into_iter().map(|(_, node)| node).collect()
     }
 
-    /// Returns each node that has slots, with one of them, and the number of slots without a node.
+    /// Returns each node that has slots, with one of its slots, and the number of slots without a node.
     pub(super) fn nodes_and_gaps(&self) -> (Vec<(u16, Arc<Server>)>, usize) {
         self.read(|state| {
             let mut nodes: Vec<(u16, Arc<Server>)> = Vec::new();
@@ -183,7 +183,7 @@ impl Router {
         }
     }
 
-    /// Returns once a slot has a node other than the one at `version`.
+    /// Waits until some slot has got another node since `version`.
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
@@ -228,7 +228,7 @@ impl Router {
         Ok(())
     }
 
-    /// Returns the places to ask: some known nodes, and some of the URL, which may be all that is left.
+    /// Returns the places to ask: some known nodes, and some nodes of the URL, which may be the only ones left.
     fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
         // Shuffled, so that the same nodes are not asked each time.
@@ -262,7 +262,7 @@ impl Router {
                 return false;
             }
             state.overruled = false;
-            // Nodes without slots are removed. The router forgets the others, and their connections end with them.
+            // The router keeps the nodes that have slots or are about to. It forgets the others; their connections end.
             let (mut nodes, mut slots) = (HashMap::new(), Vec::with_capacity(usize::from(SLOTS)));
             for place in view.primaries() {
                 slots.push(place.map(|place| self.known(state, &mut nodes, place)));
@@ -278,7 +278,7 @@ impl Router {
             }
             let changed = !state.slots.iter().zip(&slots).all(same);
             (state.nodes, state.slots, state.view) = (nodes, slots, view);
-            // Only a change ends the wait of the callers: they have already tried the same nodes.
+            // Only a change ends the wait of the callers: without one, they have already tried these nodes.
             state.version += u64::from(changed);
             changed
         });
@@ -316,7 +316,7 @@ impl Router {
         Arc::new(Server::idle(Arc::new(self.shared(place))))
     }
 
-    /// Returns the node that `by` has named as the next one of a slot which it still has. It may have no slot yet.
+    /// Returns the node that `by` has named as the next owner of a slot. The returned node may have no slot yet.
     pub(super) fn next_of_slot(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
         let (place, now) = (named_by(by, place), Clock::Suspend.now());
         self.write(|state| {
@@ -357,7 +357,7 @@ impl Router {
     pub(crate) fn close(&self) {
         // Set first, so that no caller waits for a node that is about to be closed.
         self.write(|state| state.closed = true);
-        // It includes a node without slots, which was named while a slot is being moved.
+        // These include nodes without slots that were named while a slot is being moved.
         let nodes: Vec<_> = self.read(|state| state.nodes.values().cloned().collect());
         nodes.iter().for_each(|node| node.close());
     }
@@ -368,7 +368,7 @@ impl Router {
 impl Witness for Router {
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
-            // Fresh and not recent: a recent answer may be from before the failover.
+            // A fresh look, not a recent one: a recent answer may be from before the failover.
             self.look().await?;
             let now = Clock::Suspend.now();
             if self
@@ -424,7 +424,7 @@ impl State {
             return false;
         }
         let now = Clock::Suspend.now();
-        // The time counts from the first of such reports, unless there was a gap between them.
+        // The time counts from the first such report after the last gap in these reports.
         let first = self.behind.filter(|(_, last)| now.since(*last) < BEHIND).map_or(now, |(first, _)| first);
         self.behind = Some((first, now));
         now.since(first) >= BEHIND

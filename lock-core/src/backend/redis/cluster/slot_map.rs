@@ -50,8 +50,8 @@ impl SlotMap {
     }
 
     /// Returns whether this view supersedes another. A node that cannot reach most of the others reports a past state,
-    /// and its replicas increase their epochs in vain. Among nodes that can, or do not know yet that they cannot, the
-    /// later epoch is right.
+    /// and its replicas increase their epochs in vain. Among nodes that can reach most others, or have not noticed yet
+    /// that they cannot, the later epoch is right.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }

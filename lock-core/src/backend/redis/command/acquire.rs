@@ -24,18 +24,18 @@ use crate::owner::OwnerToken;
 /// at most one lease and an hour, and a minute on top.
 ///
 /// This matters only if the server's clock is set back. If it is set back by no more than this, tokens always grow: the
-/// server forgets the last token only once its clock is this far ahead of it, so the clock cannot fall behind it. If it
-/// is set back by more, tokens grow if the next one is made before the last one is forgotten, because the next one is
-/// then above the last one.
+/// server forgets a token only once its clock is this far ahead of the token, so the clock cannot fall behind the token
+/// again. If it is set back by more, tokens still grow while the last one is remembered, because the next one is made
+/// larger than the last one.
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// A grant that comes so long after its request is told apart from it.
+/// If a grant comes this long after its request, its value has a separate time for the grant.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Returns the value for a claim that may be granted now. If it asked long ago, and the grant is exclusive, the value says
-/// when that was: nobody finds such a holder by its whole value.
+/// Returns the value for a claim that may be granted now. If the claim is exclusive and was made [`LATE`] ago or
+/// earlier, the value contains the time of the grant: no script finds an exclusive holder by its whole value.
 fn value_of(claim: &Claim, token: &OwnerToken) -> String {
     let (mut value, now) = (claim.record.to_value(token), clock::wall());
     if claim.mode == Mode::Exclusive && now.saturating_sub(claim.record.since_epoch()) >= LATE {
@@ -73,8 +73,8 @@ impl Server<Primary> {
         let start = Clock::Suspend.now();
         let live = &self.connections.get().await?;
         if ask.enqueues() || claim.notify_holder {
-            // Subscribes before the request is sent, because the grant may be pushed before the answer arrives, and
-            // the notification of a waiter too.
+            // Subscribes before the request is sent: the grant, or the notification that another process waits, may be
+            // pushed before the answer arrives.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
             // The grant may come by push. Then nothing is sent before the first renewal, so subscribe as a holder now.
             live.subscribe_holders(self.shared().shared_listeners());
@@ -126,8 +126,8 @@ impl Server<Primary> {
                 }
                 0 => return Ok(Attempt::Held(refused(claim, reply.rest(), reply.sent))),
                 -2 => return Err(clash(claim, reply.rest())),
-                // Too late by the server's clock, which may have been set since this client last read it. The answer
-                // brought its time, and the script did nothing, so the request may be sent once more.
+                // The deadline has passed by the server's clock, which may have been set since this client last read
+                // it. The script did nothing and returned that time, so the request may be sent once more.
                 _ => {}
             }
         }
@@ -139,7 +139,7 @@ impl Server<Primary> {
         let live = self.connections.get().await?;
         // The connection may be a new one, without the subscription.
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
-        // A heartbeat may be served the lock, so it is a request that may take effect after its caller is gone.
+        // A heartbeat may be granted the lock, and may take effect after its caller is gone.
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
@@ -165,7 +165,7 @@ impl Server<Primary> {
         let live = self.connections.get().await?;
         let value = value_of(claim, &claim.owner.token());
         let mut commands = Pipeline::with_capacity(2);
-        // ASKING counts for the next command of the connection alone, so both leave in one write.
+        // ASKING applies only to the next command of the connection, so both leave in one write.
         commands.cmd("ASKING").add_command(set(claim, &value));
         let sent = Clock::Suspend.now();
         match live.send_all(&commands).await?.pop() {
@@ -185,7 +185,7 @@ pub(crate) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
-/// Returns whether the acquire script needs only the first arguments of a claim. It then takes its shortest path.
+/// Returns whether the acquire script needs only the first arguments of a claim. The script then takes a short path.
 fn has_short_form(claim: &Claim, ask: Ask) -> bool {
     let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
     exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')

@@ -30,8 +30,8 @@ impl<R: Role> Server<R> {
         let token = claim.owner.token();
         let mut command = live.scripts.call(Script::Fence, claim.keys().map(Key::as_str), 5, 180);
         command.arg(token.as_str()).arg(millis(fence_ttl(claim.ttl))).arg(of).arg(own);
-        // A shared grant is one of several members, and a downgrade without an answer may have made it one. The value
-        // must match as a whole.
+        // The script finds a shared grant by its whole value. A downgrade without an answer may have made this grant
+        // shared.
         if needs_value(claim) {
             command.arg(claim.record.to_value(&token));
         }

@@ -11,8 +11,8 @@ use crate::error::Result;
 
 impl<R: Role> Server<R> {
     /// Sends a write that changes nothing, whatever the key holds, within the time of a call. A server that refuses
-    /// writes refuses this one too: a replica, a full one, one that cannot save or has too few replicas. To a user without
-    /// rights to the key it answers before it looks at any of this.
+    /// writes refuses this one too: a replica, a full one, one that cannot save or has too few replicas. If the user
+    /// has no rights to the key, the server refuses the command before it checks any of this.
     pub(crate) async fn ping(&self, key: &str) -> Result<Ping> {
         let call = async {
             let live = self.connections.get().await?;

@@ -34,14 +34,14 @@ impl<R: Role> Server<R> {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        // The script needs no time limit: it compares the owner, and no owner gets a second grant. It does no harm,
-        // however late it arrives.
+        // The script needs no time limit: it compares the owner, and no owner gets a second grant. A release does no
+        // harm, however late it arrives.
         let connection = self.connections.get().await?;
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
             None => (Script::Release, free(&connection, claim)),
             Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
         };
-        // The server then notifies the next holder before it answers here.
+        // This makes the server notify the next holder before it answers the release.
         let _answered_first = claim.is_contended().then(|| connection.send_in_front());
         read(connection.run(script, &command).await)
     }
@@ -95,7 +95,7 @@ pub(crate) fn needs_value(claim: &Claim) -> bool {
 fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
     match answer {
         Ok(Value::Int(1)) => Ok(Released::Released),
-        // Also the answer to a repeated release whose first answer was lost. The caller cannot tell the two apart.
+        // A repeated release whose first answer was lost gets this too. The caller cannot tell the two apart.
         Ok(Value::Int(0)) => Ok(Released::Expired),
         Ok(Value::Int(-1)) => Ok(Released::Taken),
         Ok(other) => Err(Failure::unexpected(&other)),

@@ -33,7 +33,7 @@ impl<R: Role> Server<R> {
         let chunks: Vec<&[KeyLease<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
-            // No answer is neither a renewal nor a loss. The leases stay as they were, and the renewer asks again.
+            // A missing answer means neither a renewal nor a loss. The leases stay as they were; the renewer retries.
             Err(_) => Err(self.elapsed(deadline)),
         };
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
@@ -57,8 +57,8 @@ impl<R: Role> Server<R> {
             all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
         if !forgotten.is_empty() {
             live.send(&live.scripts.load(Script::Renew)).await?;
-            // The answers of the first pipeline need the earlier moment. It is right for the second one too, only
-            // stricter: a lease counts from before its request was sent.
+            // The answers of the first pipeline need the earlier moment. That moment is right for the second pipeline
+            // too, only stricter: a lease counts from before its request was sent.
             let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
             if forgotten.len() == chunks.len() {
                 sent = again;
@@ -93,7 +93,7 @@ pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
     deadline::of_renewal(timeout, shortest)
 }
 
-/// Sends the scripts of the chunks numbered `which`, puts their answers into `answers`, and returns when it sent them.
+/// Sends the scripts of the chunks numbered `which`, puts their answers into `answers`, and returns when they were sent.
 async fn run<S: SessionState>(
     live: &Connection<S>,
     (chunks, asking): (&[&[KeyLease<'_>]], bool),
@@ -107,7 +107,7 @@ async fn run<S: SessionState>(
         }
         commands.add_command(script(live, chunks[at]));
     }
-    // This comes before the first byte is sent. Counted from the answer, a lease would seem to last longer than it does
+    // Read before the first byte is sent. Counted from the answer, a lease would seem to last longer than it does
     // on the server.
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
@@ -131,7 +131,7 @@ fn script<S: SessionState>(live: &Connection<S>, chunk: &[KeyLease<'_>]) -> Cmd 
         };
         command.arg(millis(lock.ttl));
     }
-    // The tokens follow the pairs, and only if there is one: without any, the script ends on its short path.
+    // The fencing tokens follow the pairs, if there are any: without them, the script ends on its short path.
     for (number, lock) in chunk.iter().enumerate() {
         if lock.claim.is_fenced() {
             let own = lock.claim.own_fence().map_or(0, FencingToken::get);
@@ -151,7 +151,7 @@ pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
 /// Reads the verdicts of one script.
 fn read<S: SessionState>(live: &Connection<S>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
-        // Verdicts are matched by their position, so another number of them is no answer.
+        // Verdicts are matched by their position, so an answer with another number of them is invalid.
         Value::Array(answers) if answers.len() == locks => {
             answers.iter().map(|answer| verdict(answer, sent)).collect()
         }

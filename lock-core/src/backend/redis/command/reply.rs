@@ -15,7 +15,7 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
-/// The value of a kept key in place of the token of its last holder.
+/// The digits that replace the token of the last holder in the value of a kept key.
 const NO_TOKEN: &str = "000000000000000000000000000000000000000000000000";
 
 /// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of
@@ -44,7 +44,7 @@ pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingTo
         Value::Int(number) => {
             // From here on every renewal must keep the token remembered.
             claim.mark_fenced();
-            // A token ahead of the clock comes from a clock that was set back: the process must not number on from it.
+            // If a token is ahead of the clock, the clock was set back: the process must not number on from the token.
             if *number > now {
                 claim.mark_fence_ahead();
             }
@@ -63,8 +63,8 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
 }
 
 /// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part
-/// that cannot be read is left out. `sent` is when the request was sent. `queued` says whether the claim is queued, for
-/// an answer that does not contain it.
+/// that cannot be read is left out. `sent` is when the request was sent. `queued` says whether the claim is queued, if
+/// the answer has no `kept`.
 pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
@@ -82,7 +82,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     Held {
         // -1 is a foreign lock without an expiry.
         remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
-        // A latch, and a key that is on its way to a waiter, have no value here.
+        // For a latch, and for a key that passes to a waiter, the answer contains no value.
         foreign: is_held && holder.is_none(),
         holder,
         waiters: number(2).and_then(|others| usize::try_from(others).ok()),
@@ -94,7 +94,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     }
 }
 
-/// Reads the refusal of `claim`. For one of several keys it ends with the number of the key that is held.
+/// Reads the refusal of `claim`. For a claim of several keys, the answer ends with the number of the key that is held.
 pub(crate) fn refused(claim: &Claim, rest: &[Value], sent: Moment) -> Held {
     let [answer @ .., Value::Int(number)] = rest else { return held(rest, sent, false) };
     if claim.more.is_empty() {

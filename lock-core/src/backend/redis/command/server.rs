@@ -52,8 +52,8 @@ impl<R: Role> Server<R> {
     /// Returns the failure of a call that was not answered by its deadline. The server may have executed it.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // The connection may have been lost, and a new dial may have failed, since the request was sent. The reason
-            // helps the reader, and the doubt stays.
+            // The connection may have been lost, and a new dial may have failed, since the request was sent. The error
+            // gives that reason, and the request may still have been executed.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The most replicas that can be asked for; a larger number is a slip.
+/// The largest number of replicas that a URL may name; a larger one is a typing error.
 const MOST: u32 = 1_000;
 
 /// The copies that a lock needs before it counts.

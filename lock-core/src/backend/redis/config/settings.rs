@@ -10,8 +10,8 @@ use super::durability::{Durability, MinReplicas};
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 
-/// The default time limit of a dial after a connection was lost. A dial that takes longer has most likely lost a packet
-/// on a network that drops packets for good.
+/// The default time limit of a dial after a connection was lost. If a dial takes longer, the network most likely drops
+/// its packets.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -29,11 +29,11 @@ pub(crate) struct Config {
     pub(crate) durability: Option<Durability>,
     /// The reaction to a `min-replicas-to-write` that cannot be read.
     pub(crate) min_replicas: MinReplicas,
-    /// What `CLIENT LIST` shows for each connection.
+    /// The name of each connection in `CLIENT LIST`.
     pub(crate) client_name: String,
     /// The time limit of the first connection, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
-    /// The time limit of a later dial, until one runs out of time.
+    /// The time limit of a later dial, unless the dial before it was slow.
     pub(crate) dial_timeout: Duration,
     /// The time limit of one call, reconnecting included.
     pub(crate) timeout: Duration,

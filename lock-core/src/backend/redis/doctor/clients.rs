@@ -5,7 +5,7 @@ use crate::backend::{Finding, Severity};
 
 /// The part of `maxclients` above which a server counts as nearly full, in percent.
 const NEARLY_FULL: u64 = 90;
-/// The shortest limit of an idle connection that no pause of a healthy process reaches, in seconds.
+/// The shortest `timeout` of an idle connection that a healthy process never reaches, in seconds.
 const LONG: u64 = 10;
 
 /// Returns the advice to allow more clients.

@@ -127,7 +127,7 @@ impl Facts {
 fn ahead(now: i64, (sent, received): (Duration, Duration)) -> i64 {
     let since = |time: Duration| now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     let (least, most) = (since(received), since(sent));
-    // The server read its clock at some time in between: only what lies outside of both bounds is certain.
+    // The server read its clock between the two times, so only a difference beyond both is certain.
     if least > 0 { least / 1_000 } else { most.min(0) / 1_000 }
 }
 
@@ -137,7 +137,7 @@ impl<R: Role> Server<R> {
         let call = async {
             let live = self.connections.get().await?;
             let mut commands = Pipeline::with_capacity(3 + kind.settings().len());
-            // The time comes first: the others take the server longer.
+            // TIME comes first, because the other commands take the server longer.
             commands.cmd("TIME").cmd("INFO");
             for name in kind.settings() {
                 commands.cmd("CONFIG").arg("GET").arg(*name);

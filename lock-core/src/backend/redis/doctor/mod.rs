@@ -1,4 +1,4 @@
-//! What endangers locks in the way a server is set up.
+//! Findings about what endangers locks on a server.
 //!
 //! [`Facts`] are read in one round trip. Each rule is a pure function from the facts to at most one finding.
 

@@ -26,9 +26,9 @@ impl Server {
     }
 }
 
-/// Returns the findings about the sentinels, of which each is named with its view.
+/// Returns the findings about the sentinels. `views` has the name and the view of each.
 fn of_sentinels(views: &[(String, SentinelView)], master: &str, user: &str) -> Vec<Finding> {
-    // A sentinel that has not found the others yet knows fewer. One that is gone is still counted.
+    // A sentinel that has not found the others yet knows of fewer, and one that is gone is still counted.
     let all = views.iter().filter_map(|(_, view)| match view {
         SentinelView::Watches { others, .. } => Some(others + 1),
         SentinelView::Refused(_) | SentinelView::Silent(_) => None,
@@ -93,7 +93,7 @@ mod tests {
         let table: [(Vec<SentinelView>, &[(&str, &str)]); 9] = [
             (vec![watches(2, 2), watches(2, 2), watches(2, 2)], &[]),
             (vec![watches(2, 3)], &[]),
-            // One that was just started knows no other yet.
+            // A sentinel that was just started knows no other yet.
             (vec![watches(0, 2), watches(2, 2)], &[]),
             (vec![watches(1, 2), watches(1, 2)], &[("redis.sentinels", "")]),
             (vec![watches(2, 1), watches(2, 2), watches(2, 1)], &[("redis.sentinel_quorum", "s0, s2")]),

@@ -1,10 +1,9 @@
 //! Waits until replicas have the writes of a connection; many callers share one wait.
 //!
 //! WAIT is sent over the connection that wrote, not over a separate one. WAIT covers the last write of its own
-//! connection, so a separate connection would have to write first, and that write would have to be known to reach the
-//! same server: between two connections there may be a failover, and the next primary would then confirm a write that
-//! only the last one had. On one connection a single process executes both, or the connection breaks and neither
-//! counts.
+//! connection, so a separate connection would have to write first. After a failover in between, that write would reach
+//! the next primary, which would confirm it although it never had the grant. On one connection a single process
+//! executes both, or the connection breaks and neither counts.
 //!
 //! The price: while the server waits for copies, it serves nothing else on that connection. So there is one WAIT at a
 //! time, which covers everything that was answered before it was sent (64 grants need about three, not 64), and it
@@ -49,8 +48,8 @@ struct Round {
 }
 
 impl Round {
-    /// Returns whether another confirmation could say nothing new of write `number`. If this WAIT failed, a less
-    /// patient one would fail too.
+    /// Returns whether this confirmation decides about write `number`, so that no other is needed. If this WAIT found
+    /// too few copies, a less patient one would too.
     fn settles(&self, number: u64, durability: Durability, patience: Duration) -> bool {
         self.covers >= number && (durability.is_met(self.copies) || self.patience >= patience)
     }
@@ -104,7 +103,7 @@ impl Confirmer {
         };
         let copies = match durability.read(&answers.next().unwrap_or_default()) {
             Ok(copies) => copies,
-            // A grant is in the store all the same, and its answer makes the caller release it.
+            // The grant may be in the store all the same. Its answer lets the caller release it.
             Err(failure) => return Ok((answer, Some(Err(connection.noted(failure))))),
         };
         *last = Round { covers, copies, patience };
@@ -133,8 +132,8 @@ impl Confirmer {
         if !last.settles(number, durability, patience) {
             // Read before WAIT is sent: a write that is numbered later may come after it.
             let covers = self.written.load(Ordering::Acquire);
-            // The lock is held across this await. A caller that is dropped here releases it, and the next one asks
-            // again, because `last` still covers less.
+            // The mutex is held across this await. If this caller is dropped here, the next one gets the mutex and
+            // sends its own WAIT, because `last` still covers less.
             let answer = connection.send(&durability.command(patience)).await?;
             *last = Round { covers, copies: durability.read(&answer)?, patience };
         }

@@ -1,4 +1,4 @@
-//! The copies that exist, and the check that a server can confirm those that a lock needs.
+//! The copies of a write, and the check that a server can confirm the copies that a lock needs.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
 //! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
@@ -17,7 +17,7 @@ use crate::error::LockErrorKind;
 
 /// The version that introduced WAITAOF.
 const WAITAOF: (u32, u32) = (7, 2);
-/// The copies that exist.
+/// The copies of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// Whether the primary has it on disk.
@@ -125,8 +125,8 @@ impl Durability {
                  version"
             ));
         }
-        // WAITAOF for the disk of the primary is an error on a server without an append-only file. The first lock would
-        // find it out.
+        // WAITAOF for the disk of the primary is an error on a server without an append-only file. Without this check,
+        // the first lock would fail.
         if local && field(info, "aof_enabled") == Some("0") {
             return refuse(format!(
                 "`durability={self}` needs the append-only file of the primary: `CONFIG SET appendonly yes`, and a line \

@@ -56,8 +56,8 @@ impl Reply {
 impl<S: SessionState> Connection<S> {
     /// Calls a script that answers `{verdict, now, ..}`, and updates the estimate of the server's clock.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
-        // Before the request leaves, because a lease counts from here. This is right even if the script must be loaded
-        // and the request is sent twice: counted from the first one, the lease only ends sooner.
+        // Read before the request leaves, because a lease counts from here. This is right even if the script must be
+        // loaded and the request is sent twice: counted from the first one, the lease only ends sooner.
         let sent = Clock::Suspend.now();
         let answer = self.run(script, command).await?;
         self.reply(answer, sent)

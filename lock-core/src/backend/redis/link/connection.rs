@@ -54,7 +54,7 @@ pub(crate) struct Connection<S> {
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
-    /// The answer of the server.
+    /// The answers of the server so far.
     pub(super) answers: Answers,
 }
 
@@ -93,14 +93,14 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Sends a short command, whose answer is not needed, in front of the next one. Keep what this returns until that
-    /// one is answered: the driver sends nothing for a caller that is gone.
+    /// Sends a short command, whose answer is not needed, in front of the next one. Keep the returned future until the
+    /// next command is answered: the driver sends nothing for a caller that is gone.
     ///
-    /// Of several clients with answers to send, Redis and Valkey write first to the one whose empty buffer was the last
-    /// to get something (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages
-    /// of the script. So without this command the client that releases a lock gets its answer before the next owner
-    /// gets its message; with it, that client is last. The command is one that every connection sends from time to
-    /// time.
+    /// If answers to several clients are ready, Redis and Valkey write first to the client whose empty buffer was
+    /// filled last (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages of
+    /// the script. So without this command the client that releases a lock gets its answer before the next owner gets
+    /// its message; with it, that client is last. The command is `TIME`, which every connection sends from time to
+    /// time anyway.
     pub(crate) fn send_in_front(&self) -> Pin<Box<impl Future<Output = RedisResult<Value>>>> {
         let mut connection = self.connection.clone();
         let mut sending =
@@ -108,7 +108,7 @@ impl<S> Connection<S> {
                 async move { connection.send_packed_command(&::redis::cmd("TIME")).await },
             ));
         // The first poll queues it: the driver's queue has no bound that could be reached ([`QUEUE`](super::dial::QUEUE)), and
-        // the command takes no turn of the task in tokio's budget.
+        // `unconstrained` exempts the command from tokio's budget for the task.
         let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         sending
     }

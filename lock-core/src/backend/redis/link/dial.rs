@@ -101,7 +101,7 @@ async fn connect<R: Role>(
     progress: &Progress,
     deadline: Duration,
 ) -> Result<Session<R>, Failure> {
-    // Less than all of the time: the sentinels say more than that it is over.
+    // Less than the whole deadline: an error about the sentinels says more than that the dial timed out.
     let ask = |sentinels| sentinel::primary(&server.config, server.tls(), sentinels, deadline * 3 / 4);
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
@@ -152,7 +152,7 @@ async fn reach<R: Role>(
             // The next steps ask sentinels or other nodes, so a later timeout must not blame the greeting.
             progress.reached(Progress::CONNECTING);
             match session {
-                // The primary has another address of the name, or is about to have one of them.
+                // The primary is at another address of the name, or a server at one of them will be promoted.
                 Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => {
                     Err(failure.temporary())
                 }
@@ -196,7 +196,7 @@ pub(crate) async fn open<R: Role>(
     }
 }
 
-/// How many commands the driver's queue holds before one must wait for room: so many that none ever waits.
+/// The capacity of the driver's queue: so large that no command ever waits for room.
 ///
 /// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
 /// command has its place after the first poll ([`Connection::send_in_front`]). The queue stays short all the same: each
@@ -266,7 +266,7 @@ async fn greet<R: Role>(
         commands.add_command(script.load(keyspace));
     }
     rights::check(&mut commands, keyspace);
-    // By HELLO, because CLIENT SETNAME is a right of its own. The name is for people, and a refusal does not matter.
+    // Set by HELLO, because CLIENT SETNAME is a separate right. The name is for operators; a refusal does not matter.
     let mut name = Cmd::new();
     name.arg("HELLO").arg(3).arg("SETNAME").arg(&server.config.client_name);
     let (mut greeting, mut naming) = (connection.clone(), connection.clone());
@@ -298,8 +298,8 @@ async fn greet<R: Role>(
     }
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
-    // The time of the request counts: the estimate is then never late, and a request with a time limit made from it is
-    // never refused too early.
+    // Counts from the sending of the request: the estimate is then never behind the server's clock, and a request whose
+    // time limit is made from it is never refused too early.
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
     // Keys may have been evicted while there was no connection.
     server.report_evictions(info);

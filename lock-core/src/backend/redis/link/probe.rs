@@ -58,8 +58,8 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
     if number("loading") == 1 {
         return Err(Failure::new(LockErrorKind::Unavailable, "the server is still loading its data"));
     }
-    // A replica loads scripts and answers reads. It refuses only writes, so without this the first lock would find it
-    // out.
+    // A replica loads scripts and answers reads. It refuses only writes, so without this check the first lock would
+    // fail.
     if field("role") == Some("slave") {
         return Err(Failure::replica());
     }

@@ -12,8 +12,8 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::error::LockErrorKind;
 
-/// The key of the checks and of pings, which never exists. A user who may not use it may still use the commands: the server checks
-/// those first.
+/// The key of the checks and of pings, which never exists. The checks work even for a user without rights to this key: the server
+/// checks the right to the command first.
 pub(crate) const KEY: &str = "lock:rights";
 
 /// The commands that a lock may need, whatever its kind. The arguments of each make it change nothing if the key does
@@ -80,7 +80,7 @@ pub(super) fn examine(
     for (name, answer) in greeting.into_iter().chain(checks) {
         let list = match answer {
             Some(Value::ServerError(error)) => match (error.code(), error.details().unwrap_or_default()) {
-                // For a key or a channel it says "to access".
+                // If a key or a channel is forbidden, the text says "to access".
                 ("NOPERM", details) if details.contains("to run the") => &mut forbidden,
                 ("ERR", details) if details.starts_with("unknown command") => &mut unknown,
                 _ => continue,
@@ -147,7 +147,7 @@ mod tests {
         let failure = examine(None, None, &only, Keyspace::Whole).expect("unknown");
         let text = format!("{failure:?}");
         assert!(text.contains("Unsupported") && text.contains("unknown command"), "{text}");
-        // A node of a Cluster is asked for one more, in front.
+        // On a node of a Cluster, one more command comes first.
         answers[0] = error("NOPERM this user has no permissions to run the 'asking' command");
         let failure = examine(None, None, &answers[..1], Keyspace::Slots).expect("it lacks");
         assert!(format!("{failure:?}").contains("may not run `ASKING` (NOPERM)"), "{failure:?}");

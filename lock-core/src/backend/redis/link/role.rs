@@ -22,7 +22,7 @@ use crate::clock::Moment;
 pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     /// The state that the role keeps for each connection.
     type Session: SessionState;
-    /// Whether claims wait in a queue in the server. Where they do not, they ask again and again.
+    /// Whether claims wait in a queue in the server. If not, a waiter polls.
     const QUEUES: bool;
 
     /// Returns which keys the server serves.

@@ -25,8 +25,8 @@ use crate::error::LockErrorKind;
 
 pub(crate) use view::{SentinelView, sentinel_views};
 
-/// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
-/// every dial.
+/// The time left to the other sentinels once more than half have named a primary: a sentinel that hangs must not slow
+/// down every dial.
 const GRACE: Duration = Duration::from_millis(50);
 /// The pause between two attempts to find a sentinel that announces failovers.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -208,7 +208,7 @@ fn epoch(details: &Value) -> Option<u64> {
     details.get("config-epoch")?.parse().ok()
 }
 
-/// Returns when a server other than `current` is the primary: a sentinel announced it, or named it when asked.
+/// Waits until a server other than `current` is the primary: a sentinel announced it, or named it when asked.
 pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sentinels, current: &Endpoint) {
     // A random start, so that the processes of a service do not all use the same sentinel.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
@@ -222,8 +222,7 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
             return;
         }
         next += 1;
-        // This also applies after a sentinel named another primary and the others did not: it may continue to do so for
-        // a while.
+        // Pauses also if this sentinel alone named another primary, because it may continue to do so for a while.
         sleep(PAUSE).await;
     }
 }

@@ -49,7 +49,7 @@ impl<R> Shared<R> {
         self.tls.as_ref()
     }
 
-    /// Returns `true` on the first call only: the settings are warned of once.
+    /// Returns `true` on the first call only, so that the warnings about the settings are logged once.
     pub(crate) fn warns(&self) -> bool {
         // Every runtime and every reconnection probes the server again.
         !self.warned.swap(true, Ordering::Relaxed)

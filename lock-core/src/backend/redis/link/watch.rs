@@ -96,7 +96,7 @@ impl<R: Role> Connector for Shared<R> {
     }
 }
 
-/// Returns when the server is no longer the primary. It never returns without sentinels.
+/// Waits until the server is no longer the primary. Without sentinels it waits for ever.
 async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
@@ -106,7 +106,7 @@ async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
     }
 }
 
-/// Returns when the connection is lost, with the reason.
+/// Waits until the connection is lost, and returns the reason.
 async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pauses: &mut Pauses) -> Failure {
     let Session { live, driver, place } = session;
     let why = tokio::select! {
@@ -136,7 +136,7 @@ async fn beats<R: Role>(
     let mut command = Cmd::new();
     command.arg("TIME");
     loop {
-        // Late work needs no pause after it: the time limit of the work was the pause.
+        // If the role's work timed out, no pause is needed: its time limit was the pause.
         let (pause, patience) = if is_late { (Duration::ZERO, bound) } else { (HEARTBEAT, bound * 2) };
         sleep(pause).await;
         let sent = Clock::Suspend.now();

@@ -19,8 +19,8 @@ pub(crate) enum Way<'a> {
     Simulated(&'a Endpoint),
 }
 
-/// Returns the ways to the server at `place`, or at the socket of the configuration. A name has one for each of its
-/// addresses: not all of them need to lead to a server that works.
+/// Returns the ways to the server at `place`, or at the socket of the configuration. A host name has one way for each
+/// address, because some of the addresses may lead to no working server.
 pub(crate) async fn ways<'a, R>(
     server: &'a Shared<R>,
     place: Option<&'a Endpoint>,

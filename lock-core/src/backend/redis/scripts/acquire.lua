@@ -7,17 +7,17 @@
 --          3  lease in ms
 --          4  deadline: server time in us; a request that arrives later was abandoned by its client and must do nothing
 --          5  how long to remember the last fencing token, in ms; "0": the claim asks for no fencing token
---          and, absent for an exclusive claim that is not queued, may overtake a queue, and whose key has no `}`:
+--          6 to 8 may be absent if the claim is exclusive, not queued, may overtake a queue, and the key has no `}`:
 --          6  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
 --          7  the claim is queued only while fewer than this many wait; "": it is not queued
 --          8  "1": it may overtake a queue whose holder has expired, and is not queued while an owner of its own
 --             process that can hand off to it holds the key
--- Returns  {1, now, waiters[, fence]}                               granted; waiters: nil where nobody looked
+-- Returns  {1, now, waiters[, fence]}                               granted; waiters: nil if they were not counted
 --          now, a number                                            granted, and nobody waits
 --          now, a text                                              granted with this time as the fencing token, and
---                                                                   nobody looked for waiters
+--                                                                   waiters were not counted
 --          {0, now, pttl, holder, others, place or -1, own, kept}   held
---          {-1, now}                                                too late
+--          {-1, now}                                                the deadline has passed
 --          {-2, now, mode}                                          the key is in use in an incompatible mode
 --          with now = server time in us; others: the number of other waiters; place: the claim's position in the queue;
 --          own: 1 when the holder can hand off to this claim; kept: 1 when its queue entry was made or kept now
@@ -25,15 +25,15 @@
 --
 -- Atomic because nobody may take the key between the read and the write, because an older queue entry is served first,
 -- and because the fencing token must belong to this grant. A repeated request of the holder is answered granted and
--- never shortens the lease. A key of another type fails the whole script: all else is read before the first write, and
--- a grant whose fencing token cannot be stored is taken back.
+-- never shortens the lease. If a key has another type, the script fails and grants nothing: the other keys are read
+-- before the first write, and a grant whose fencing token cannot be stored is deleted again.
 
--- Before Redis 7, which has this number, a script that reads the time must first choose the replication of its effects,
--- not of its text.
+-- Before Redis 7, a script may write after TIME only if it replicates its effects instead of its text. Redis 7 has
+-- REDIS_VERSION_NUM.
 if not redis.REDIS_VERSION_NUM and redis.replicate_commands then redis.replicate_commands() end
 
--- The time stays a text of 16 digits, because text is what the hot path compares, stores and returns. To make a number
--- of one costs half as much as a call.
+-- The time stays a text of 16 digits, because the hot path compares, stores and returns text. Converting it to a number
+-- costs half as much as a call.
 local call = redis.call
 local time = call('TIME')
 local text = time[2]
@@ -45,7 +45,7 @@ if #text > #ARGV[4] or #text == #ARGV[4] and text > ARGV[4] then
   return {-1, text - 0}
 end
 
--- For take.lua. A claim in the short form hopes for a free key, and need not look at the queue: a plain SET does not.
+-- These are for take.lua. A claim in the short form need not look at the queue, because a plain SET does not either.
 local may_take, waiters, names, held = true, false, nil, nil
 if ARGV[6] then
   -- Same as `names_of` in lib.lua.
@@ -53,7 +53,7 @@ if ARGV[6] then
   if string.find(KEYS[1], '}', 1, true) then
     names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
   end
-  -- A caller that enqueues knows that the key is held, and so does one whose plain SET has failed.
+  -- The key is probably held if the claim is to be queued, or if its plain SET has failed.
   local enqueues, barges = ARGV[7] ~= '', ARGV[8] == '1'
   if enqueues or barges and ARGV[5] == '0' then
     held = redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)

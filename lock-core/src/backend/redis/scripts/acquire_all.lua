@@ -9,7 +9,7 @@
 --          5  how long to remember the last fencing token, in ms; "0": the claim asks for no fencing token
 -- Returns  {1, now, waiters[, fence]}                granted; fence: larger than the last token of each key
 --          {0, now, pttl, holder, others, -1, own, number of the key}   held: describes the first key that is held
---          {-1, now}                                 too late
+--          {-1, now}                                 the deadline has passed
 --          {-2, now, mode, number of the key}        a key is in use in an incompatible mode
 --          with now = server time in us.
 --
@@ -42,7 +42,7 @@ for i, key in ipairs(KEYS) do
   end
   locks[i] = lock
 end
--- Every key is checked before the first one is written. Serving a queue grants single keys to their waiters only.
+-- Every key is checked before this claim gets the first one. Serving a queue writes too, but only for its waiters.
 for i, lock in ipairs(locks) do
   if not lock:granted(token, value, 'x') then
     local won, blocked, more = false, false, false
@@ -67,7 +67,7 @@ for _, lock in ipairs(locks) do
   if again then
     lock:extend(again, lease)
   else
-    -- Only where there may be an entry: a write that changes nothing would hide that the server is out of memory.
+    -- Only if there may be an entry: a write that changes nothing would hide that the server is out of memory.
     if lock:queued() or lock:waiters() > 0 then
       lock:leave(token)
     end

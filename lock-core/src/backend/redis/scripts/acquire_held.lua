@@ -1,7 +1,7 @@
 
--- The third part of acquire.lua: an exclusive or shared claim behind an exclusive holder. Nobody is served before that
--- holder ends, so the rest of the script has nothing to add. Repeats `join`, `stay`, `contend` and `held` of lib.lua,
--- because defining the library costs as much again.
+-- The third part of acquire.lua: an exclusive or shared claim on a key with an exclusive holder. No waiter is served
+-- before that holder ends, so the rest of the script is not needed. Repeats `join`, `stay`, `contend` and `held` of
+-- lib.lua, because defining the library would double the cost.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE, QUEUE_TTL,
 --            SPAN_LEN: see lib.lua
@@ -18,8 +18,8 @@ if #ARGV[6] == 1 then
     local queue, waiting = names .. 'q', names .. 'w'
     local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others, place, kept, dead, fresh = call('HLEN', waiting), nil, 0, false, false
-    -- The answer reports the number of waiters, or the number decides about the entry: it must not count the dead. If
-    -- the head is dead, the rest of the script drops the dead first.
+    -- The number of waiters must not include dead ones if it decides against an entry, or if the claim is not to be
+    -- queued. If the head is dead, the rest of the script runs instead, which drops the dead first.
     if others > 0 and (not enqueues or others >= tonumber(ARGV[7])) then
       local head = call('ZRANGE', queue, '0', '0')[1]
       local till = head and string.match(call('HGET', waiting, head) or '', '^%d+')
@@ -29,7 +29,7 @@ if #ARGV[6] == 1 then
       if enqueues and not (own and barges) and others < tonumber(ARGV[7]) then
         local last = call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')
         local ticket = text
-        -- Texts of one length compare as the numbers do.
+        -- Texts of equal length compare like their numbers.
         if last[2] and (#last[2] ~= #text or last[2] >= text) then
           -- Above every ticket in the queue, also when the server's clock was set back.
           ticket = string.format('%.0f', math.max(last[2] + 1, now))
@@ -50,8 +50,8 @@ if #ARGV[6] == 1 then
         -- 13 digits, and Lua's own conversion keeps 14.
         local till = math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE)
         call('HSET', waiting, token, till .. ' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], TOKEN_LEN + 2))
-        -- Both keys expire together. Every heartbeat prolongs them, and here the first claim of every 10 s does: with
-        -- those that wait for less than a heartbeat alone, nobody else would.
+        -- Both keys expire together. Every heartbeat prolongs them, and so does the first claim of every 10 s here: if
+        -- every waiter is served before its first heartbeat, there is no heartbeat.
         if others == 0 or not fresh then
           call('PEXPIRE', queue, QUEUE_TTL)
           call('PEXPIRE', waiting, QUEUE_TTL)

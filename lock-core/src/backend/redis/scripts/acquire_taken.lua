@@ -31,7 +31,7 @@ else
     return {-2, now, lock.mode}
   end
   if not won and not blocked and lock:fits(mode) then
-    -- Only where there may be an entry: a write that changes nothing would hide that the server is out of memory.
+    -- Only if there may be an entry: a write that changes nothing would hide that the server is out of memory.
     if lock:queued() or lock:waiters() > 0 then
       lock:leave(token)
     end

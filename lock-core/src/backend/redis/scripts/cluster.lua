@@ -3,7 +3,7 @@
 --
 -- KEYS     for each lock: the lock, then its helper keys `q`, `w`, `f` and `l`; last the prefix of the channels of the
 --          slot, which hashes to the slot too and is never a key
--- Leaves   the locks alone in KEYS, and PUBLISH as SPUBLISH to the channel of the slot
+-- Leaves   only the locks in KEYS, and turns PUBLISH into SPUBLISH to the channel of the slot
 -- Constants  CHANNEL: see lib.lua
 local KEYS, redis = (function(named, real)
   local locks, wake = {}, named[#named]

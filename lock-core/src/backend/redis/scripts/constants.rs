@@ -22,8 +22,8 @@ const SPAN_LEN: u64 = 9;
 /// may have any length, and a script that read all of it would keep the server from serving other clients.
 const VALUE_LEN: u64 = 4_096;
 
-/// The byte behind the owner token in the value of an exclusive holder, once a claim is queued behind it; a space until
-/// then. See "The mark" in `protocol.md`.
+/// The byte after the owner token in the value of an exclusive holder, once a claim is queued; a space until then. See
+/// "The mark" in `protocol.md`.
 pub(crate) const MARK: &str = "!";
 
 /// The length of `<fencing token> <owner token>`: a fencing token has 16 digits until the year 2286.
@@ -36,8 +36,8 @@ pub(crate) struct Constant(&'static str, Value);
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Number(u64),
-    /// A number in quotation marks, for the arguments of commands: the server formats every number that a script
-    /// passes, and takes a text as it is.
+    /// A number in quotation marks, for the arguments of commands: the server must format every number that a script
+    /// passes, but no text.
     Argument(u64),
     Text(&'static str),
 }
@@ -78,7 +78,7 @@ const SHARED: &[Constant] = &[
     Constant::argument("MARK_AT", Owner::TOKEN_LEN as u64),
     Constant::number("FENCE_LEN", FENCE_LEN),
     Constant::number("PROCESS_LEN", Owner::PROCESS_LEN as u64),
-    // Owners whose grants may be handed off to each other agree in their process and the character after it.
+    // Owners that can hand off to each other have the same process, and the same character after it.
     Constant::number("HANDOFF_LEN", Owner::PROCESS_LEN as u64 + 1),
     Constant::number("VALUE_LEN", VALUE_LEN),
     Constant::argument("VALUE_END", VALUE_LEN - 1),
@@ -86,7 +86,7 @@ const SHARED: &[Constant] = &[
     Constant::text("HELD_CHANNEL", HELD_CHANNEL),
 ];
 
-/// A script as its files have it, with the names of the constants.
+/// The text of a script as its files have it, with the names of constants instead of their values.
 #[derive(Debug)]
 pub(crate) struct Source {
     text: &'static str,

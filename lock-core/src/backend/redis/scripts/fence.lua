@@ -7,7 +7,7 @@
 --          3  the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
 --          4  the new token is larger than this: the last one that the process made, or one less than the token on
 --             other nodes of a Cluster; "0": none
---          5  the stored value, where the grant is not exclusive or may no longer be; otherwise absent
+--          5  the stored value, if the grant is not exclusive or may no longer be; otherwise absent
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last token of each key
 --          {0, now}          nobody has the lock
 --          {-1, now}         somebody else has it
@@ -43,8 +43,8 @@ for i, key in ipairs(KEYS) do
   fence = math.max(fence, last + 1)
 end
 if raised then
-  -- Each key has a token of this holder already. The answer is the least that was asked for, so that the keys of the
-  -- grant on other nodes get the same token.
+  -- Each key already has a token of this holder, at most `own`. The answer is the least token above `own`, so that the
+  -- keys of the grant on other nodes get the same token.
   fence = own + 1
 end
 fence = same or fence

@@ -1,4 +1,4 @@
--- Takes one grant away from its holder on the order of an operator, and serves the next waiter.
+-- Releases one grant of any holder on the order of an operator, and serves the next waiter.
 --
 -- KEYS     1  the lock
 -- ARGV     1  the id of the grant, as list.lua reports it
@@ -38,8 +38,8 @@ if not value then
 end
 lock:remove(value)
 lock:serve()
--- Without the message the holder learns of it at its next renewal. `redis.call` is not replaced by the preamble of a
--- Cluster, so PUBLISH reaches all nodes: a holder may be subscribed at any of them.
+-- If the message is lost, the holder learns of the loss at its next renewal. The preamble of a Cluster does not replace
+-- `redis.call`, so PUBLISH reaches all nodes: a holder may be subscribed at any of them.
 local token = string.match(value, '^(%x+)')
 if token and #token == TOKEN_LEN then
   pcall(redis.call, 'PUBLISH', HELD_CHANNEL .. string.sub(token, 1, PROCESS_LEN), 'forced ' .. token)

@@ -1,5 +1,5 @@
 
--- Records the heartbeat of a waiter. Serves the queue where the lock is free, so that a heartbeat also finds what no
+-- Records the heartbeat of a waiter. Serves the queue if the lock is free, so that a heartbeat also finds what no
 -- message reported: a lease that ran out, a key that a client of another language deleted, a message that was lost.
 --
 -- KEYS     1  the lock
@@ -13,7 +13,7 @@
 --          with now = server time in us.
 --
 -- Atomic because the lock must not be served to another waiter between the check of the entry and the new deadline. The
--- deadline is written before the queue is served, or a waiter that was paused would drop itself. Dead neighbours in the
+-- deadline is written before the queue is served: otherwise, a paused waiter would drop itself. Dead neighbours in the
 -- queue are dropped. The value of an exclusive holder is marked, so that its release serves the queue.
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -6,8 +6,8 @@
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
 --          3  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          4  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
---          5  the last fencing token of this grant that its process numbered; "0": none
+--          4  the stored value, if the grant is not exclusive or may no longer be; otherwise ""
+--          5  the last fencing token of this grant that its process made itself; "0": none
 --          6  how long to remember that token, in ms
 -- Returns  1 kept, 0 nobody holds it, -1 somebody else holds it; for several locks the least of these
 -- Constants  TOKEN_LEN: see lib.lua
@@ -15,7 +15,7 @@
 -- Atomic because the lock may expire and be acquired by another owner between the read and the write.
 -- The token moves from the head of the value to its end. A renewal that is still under way then does not find its
 -- owner and cannot prolong the lease, and a repeated call of this script recognises its own work. The owner record
--- stays readable. So does the mark, which nobody looks at any more.
+-- stays readable. The mark stays too, but no release reads it any more.
 local now = server_time()
 local token, keep, own = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local value = ARGV[4] ~= '' and ARGV[4] or nil

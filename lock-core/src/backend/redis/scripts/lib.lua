@@ -1,19 +1,19 @@
--- The library of the scripts: holders, waiters and the order of service. Its text is placed in front of the part of a
--- script that needs it and behind the path of a free lock, which defines none of these functions.
+-- The library of the scripts: holders, waiters and the order of service. Its text is placed before the part of a script
+-- that needs it. The parts for a free lock come earlier and run without defining these functions.
 --
 -- The library derives the names of the helper keys from the key of the lock, which is cheaper than sending them. On a
--- Cluster they are sent as well. If the key has a hash tag, their names begin with it, so that they share its slot:
--- `{tag}{..{tag}..}:q`.
+-- Cluster the client sends them as well. If the key has a hash tag, the names begin with that tag, so that all keys
+-- share a slot: `{tag}{..{tag}..}:q`.
 --
 -- `{key}:q`  sorted set: owner token of a waiter -> ticket, the order of arrival
 -- `{key}:w`  hash: owner token of a waiter -> `<deadline ms> <ttl ms> <mode> <owner record>`; a waiter is dead once its
 --            deadline has passed
 -- `{key}:f`  string: `<last fencing token> <its holder>`
--- The byte behind the token of an exclusive holder is a space, or the mark once somebody waits: a release looks at the
--- queue only where the mark is. A mark that is left over costs that look and nothing else.
+-- The byte after the token of an exclusive holder is a space, or the mark once a claim is queued. A release reads the
+-- queue only if it finds the mark. A mark whose waiters have left costs one needless read.
 -- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number). A claim may ask for several
 -- permits at once, `p<of>x<n>`; the holders then have the mode `p<of>`. Such a grant has n members: its value, and
--- `<value> +2` to `<value> +<n>`. All of them come, go and expire together, so that the members are the permits.
+-- `<value> +2` to `<value> +<n>`. They are added and removed, and expire, together: each member is one permit.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE,
 --            QUEUE_TTL: the names are replaced by values before a script is loaded, see constants.rs; lengths are in
@@ -21,7 +21,7 @@
 
 -- Returns the server's time in us.
 local function server_time()
-  -- Before Redis 7, a script that reads the time must first choose the replication of its effects, not of its text.
+  -- Before Redis 7, a script may write after TIME only if it replicates its effects instead of its text.
   if redis.replicate_commands then redis.replicate_commands() end
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
@@ -61,8 +61,8 @@ local function store_fence(key, number, of, ttl)
   redis.call('SET', names_of(key) .. 'f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
 end
 
--- Raises the last fencing token to one that its holder's process numbered, and remembers it for `ttl` ms from now. An
--- error here is ignored: while the clock of the server is not set back, the tokens grow without this record.
+-- Raises the last fencing token to `number`, which the holder's process made, and remembers it for `ttl` ms from now.
+-- Errors are ignored: unless the clock of the server is set back, the tokens grow without this record.
 local function raise_fence(key, number, ttl)
   local ok, last, _, bad = pcall(last_fence, key)
   if not ok or bad then
@@ -81,8 +81,8 @@ local function is_other_type(failed)
   return string.find(failed.err, 'WRONGTYPE', 1, true)
 end
 
--- Returns the error for a key with data of another kind; `bad` is that of the server. A lock of Redisson is a hash with a
--- field for each thread of a client.
+-- Returns the error for a key with data of another kind; `bad` is the error of the server. A lock of Redisson is a hash
+-- with a field for each thread of a client.
 local function strange(key, bad)
   local size = redis.pcall('HLEN', key)
   if type(size) == 'number' and size <= 100 then
@@ -105,9 +105,9 @@ local function unmarked(value)
   return value
 end
 
--- Returns the string at a key, without the mark, and its public id, the SHA-1 of that string without the time of the grant,
--- which a downgrade drops. Of a string that is too long for a lock only the beginning is read, and the id is the SHA-1 of
--- its length and that beginning. Where the key holds no string, returns nil and whether it holds other data.
+-- Returns the string at a key, without the mark, and its public id: the SHA-1 of that string without ` granted=..`,
+-- which a downgrade drops. If the string is too long for a lock, only its beginning is read, and the id is the SHA-1 of
+-- the length and that beginning. If the key holds no string, returns nil and whether it holds other data.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
@@ -129,8 +129,8 @@ local function peek(key)
   return value, redis.sha1hex((string.gsub(value, ' granted=%d+', '')))
 end
 
--- Runs a command on a queue. A queue whose keys hold other data counts as empty, nil: such data must not keep anybody
--- from releasing or listing a lock. A claim that queues gets the error from `join`.
+-- Runs a command on a queue. Returns nil, as for an empty queue, if the key of the queue holds other data: such data
+-- must not keep anybody from releasing or listing a lock. A claim that queues gets the error from `join`.
 local function on_queue(...)
   local answer = redis.pcall(...)
   if type(answer) == 'table' and answer.err then
@@ -189,8 +189,8 @@ function Lock.look(lock)
     end
     lock.mode = 'p' .. of
   end
-  -- Writes only where a holder has expired. A needless first write would hide that the server is out of memory: it
-  -- refuses no later write of a script that has written once.
+  -- Writes only if a holder has expired. A needless first write would hide that the server is out of memory: once a
+  -- script has written, the server refuses none of its later writes.
   if tonumber(redis.call('ZRANGE', lock.key, '0', '0', 'WITHSCORES')[2]) <= lock.ms then
     redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
   end
@@ -199,8 +199,8 @@ function Lock.look(lock)
   return nil
 end
 
--- Same as `look`, for a script that releases something. Returns whether the key has other data, which belong to somebody
--- else; and any other error, which the script answers with, so that the caller asks again.
+-- Same as `look`, for a script that releases. Returns whether the key has data of another program, and any other error.
+-- The script must return such an error, so that the caller retries.
 function Lock.foreign(lock)
   local bad = lock:look()
   if bad and not is_other_type(bad) then
@@ -218,7 +218,7 @@ function Lock.ended(lock)
 end
 
 -- Returns the stored value of this owner if it is a holder. `value` is the whole value, which is needed to find the
--- owner among several holders. An exclusive owner passes it once it has asked for a downgrade, whose answer may have
+-- owner among several holders. An exclusive owner passes it too once it has requested a downgrade: the answer may have
 -- been lost.
 function Lock.mine(lock, token, value)
   if not lock.mode or lock.mode == 'latch' then
@@ -236,8 +236,8 @@ local function parts(mode)
   return base or mode, tonumber(permits or 1)
 end
 
--- Calls `each` with every member of a grant behind its first one, and returns the number of all of them. `each` returns
--- false where there is no such member.
+-- Calls `each` with the second and every further member of a grant, until `each` returns false because there is no such
+-- member. Returns the number of members, the first one included.
 function Lock.members(lock, member, each)
   local count = 1
   while #lock.mode > 1 and each(member .. ' +' .. (count + 1)) do
@@ -258,8 +258,8 @@ function Lock.kept(lock, token, value)
   return redis.call('ZSCORE', lock.key, string.rep('0', #token) .. string.sub(value, #token + 1) .. mark) and true
 end
 
--- Returns the stored value of this owner if it already holds what a claim of this mode asks for: a reader does not
--- become a writer by asking again.
+-- Returns the stored value of this owner if its grant satisfies a claim of this mode. A shared grant does not satisfy
+-- an exclusive claim.
 function Lock.granted(lock, token, value, mode)
   if mode == 'x' and lock.mode ~= 'x' then
     return nil
@@ -267,8 +267,8 @@ function Lock.granted(lock, token, value, mode)
   return lock:mine(token, value)
 end
 
--- Extends the lease of this owner, and never shortens it. Always writes, also where nothing changes: WAIT covers the
--- last write of its connection, and the grant may have come over another one.
+-- Extends the lease of this owner, and never shortens it. Always writes, even if nothing changes: WAIT covers only the
+-- last write of its own connection, and the grant may have been made over another connection.
 function Lock.extend(lock, member, lease)
   local left = redis.call('PTTL', lock.key)
   if lock.mode == 'x' then
@@ -308,8 +308,8 @@ function Lock.take_out(lock, member)
   return permits
 end
 
--- Lets the key expire with the longest lease of the shared holders, 2 ms later because their scores were rounded up.
--- The key must not expire earlier: it is all that keeps clients of other languages out.
+-- Sets the key to expire when the longest lease of its holders ends, 2 ms later because their scores were rounded up.
+-- The key must not expire earlier: only its existence keeps clients of other languages out.
 function Lock.shrink(lock)
   if lock.mode and lock.mode ~= 'x' then
     local longest = tonumber(redis.call('ZRANGE', lock.key, '-2', '-2', 'WITHSCORES')[2])
@@ -368,8 +368,8 @@ function Lock.waiters(lock)
   return on_queue('HLEN', lock.waiting) or 0
 end
 
--- Drops the waiters between the positions `first` and `last` whose deadline has passed, and returns their number. A
--- free lock passes over the dead anyway (see `serve`), but while it is held they would count as waiters.
+-- Drops the waiters between the positions `first` and `last` whose deadline has passed, and returns their number. If
+-- the lock is free, `serve` passes over dead waiters anyway; while it is held, they would be counted as waiters.
 function Lock.sweep(lock, first, last)
   local tokens = redis.call('ZRANGE', lock.queue, first, last)
   if #tokens == 0 then
@@ -389,8 +389,8 @@ function Lock.sweep(lock, first, last)
   return #dead
 end
 
--- Returns the number of living waiters, for a claim that is not queued. Checks only the head while that lives: every
--- living waiter drops its dead neighbours with each heartbeat.
+-- Returns the number of living waiters, for a claim that is not queued. If the head is alive, checks no other waiter:
+-- each heartbeat of a living waiter drops its dead neighbours.
 function Lock.living(lock)
   local others = lock:waiters()
   if others > 0 and lock:sweep(0, 0) > 0 then
@@ -404,8 +404,8 @@ function Lock.living(lock)
   return others
 end
 
--- Drops the dead neighbours of a waiter that has just sent a heartbeat. That finds all of them in time: a dead waiter
--- is next to a living one, or at the head of a queue where nobody lives, or behind dead ones that are dropped first.
+-- Drops the dead neighbours of a waiter that has just sent a heartbeat. While any waiter lives, its heartbeats drop all
+-- dead ones in time, the nearest first. If no waiter lives, the head is dead, and `living` drops them.
 function Lock.tidy(lock, token)
   local place = redis.call('ZRANK', lock.queue, token)
   if place and lock:sweep(math.max(place - 1, 0), place + 1) > 0 then
@@ -443,8 +443,8 @@ function Lock.stay(lock, token, value, mode, ttl)
   lock:prolong()
 end
 
--- Queues a claim behind all others, also when the clock was set back. `others` is the number of waiters. A key of
--- another type fails the read or the first write, so that no half of an entry stays.
+-- Queues a claim behind all others, even if the clock was set back. `others` is the number of waiters. If a key of the
+-- queue has another type, the read or the first write fails, so that no incomplete entry is left.
 function Lock.join(lock, token, value, mode, ttl, others)
   local last = redis.call('ZREVRANGE', lock.queue, '0', '0', 'WITHSCORES')[2]
   local ticket = last and math.max(tonumber(last) + 1, lock.now) or lock.now
@@ -454,9 +454,9 @@ function Lock.join(lock, token, value, mode, ttl, others)
   lock:contend(others == 0)
 end
 
--- Says to an exclusive holder of this library that a claim is queued behind it. The mark says so to its release, and
--- the message to its process, which keeps handing off locally until it knows. `first`: whether the claim is the only
--- one, so that the process may have forgotten earlier ones. A value that another library wrote is left alone.
+-- Notifies an exclusive holder of this library that a claim is queued. The mark makes its release serve the queue, and
+-- the message makes its process end the local hand-offs. `first`: the claim is the only one; then the message is sent
+-- although the mark is set: the process may have forgotten earlier waiters. A value of another library is left alone.
 function Lock.contend(lock, first)
   if lock.mode ~= 'x' then
     return
@@ -493,7 +493,7 @@ function Lock.serve(lock, me, lease)
       till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
     end
     local alive = till and tonumber(till) >= lock.ms
-    -- Nobody behind the head is served before it, not even one that would fit: a writer would never be served.
+    -- No waiter is served before the head, even if it would fit: readers would keep a writer waiting for ever.
     if alive and not lock:fits(mode) then
       return won, true, false
     end
@@ -504,7 +504,7 @@ function Lock.serve(lock, me, lease)
       -- An exclusive holder starts marked while others wait.
       local value = head .. (mode == 'x' and others > 0 and MARK or ' ') .. record
       if mode == 'x' then
-        -- For people. Other holders are found by their whole value, so that stays as it is.
+        -- For operators. Not for other modes: such a holder is found by its whole value, which must not change.
         value = value .. ' granted=' .. string.format('%.0f', lock.ms)
       end
       if head == me then
@@ -530,8 +530,8 @@ function Lock.held(lock, token, mode, more)
   elseif lock.mode == 'latch' then
     left = redis.call('PTTL', lock.key)
   elseif lock.mode then
-    -- A claim for a permit can go ahead once the first permit expires. An exclusive claim, or a reader behind one,
-    -- needs the last reader gone.
+    -- A claim for a permit can be granted once the first permit expires. An exclusive claim, or a reader queued behind
+    -- one, waits for the end of the last reader's lease.
     local at = #lock.mode > 1 and 0 or -2
     local member = redis.call('ZRANGE', lock.key, at, at, 'WITHSCORES')
     left, holder = math.max(tonumber(member[2]) - lock.ms - 1, 0), member[1]

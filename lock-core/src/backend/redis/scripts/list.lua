@@ -9,16 +9,16 @@
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
 --          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
 --          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
---          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it was granted, in ms, "" where that is not kept, or
---          is within a second of the request. No answer has an owner token.
+--          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it was granted, in ms, "" if that is not stored, or
+--          was within a second of the request. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
 -- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. The keys may belong
 -- to other programs, so the script reads no value whole that may be long, and stops when it has read enough.
 local now = math.floor(server_time() / 1000)
 local zeros = string.rep('0', TOKEN_LEN)
--- The number of holders and waiters that one script examines, and of waiters in one queue. Behind these, dead waiters
--- of that queue are counted as well.
+-- The most holders and waiters that one script examines, and the most waiters in one queue. Dead waiters farther back
+-- in that queue are counted as if they were alive.
 local ENOUGH, spent = 1000, 0
 
 -- Returns the holder that a stored value describes; nil when the value is not one of this library.

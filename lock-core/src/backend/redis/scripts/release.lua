@@ -1,15 +1,15 @@
 -- Releases a lock if the owner holds it and serves the next waiter, or removes the owner's queue entry. The release is
--- half of the hot path, so where nobody waits the script compares and deletes, and does nothing else.
+-- half of the hot path, so if nobody waits, the script only compares and deletes.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters, and a space: the beginning of the stored value while it has no mark
---          and, absent unless the grant needs one of them:
+--          2 to 5 are absent unless the grant needs one of them:
 --          2  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          3  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
---          4  the last fencing token of this grant that its process numbered; "0": none
+--          3  the stored value, if the grant is not exclusive or may no longer be; otherwise ""
+--          4  the last fencing token of this grant that its process made itself; "0": none
 --          5  how long to remember that token, in ms
--- Returns  1 released, 0 nobody holds it, -1 somebody else holds it; an owner that left the queue gets one of the
---          last two. For several locks the least of these
+-- Returns  1 released, 0 nobody holds it, -1 somebody else holds it; an owner whose queue entry was removed gets 0 or
+--          -1. For several locks the least of these
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, MARK, MARK_AT, WAITER_LEASE, WAITER_LEASE_TEXT: see lib.lua
 --
 -- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because it must
@@ -32,12 +32,12 @@ if not ARGV[2] then
     local first = redis.pcall('ZRANGE', names .. 'q', '0', '0')
     local head = first[1]
     if not head and not first.err then
-      -- Those who waited have left.
+      -- All waiters have left the queue.
       call('DEL', KEYS[1])
       return 1
     end
     -- The usual release with waiters: the head is alive and claims the key exclusively. Repeats `serve` of lib.lua,
-    -- because defining the library costs as much again.
+    -- because defining the library would double the cost.
     local entry = head and redis.pcall('HGET', names .. 'w', head)
     if type(entry) == 'string' then
       if redis.replicate_commands then redis.replicate_commands() end
@@ -47,8 +47,8 @@ if not ARGV[2] then
         text = '0' .. text
       end
       text = time[1] .. string.sub(text, 1, 3)
-      -- Texts of one length compare as the numbers do. To make a number of one, or one of a number, costs half as much as
-      -- a call.
+      -- Texts of equal length compare like their numbers. A conversion between text and number costs half as much as a
+      -- call.
       local till, ttl, at = string.match(entry, '^(%d+) (%d+) x ()')
       if till and #till == #text and till >= text then
         local others = call('HLEN', names .. 'w') - 1

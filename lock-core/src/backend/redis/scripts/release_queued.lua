@@ -30,7 +30,7 @@ local function free(key)
     lock:serve()
     return taken and -1 or 0
   end
-  -- A repeated release of a lock that this owner keeps taken, because the first answer was lost.
+  -- The owner released this lock already and keeps the key taken; the first answer was lost.
   if lock:kept(token, value) then
     return 1
   end

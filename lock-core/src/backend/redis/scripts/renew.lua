@@ -1,8 +1,8 @@
 -- Extends the leases of locks, each only if its owner holds it, and never to a shorter lease.
 --
 -- KEYS     the locks, at most 100, so that one script never keeps the server for long
--- ARGV     for each lock: owner token (48 characters), or the whole value where the grant may be shared; lease in ms
---          then, for each lock with a fencing token: the lock's number; the last token that its process numbered,
+-- ARGV     for each lock: owner token (48 characters), or the whole value if the grant may be shared; lease in ms
+--          then, for each lock with a fencing token: the lock's number; the last token that its process made itself,
 --          "0": none; how long to remember the last token from now, in ms
 -- Returns  for each lock: 0 not this owner's; 1 + the number of waiters when renewed; or the text of the error of this
 --          lock alone
@@ -15,13 +15,13 @@ local answers, others = {}, nil
 local longer = redis.REDIS_VERSION_NUM
 for i, key in ipairs(KEYS) do
   local owner = ARGV[2 * i - 1]
-  -- While the grant is exclusive, its value may have been marked since: only the token counts.
+  -- A waiter may have marked the value of an exclusive grant, so only the token is compared.
   local token = #owner > TOKEN_LEN and string.sub(owner, 1, TOKEN_LEN) or owner
   -- A missing key reads like an empty string, which contains no owner.
   local held = redis.pcall('GETRANGE', key, '0', VALUE_END)
   if type(held) == 'string' and held:find(token, 1, true) == 1 then
     local lease = ARGV[2 * i]
-    -- Always a write: see `extend` in lib.lua. GT answers 0 without a write where the lease would not get longer.
+    -- Always writes: see `extend` in lib.lua. GT answers 0 and writes nothing if the lease would not get longer.
     if not longer or redis.call('PEXPIRE', key, lease, 'GT') == 0 then
       redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), tonumber(lease)))
     end
@@ -30,7 +30,7 @@ for i, key in ipairs(KEYS) do
     if string.find(key, '}', 1, true) then
       names = (string.match(key, '^[^{]*({[^}]+})') or '') .. names
     end
-    -- A Cluster that has already moved this helper key refuses the read. The renewal counts all the same.
+    -- A node that has already moved this helper key refuses the read. The renewal counts all the same.
     local waiting = redis.pcall('HLEN', names .. 'w')
     answers[i] = 1 + (type(waiting) == 'number' and waiting or 0)
   elseif type(held) == 'string' then

@@ -5,13 +5,13 @@
 local now = others and server_time()
 for _, i in ipairs(others or {}) do
   local lock, owner, lease = open(KEYS[i], now), ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  -- Data of another type are not this owner's lock. Any other error says nothing about it.
+  -- Data of another type are not this owner's lock. Any other error says nothing about the lock.
   local bad = lock:look()
   local mine = not bad and lock:mine(string.sub(owner, 1, TOKEN_LEN), #owner > TOKEN_LEN and owner or nil)
   answers[i] = bad and not is_other_type(bad) and bad.err or 0
   if mine then
     lock:extend(mine, lease)
-    -- The renewal counts also where the number of waiters cannot be read.
+    -- The renewal counts even if the number of waiters cannot be read.
     local ok, waiting = pcall(lock.waiters, lock)
     answers[i] = 1 + (ok and waiting or 0)
   end

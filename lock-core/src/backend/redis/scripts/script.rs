@@ -72,8 +72,8 @@ impl Script {
         SOURCES[self as usize].text()
     }
 
-    /// Returns the text to place in front of the script on a node of a Cluster. A renewal has none and names the locks
-    /// alone: a renewal that waited until its helper keys have been moved as well would come too late.
+    /// Returns the text to place in front of the script on a node of a Cluster. A renewal has none and names only the
+    /// locks: while a slot moves, it cannot wait for the helper keys to arrive too.
     fn preamble(self, keyspace: Keyspace) -> &'static str {
         match (keyspace, self) {
             (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",

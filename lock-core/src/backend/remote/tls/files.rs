@@ -33,7 +33,7 @@ impl TlsFiles {
             other => return Err(form.unknown_option(other)),
         };
         if std::mem::replace(place, file).is_some() {
-            // The same file may be given under either of its two names.
+            // Postgres has two names for each of these options, and the URL may use both.
             return Err(
                 form.invalid(format_args!("the {} URL has more than one `{name}`; remove one", form.store))
             );

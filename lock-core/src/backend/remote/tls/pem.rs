@@ -9,8 +9,8 @@ use crate::error::Result;
 
 /// The authorities and the client certificate of a URL, as PEM.
 ///
-/// They are written again from what was read. So the client library gets the same text whether the files or the system
-/// have them, and nothing else that is in the files.
+/// The text is made from the certificates and the key that were read. So the client library gets the same text whether
+/// they come from files or from the system, and nothing else of the files.
 pub(crate) struct Pem {
     /// The certificates of the authorities.
     pub(crate) authorities: String,

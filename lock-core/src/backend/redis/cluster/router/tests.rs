@@ -32,7 +32,7 @@ fn place(router: &Router, slot: u16) -> String {
     router.node(slot).expect("a node").shared().address().to_string()
 }
 
-/// The node that was named may be gone by then, and no other node reports anything new.
+/// The node that a redirect named may be gone by then, and no other node reports anything new.
 #[test]
 fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
     let router = router();
@@ -44,7 +44,7 @@ fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
     assert_eq!(place(&router, 7), "a:1");
 }
 
-/// A former primary that stands still may be named as the next of a slot by a node that does not know better.
+/// A node that has not learned of a failover may name a paused former primary as the next owner of a slot.
 #[test]
 fn a_former_primary_is_not_vouched_for_as_the_next_of_a_slot() {
     let router = router();
@@ -78,7 +78,7 @@ fn the_view_of_another_cluster_is_not_adopted_at_once() {
         router.adopt(view_of(9, "b", "two"), most);
         assert_eq!(place(&router, 0), "a:1");
     }
-    // Nor is its own from then on taken for an earlier one.
+    // The next view of the known Cluster is adopted, although its epoch is below that of the other Cluster.
     router.adopt(view_of(6, "c", "one"), true);
     assert_eq!(place(&router, 0), "c:1");
     // All nodes were replaced since the last discovery.

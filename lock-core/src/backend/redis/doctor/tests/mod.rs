@@ -62,7 +62,7 @@ fn a_good_server_has_no_findings() {
     }
     for kind in [Kind::Watched, Kind::Node] {
         let good = [("replicas", TWO), ("min-replicas-to-write", "1")];
-        // What an asynchronous copy cannot promise.
+        // This note stays without `durability`, because replication is asynchronous.
         assert_eq!(shown(&facts(kind, &good)), [("redis.failover", Note)]);
     }
 }

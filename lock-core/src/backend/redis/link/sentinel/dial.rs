@@ -29,8 +29,8 @@ pub(super) fn patience(config: &Config) -> Duration {
 pub(super) enum Answer {
     /// The place of the primary, and the number of the failover that made it the primary.
     Primary(Endpoint, u64),
-    /// The sentinel watches no primary of this name. The sentinel watches these; `None` if its user may not request
-    /// them.
+    /// The sentinel watches no primary of this name, but those listed here; `None` if its user may not request the
+    /// list.
     Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
