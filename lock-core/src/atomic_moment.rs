@@ -24,7 +24,7 @@ impl AtomicMoment {
         Moment::from_parts((self.mono.load(Ordering::Acquire), self.boot.load(Ordering::Acquire)))
     }
 
-    /// Moves to `to`, unless that lies before it.
+    /// Moves forward to `to`; never moves back.
     pub(crate) fn raise(&self, to: Moment) {
         let (mono, boot) = to.parts();
         self.mono.fetch_max(mono, Ordering::AcqRel);

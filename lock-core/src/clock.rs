@@ -113,7 +113,7 @@ impl fmt::Display for Date {
         const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
         match UNIX_EPOCH.checked_add(self.0).filter(|_| self.0 < YEAR_10000) {
             Some(time) => humantime::format_rfc3339_seconds(time).fmt(f),
-            // Only a wrong clock shows that.
+            // Only a wrong clock shows such a time.
             None => f.write_str("a time after the year 9999"),
         }
     }

@@ -123,7 +123,7 @@ impl fmt::Debug for DetachedLock {
 
 impl LockRequest {
     /// Acquires a lock that [outlives this process](DetachedLock): it is held for its ttl, or until a process that has
-    /// its token releases it. It is neither renewed nor entered again. Where the store has an order of arrival, the request
+    /// its token releases it. It is neither renewed nor entered again. If the store has an order of arrival, the request
     /// keeps to it, as a [`write`](LockManager::write) lock does, so a try is refused while others wait.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl LockRequest {
         let mut plan = self.renew(false).reentrant(false).plan()?;
         check(&plan).map_err(|error| error.with_key(&plan.key))?;
         if let Some(own) = plan.own.as_mut().filter(|own| own.options.kind.hands_off()) {
-            // It excludes the same locks, and has no hand-offs: its own waiters would wait for one.
+            // `Write` excludes the same locks, and has no hand-offs: waiters of this process would wait for one.
             own.options.kind = Kind::Write;
         }
         acquire::acquire(Ok(plan)).await?.detach()

@@ -42,8 +42,8 @@ pub(crate) struct Engine {
     held: AtomicUsize,
     /// The number of acquisitions in progress.
     acquiring: AtomicUsize,
-    /// Notified when the manager closes, when a grant ends meanwhile, and when the store has lost notifications. The
-    /// local queue notifies its own waiters.
+    /// Notified when the manager closes, when a grant ends while it closes, and when the store has lost notifications.
+    /// The local queue notifies its own waiters.
     pub(crate) changed: Notify,
     closing: AtomicBool,
     /// How often the store has reported lost notifications: a waiter whose request was sent before the last report
@@ -78,7 +78,7 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let local_queue = Arc::new(LocalQueue::new(&capability));
-        // The clean-up has a weak reference to it, which lives for as long as the engine keeps `local_queue`.
+        // The clean-up has a weak reference to the local queue, which lives for as long as the engine keeps it.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
         let cleanup = Cleanup::new(store.clone(), background, Arc::downgrade(&waiters));
         Ok(Arc::new(Self {

@@ -36,7 +36,7 @@ pub enum LockErrorKind {
     Unsupported,
     /// No manager was installed.
     NotInstalled,
-    /// A write lock was asked for inside a read lock on the same key.
+    /// A write lock was requested inside a read lock on the same key.
     Upgrade,
     /// This task already holds the key, and the request forbids entering it again.
     Reentered,

@@ -8,25 +8,25 @@ use std::time::Duration;
 use crate::backend::Placement;
 use crate::clock::{Moment, nanos};
 
-/// The difference by which two leases for the same ttl may appear to end apart: the time that a request takes.
+/// By how much the ends of two leases for the same ttl may seem to differ: the time that a request takes.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// Returns until when a grant is certainly held that the store gave for `lease`, asked for at `sent`.
+/// Returns until when a grant is certainly held: the store granted `lease` to a request that was sent at `sent`.
 pub(crate) fn held_until(placement: Placement, sent: Moment, lease: Duration) -> Moment {
     // In whole nanoseconds, because every grant passes here and a `Duration` is slow to divide.
     let lease = nanos(lease);
     sent.plus_nanos(lease.saturating_sub(placement.drift_nanos(lease)))
 }
 
-/// Returns when the store has certainly forgotten a lease of `ttl` that was asked for at `now`.
+/// Returns when the store has certainly forgotten a lease of `ttl` that was requested at `now`.
 pub(crate) fn forgotten(now: Moment, ttl: Duration) -> Moment {
     let ttl = nanos(ttl);
     now.plus_nanos(ttl.saturating_add(Placement::Remote.drift_nanos(ttl)))
 }
 
-/// Returns whether a lease that the store has until `store_until` is longer than `ttl`, asked for now.
+/// Returns whether the store keeps a lease, until `store_until`, for longer than one of `ttl` requested now.
 pub(crate) fn outlasts(store_until: Moment, ttl: Duration, now: Moment) -> bool {
-    // What is left then of a lease that is asked for now is the same on both clocks.
+    // The rest of a lease that is requested now is the same on both clocks.
     let fits = forgotten(now, ttl).plus(SLACK);
     store_until.nanos_left(now) > fits.nanos_left(now)
 }

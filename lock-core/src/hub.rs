@@ -87,8 +87,8 @@ impl Hub {
     }
 }
 
-/// The store's reports reach those whom they concern. They come from tasks that watch a connection or a session: if the
-/// log, the metrics or a waker of the application panics, these tasks must continue.
+/// Passes the reports of the store on. They come from tasks that watch a connection or a session: if the log, the
+/// metrics or a waker of the application panics, these tasks must continue.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
         // An owner that no longer waits has no mailbox: it holds the lock already, or its release is under way.

@@ -1,7 +1,7 @@
 //! The kinds of lock, and what each needs from a store.
 //!
-//! A kind becomes a [`Mode`] and a [`Queue`], which are data of a claim and no trait for each lock type. So stores and
-//! lock types add up instead of multiplying, and a store that lacks a mode says so in its [`Capability`].
+//! A kind becomes a [`Mode`] and a [`Queue`], which are data of a claim and no trait for each lock type. So a lock type
+//! needs no code in the stores, and a store that lacks a mode says so in its [`Capability`].
 
 use std::fmt;
 

@@ -62,7 +62,7 @@ struct UpToLongest<'a>(&'a mut String);
 
 impl Write for UpToLongest<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // A few bytes more than the longest label has, so that it is cut.
+        // A few bytes more than the longest label has, so that `fit` cuts it.
         let fits = start(text, (LONGEST + 4).saturating_sub(self.0.len()));
         self.0.push_str(fits);
         if fits.len() < text.len() { Err(fmt::Error) } else { Ok(()) }

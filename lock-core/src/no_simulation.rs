@@ -10,8 +10,8 @@ pub(crate) const fn now() -> Option<i64> {
     None
 }
 
-/// Connects over the simulated network. The stream is one of the machine, so that no further type of connection is
-/// compiled for a network that does not exist.
+/// Connects over the simulated network. The stream has the type of a real connection, so that no further type of
+/// connection is compiled for a network that does not exist.
 #[cfg(feature = "redis")]
 pub(crate) const fn dial(
     _host: &str,

@@ -39,8 +39,8 @@ impl Rates {
     }
 }
 
-/// The requests of this second and of the one before. The part of the one before that the last second still covers is
-/// taken as if it had been even.
+/// The requests of this second and of the one before. Of the one before, only the part counts that lies within the last
+/// second, as if its requests had come evenly.
 #[derive(Debug)]
 struct Window {
     began: Moment,

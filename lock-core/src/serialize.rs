@@ -39,7 +39,7 @@ pub(crate) fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::O
     serializer.serialize_str(text)
 }
 
-/// Writes the number of missed events. The tag of an event needs a field beside it.
+/// Writes the number of missed events. An event with a tag needs a named field.
 pub(crate) fn missed<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     let mut missed = serializer.serialize_struct("Missed", 1)?;
     missed.serialize_field("count", count)?;

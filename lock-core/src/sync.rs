@@ -5,8 +5,8 @@
 //!
 //! Application code should not run under them at all: it may block, or call the library again, which takes the same
 //! lock. So a value that is to be called or dropped leaves the lock first: [`Mutex::with`] and [`change`] return what
-//! their closure returns. The doors to such code are in [`foreign`]. A build with debug assertions checks at each of
-//! them that its thread has none of these locks.
+//! their closure returns. The calls of such code go through [`foreign`]. A build with debug assertions checks at each
+//! of them that its thread has none of these locks.
 
 pub(crate) mod foreign;
 

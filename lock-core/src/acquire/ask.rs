@@ -11,7 +11,7 @@ use crate::expiry;
 use crate::notifications::{Notifications, Subscription};
 use crate::pending::{Granted, PendingClaim, QueueEntry};
 
-/// The shortest time between two heartbeats, whatever the store says of its holder.
+/// The shortest time between two heartbeats, however soon the holder's lease ends.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
 /// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds, and
@@ -32,8 +32,8 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // This is read before `begin_request`, which changes it. A claim that was taken over while its request was
-        // under way has an entry, and the store has not answered that it waits.
+        // These are read before `begin_request`, which changes them. A claim that was taken over while its request was
+        // under way has an entry, although the store has not answered that it waits.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
         // A request of any other kind would give the entry up.
         let ask = if queued { Ask::Enqueue { room: None } } else { ask };

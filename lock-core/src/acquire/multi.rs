@@ -1,9 +1,9 @@
 //! Several keys: all or none.
 //!
-//! The first request is for all of them at once. While one is held, waiting for all at once would never end on busy
-//! keys. So the request then waits for one key after another, each with a queue entry, in the same order in every
-//! process, so that no two requests wait for each other. All single grants have one owner. After the last one, a
-//! request for all at once turns them into one grant.
+//! The first request is for all of them at once. If one is held, the request waits for one key after another, each with
+//! a queue entry: a wait for all at once would never end on busy keys. Every process uses the same order, so that no
+//! two requests wait for each other. All single grants have one owner. After the last one, a request for all at once
+//! turns them into one grant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::kind::Kind;
 use crate::options::{LeaseOptions, Release, Resolved};
 use crate::pending::PendingClaim;
 
-/// Boxes the future of a part, which is inside the future of the whole, and is made by the same function.
+/// Boxes the future of a part: the same function makes the future of the whole, which contains it.
 fn boxed<'a>(acquire: &'a mut Acquire<'_>) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(acquire.run())
 }
@@ -37,7 +37,7 @@ impl Plan {
                 options: LeaseOptions {
                     // The claim has a place in strict order at each key, so that the wait ends on a busy key too. The
                     // limits of the lease belong to the one grant of all keys: a single grant must last while the
-                    // request waits for the others, and be free as soon as it is dropped. It is renewed by that wait.
+                    // request waits for the others, and be free as soon as it is dropped. That wait renews it.
                     kind: Kind::Fair,
                     renew: true,
                     release: Release::Await,

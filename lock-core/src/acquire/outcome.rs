@@ -25,7 +25,7 @@ pub(crate) fn acquire(mut plan: Result<Plan>) -> impl Future<Output = Result<Loc
             }
             Err(error) => return Err(error),
         };
-        // The span is taken out of the plan, which ends here.
+        // The hub is moved out of the plan, which ends here.
         Ok(LockGuard::new(hold, plan?.hub))
     }
 }
@@ -55,8 +55,7 @@ fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> 
     if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }
 
-/// Runs the loop. Boxed, because every future between this one and the task would hold its state, and would be moved with
-/// it.
+/// Runs the loop. Boxed: otherwise every future between this one and the task would hold its state, and be moved with it.
 fn looping<'a>(plan: &'a Plan, started: Moment, span: &'a Span) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
         // This is dropped after the claim has rolled back: a shutdown waits for both.
@@ -82,7 +81,7 @@ mod tests {
     use crate::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
     use crate::manager::LockManager;
 
-    /// A log that panics at the span of a grant, if so.
+    /// A log that panics at the span of a grant, if `panics`.
     struct Log {
         panics: bool,
     }

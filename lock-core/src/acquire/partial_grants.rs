@@ -30,8 +30,8 @@ impl PartialGrants {
         self.0.push(hold);
     }
 
-    /// Renews them whenever a third of a lease is over, for as long as this is polled: a request that is no longer
-    /// polled must not keep its keys. This future never completes.
+    /// Renews the grants whenever a third of a lease is over, for as long as this future is polled: a request that is
+    /// no longer polled must not keep its keys. This future never completes.
     pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
         let mut pause = Duration::ZERO;
         loop {

@@ -65,7 +65,7 @@ impl Plan {
 
     /// Returns the queue of its claim.
     pub(super) fn queue(&self) -> Queue {
-        // Fair locks are refused if the store has no order; readers and writers then have none.
+        // Without an order in the store, fair locks are refused, and readers and writers barge.
         match self.engine().capability.waiting.in_order() {
             true => self.options.kind.queue(),
             false => Queue::Barging,
@@ -76,8 +76,8 @@ impl Plan {
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
-        // By the two owners, a store sees whether the holder may hand off to a waiter, and the memory store then does
-        // not queue the waiter. Without the mark, a waiter would rely on a hand-off that does not come.
+        // By the owners of a holder and a waiter, a store sees whether the one may hand off to the other; the memory
+        // store then does not queue the waiter. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
         Claim {

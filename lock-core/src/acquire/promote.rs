@@ -18,7 +18,7 @@ use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
 /// How often a process that hands a grant off still asks the store. If the notification that others wait was lost, the
-/// answer says so.
+/// answer reports them.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
@@ -112,7 +112,7 @@ impl Acquire<'_> {
             claim.mark_contended();
         }
         self.partial_grants.supersede();
-        // One key of several is renewed by the wait for the others, for as long as that is polled.
+        // One key of several is renewed by the wait for the others, for as long as that wait is polled.
         let options =
             LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
         let lease = Lease::new(Arc::clone(engine), schedule, claim, options, granted, span);

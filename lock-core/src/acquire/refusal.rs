@@ -9,8 +9,7 @@ use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::{LastAnswer, Waiter};
 use crate::strategy::{Contention, Decision};
 
-/// The text that an error adds when the holder is this process. It is usually another task, sometimes the task that
-/// asks.
+/// The text that an error adds when the holder is this process: usually another task, sometimes the task that asks.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 
@@ -23,8 +22,8 @@ impl Acquire<'_> {
     /// Returns the input of the strategy at `now` without an answer of the store: before the first request, and after a
     /// failure.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
-        // If the request was admitted before it was sent, the waiters of this process were counted then. It now arrives
-        // at the store, at which others may wait.
+        // A request that was admitted before it was sent was checked against the waiters of this process then. After
+        // its first answer, only the waiters at the store count.
         let counts_here =
             self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
         let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };

@@ -26,7 +26,7 @@ const STORE_WARNING: Duration = Duration::from_secs(30);
 /// The shortest pause after a failure of the store. A strategy's first pauses are meant for held keys, not for outages.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause of a claim with a queue entry, which it must keep alive.
+/// The longest such pause of a claim with a queue entry: the claim must keep the entry alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a key that another library has locked without an expiry before the log reports it.
@@ -185,7 +185,7 @@ impl<'a> Acquire<'a> {
         self.set_asking(true);
         let answer = self.claim.ask(self.engine(), ask).await;
         self.set_asking(false);
-        // This is done after an error too. The floor begins with the next pause.
+        // The floor begins with the next pause, after an error too.
         self.notices.relies_since = None;
         let answer = answer?;
         self.store.ask_again = None;
@@ -257,7 +257,7 @@ impl<'a> Acquire<'a> {
             return Err(error.with_waited(self.waited()));
         }
         let now = self.now();
-        // It must ask the store again, and gets no notification of the time for that.
+        // The request must be sent again, and no notification says when.
         let contention = self.known(&Held::default(), now).with_notified(false);
         let pause = match self.plan.strategy.decide(&contention) {
             Decision::RetryAfter(pause) => pause.max(STORE_PAUSE),

@@ -206,7 +206,7 @@ fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     }
 }
 
-/// Returns what a claim does whose strategy waits.
+/// Returns the next action of a claim whose strategy waits.
 fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     match state.place {
         _ if rules.several && rules.in_order => Action::Gather(pause),

@@ -56,12 +56,12 @@ impl Acquire<'_> {
         // The turn to ask is taken in any case: a waiter that leaves it looks as if it were not polled, and would be
         // skipped.
         let (entry, must_ask) = waiter.take_left();
-        // An entry that is not adopted was rolled back, so this waiter requests a new one. With an entry, the store
-        // notifies.
+        // An entry that is not adopted was rolled back, so this waiter requests a new one. A waiter with an entry is
+        // notified by the store.
         let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
         let asks = !adopted || must_ask && !self.claim.is_queued();
-        // While the store fails, the next request waits for its due time: the release of an owner whose request has
-        // failed frees the key too, and the next request would follow without a pause.
+        // While the store fails, a turn to ask is ignored until the due time: the release after a failed request gives
+        // a turn too, and the next request would follow without a pause.
         (asks && self.store.ask_again.is_none()).then(|| Event::MustAsk.into())
     }
 
@@ -102,8 +102,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when a waiter that the store notifies still sends a request, so that a lost notification costs a delay
-    /// and not the wait.
+    /// Returns when a waiter sends a request although the store notifies it: a lost notification costs a delay, not the
+    /// wait.
     fn floor(&mut self, now: Moment) -> Moment {
         let since = *self.notices.relies_since.get_or_insert(now);
         since.plus(watch::floor(self.engine().capability.placement))
@@ -152,7 +152,7 @@ impl Acquire<'_> {
 
     /// Waits, at most for `pause`.
     pub(super) async fn wait(&mut self, pause: Duration) -> Result<Happened> {
-        // A waiter that was admitted without a request counts as a waiter from here on.
+        // If a waiter was admitted without a request, this wait counts as its first try.
         self.tries.count = self.tries.count.max(1);
         let began = self.now();
         loop {
@@ -162,7 +162,7 @@ impl Acquire<'_> {
             let (place, now) = (self.place(), self.now());
             let (wakes, asks) = self.wakes(place, pause, began, now);
             if let Some(waiter) = &self.waiter {
-                // By this the other waiters distinguish a long pause from a future that is not polled.
+                // From this, the other waiters tell a long pause from a future that is not polled.
                 waiter.checks_in_by(wakes);
             }
             match self.notice(place, wakes.remaining(now)).await? {

@@ -39,12 +39,12 @@ pub(super) struct Watch {
     /// Whether the claim had an entry in the store's queue.
     queued: bool,
     until: Moment,
-    /// Only for exclusive access: a boxed future cannot be shared between threads, and what awaits this one can be.
+    /// Never locked: a boxed future cannot be shared between threads, and the waiter that awaits this one can be.
     changed: Mutex<BoxFuture<'static, ()>>,
 }
 
 impl Watch {
-    /// It sends no request before it is first polled.
+    /// Makes a watch, which sends no request before it is first polled.
     pub(super) fn new(engine: &Arc<Engine>, claim: &PendingClaim) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, queued) = (claim.claim.owner, claim.is_queued());

@@ -69,7 +69,7 @@ pub struct Held {
     pub queued_at: Option<Moment>,
     /// The key that is held, for a claim of several keys. `None` for a claim of one key.
     pub key: Option<Key>,
-    /// Whether the holder has released the key, and asked for it to stay taken for the rest of the lease.
+    /// Whether the holder has released the key, and the store keeps it locked for the rest of the lease.
     pub kept: bool,
 }
 
@@ -136,10 +136,10 @@ pub enum Renewal {
     Renewed {
         /// The time at which the renewal was sent.
         sent: Moment,
-        /// The lease that the store gave, before drift is taken off. A store may give another one than was requested:
-        /// whole seconds, or the timeout of a session. The one that it gave counts.
+        /// The lease that the store gave, before drift is taken off. It counts, although it may differ from the
+        /// requested one: whole seconds, or the timeout of a session.
         lease: Duration,
-        /// How many claims wait in the store's queue, where it has one and looked.
+        /// How many claims wait in the store's queue, if it has one and has read it.
         waiters: Option<usize>,
     },
     /// The owner no longer has the grant.
@@ -148,7 +148,7 @@ pub enum Renewal {
     Unknown(LockError),
 }
 
-/// A grant of the same owner that was made again, or extended.
+/// Answers a renewal with a grant of the same owner that was made again, or extended.
 impl From<Grant> for Renewal {
     fn from(Grant { sent, lease, waiters, fence: _ }: Grant) -> Self {
         Self::Renewed { sent, lease, waiters }

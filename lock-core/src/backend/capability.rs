@@ -124,8 +124,8 @@ pub struct Capability {
     pub max_ttl: Duration,
     /// The unit in which the store counts leases: a ttl is a multiple of it. `None` if every ttl is possible.
     pub ttl_step: Option<Duration>,
-    /// What an application can do to have a ttl that the store does not support, such as an option of its URL. It ends
-    /// the sentence that refuses the ttl.
+    /// How an application can have a ttl that the store refuses, such as by an option of its URL. The sentence that
+    /// refuses the ttl ends with it.
     pub ttl_advice: Option<&'static str>,
     /// The longest time for which the store keeps a key after its [release](Backend::release); `None` if it cannot.
     pub keeps_after_release: Option<Duration>,
@@ -224,7 +224,7 @@ impl Capability {
         self.ttl_advice.map_or_else(String::new, |advice| format!("; {advice}"))
     }
 
-    /// Returns the longest ttl below and the shortest above one that the store cannot count.
+    /// Returns the nearest ttls below and above `ttl` that the store can count; `None` if it can count `ttl`.
     fn neighbours(&self, ttl: Duration) -> Option<(Duration, Duration)> {
         let step = self.ttl_step?.as_nanos();
         let over = ttl.as_nanos().checked_rem(step).filter(|over| *over > 0)?;

@@ -1,4 +1,4 @@
-//! The claim that a backend is asked for.
+//! The request of an owner for keys.
 
 mod marks;
 
@@ -51,7 +51,7 @@ pub enum Queue {
     Fifo,
 }
 
-/// The way in which a backend is asked for a claim.
+/// The way in which a claim is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// Acquires the key if it is free, in the cheapest way that the store has. If it is held, the [`Held`] may be
@@ -101,7 +101,7 @@ pub struct Claim {
     pub queue: Queue,
     /// The owner; made before the first attempt and never used for another grant.
     pub owner: Owner,
-    /// The lease, unless it is renewed.
+    /// The length of the lease, unless it is renewed.
     pub ttl: Duration,
     /// Whether the fencing token should come with the grant; otherwise [`Backend::fence`] makes it on demand.
     pub fencing: bool,
@@ -114,7 +114,8 @@ pub struct Claim {
     /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
     /// on: its grant may stay with its process for a moment after the release, and must not keep a waiter waiting.
     pub notify_holder: bool,
-    /// Whether the grant is renewed until it is released; `false` by default. Then it may begin with less than the ttl.
+    /// Whether the grant is renewed until it is released, so that it may begin with less than the ttl; `false` by
+    /// default.
     pub renews: bool,
     pub(crate) marks: Marks,
 }
@@ -165,8 +166,8 @@ impl Claim {
 
     /// Records that a request whose answer was lost is about to be sent again with the same owner. From then on an
     /// answered release does not prove that no request is in flight: the release may have freed the grant of one
-    /// request, and the other may arrive after it. So the library repeats such a release,
-    /// and goes on with another owner. A backend that cannot use this owner any more may say so by this too.
+    /// request, and the other may arrive after it. So the library repeats such a release, and goes on with another
+    /// owner. A backend may also call this if it cannot use the owner any more.
     pub fn mark_resent(&self) {
         self.marks.resent.store(true, Ordering::Relaxed);
     }
@@ -185,7 +186,7 @@ impl Claim {
     }
 
     /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was
-    /// set back. Then no hand-off in this process may count on from the token.
+    /// set back. Then no hand-off in this process may continue from the token.
     pub fn mark_fence_ahead(&self) {
         self.marks.fence_ahead.store(true, Ordering::Relaxed);
     }
@@ -196,7 +197,7 @@ impl Claim {
         self.marks.fence_ahead.load(Ordering::Relaxed)
     }
 
-    /// Records what a [request for a fencing token](Backend::fence) has recorded of a copy of this claim.
+    /// Takes over the marks that a [request for a fencing token](Backend::fence) has set on a copy of this claim.
     pub(crate) fn note_fence_of(&self, copy: &Self) {
         if copy.is_fence_ahead() {
             self.mark_fence_ahead();

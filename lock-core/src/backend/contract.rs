@@ -40,8 +40,8 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// The node `node` of a quorum does not vote if `_stays_out`, because it may have forgotten a lock or its clock was
     /// set. Reported when the listener is attached, and whenever the store checks the node.
     fn quarantined(&self, _node: &str, _stays_out: bool) {}
-    /// A server of the store has answered the question whether it is still there. A connection asks it about twice a
-    /// second, and each runtime has a connection of its own.
+    /// A server of the store has answered a ping. Each connection sends one about twice a second, and each runtime has
+    /// its own connection.
     fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
     /// The store is about to dial a server again, or to begin another session. Owners that are made after this differ
     /// from the owners of a copy of this process, such as a machine that was started twice from one snapshot.
@@ -291,8 +291,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Returns whether other claims want the key that `claim` holds, for a store that does not [tell a
-    /// holder](super::Waiting::tells_holder). A process with its own waiters asks this after 10 ms of turns, and
-    /// continues with turns meanwhile: if no other process waits, it keeps the key.
+    /// holder](super::Waiting::tells_holder). A process with its own waiters asks this after 10 ms of hand-offs, and
+    /// continues with hand-offs meanwhile: if no other process waits, it keeps the key.
     ///
     /// # Behavior
     /// - Answers `true` if a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to) itself.
@@ -301,7 +301,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - A store that cannot say answers `true`, without I/O.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). The library then takes it that others wait.
+    /// As [`acquire`](Self::acquire). The library then assumes that others wait.
     ///
     /// # Cancel safety
     /// Changes nothing. The library drops the future when there is no answer within 100 ms.

@@ -1,8 +1,8 @@
-//! What a look at the health of a store finds.
+//! The findings about the health of a store.
 
 use std::fmt;
 
-/// How much a [finding](Finding) matters. The larger one matters more.
+/// How much a [finding](Finding) matters. A larger value matters more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]

@@ -79,9 +79,9 @@ pub struct LockInfo {
     pub holders: Vec<HolderInfo>,
     /// The number of holders; of a semaphore, the number of permits that they have.
     pub holding: usize,
-    /// How many claims wait for it in the store's queue: one for each process of a kind whose grants are handed off
-    /// inside the process. On Redis, dead waiters beyond the first 1,000 also count, until a living neighbour removes
-    /// them.
+    /// How many claims wait for it in the store's queue. If grants of its kind are handed off inside a process, each
+    /// process has one claim there. On Redis, dead waiters beyond the first 1,000 also count, until a living neighbour
+    /// removes them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,
@@ -96,10 +96,11 @@ pub struct HolderInfo {
     pub id: GrantId,
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
-    /// When its process was granted the lock: time since the Unix epoch by the store's clock, on Redis to the second, and
-    /// by that of the holder if it did not leave the queue. `None` for a client of another library, and where the store
-    /// does not keep that time: etcd, ZooKeeper, `redlock://`, Postgres with `mode=advisory`, and on Redis shared locks
-    /// and semaphores. There the [record](Self::record) says when the holder asked, and it may have waited since.
+    /// When its process was granted the lock: time since the Unix epoch by the store's clock. On Redis it is correct to
+    /// the second, and by the holder's clock if the grant did not come from the queue. `None` for a client of another
+    /// library, and if the store does not keep that time: etcd, ZooKeeper, `redlock://`, Postgres with `mode=advisory`,
+    /// and on Redis shared locks and semaphores. Then the [record](Self::record) says when the holder asked, and it may
+    /// have waited since.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "held_since_ms", serialize_with = "crate::serialize::millis_if_any")
@@ -111,7 +112,7 @@ pub struct HolderInfo {
         serde(rename = "remaining_ms", serialize_with = "crate::serialize::millis_if_any")
     )]
     pub remaining: Option<Duration>,
-    /// Whether the holder has released the key and asked for it to stay taken for the rest of the lease.
+    /// Whether the holder has released the key, and the store keeps it locked for the rest of the lease.
     pub kept: bool,
 }
 
@@ -185,8 +186,8 @@ impl HolderInfo {
         self
     }
 
-    /// Returns when the lock was granted, or, where the store does not keep that, when its holder asked for it: time
-    /// since the Unix epoch. `None` for a client of another library.
+    /// Returns when the lock was granted, or, if the store does not keep that, when its holder asked for it: time since
+    /// the Unix epoch. `None` for a client of another library.
     #[must_use]
     pub fn since(&self) -> Option<Duration> {
         self.held_since.or_else(|| self.record.as_ref().map(OwnerRecord::since_epoch))

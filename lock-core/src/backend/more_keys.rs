@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::key::Key;
 
-/// The further keys of a claim for several, as a slice. A clone costs a reference count, and nothing without further
-/// keys, as in most claims: all threads of the process would count an empty `Arc<[Key]>` in one place.
+/// The further keys of a claim for several, as a slice. A clone costs a reference count, or nothing without further
+/// keys, as in most claims: an empty `Arc<[Key]>` would have one count for all threads of the process.
 ///
 /// # Examples
 /// ```

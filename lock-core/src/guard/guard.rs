@@ -88,7 +88,7 @@ impl LockGuard {
     }
 
     /// As [`check`](Self::check), but a lock that was [released early](LockHandle::release_early) is no error: for layers,
-    /// after a body that may do that.
+    /// after a body that may release it.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -138,7 +138,7 @@ impl LockGuard {
     }
 
     /// Sets the lease to `ttl`, counted from now, and renews it at once. A lease is never shortened: a shorter `ttl`
-    /// takes effect with the next renewal that would end later.
+    /// counts as soon as a renewal with it ends later than the present lease.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease;
@@ -182,9 +182,9 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Releases the lock as the request says: waits for at most `patience`, after which the release continues in the
-    /// background, or not at all with [`Release::Background`]. The lock reports a release that fails. For layers, whose
-    /// answer does not depend on the release.
+    /// Releases the lock as the request says. Waits for the answer for at most `patience`, or not at all with
+    /// [`Release::Background`]; then the release continues in the background. A release that fails is logged and
+    /// counted. For layers, whose answer does not depend on the release.
     ///
     /// # Cancel safety
     /// Dropping the future continues the release in the background.
@@ -196,7 +196,7 @@ impl LockGuard {
     }
 
     /// Releases the lock, and waits for at most `patience`, after which the release continues in the background.
-    /// Returns the answer of the store, if there is one. A release that fails is reported by the lock.
+    /// Returns the answer of the store, if there is one. A release that fails is logged and counted.
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the release, and so hands it to the background.

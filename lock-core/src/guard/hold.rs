@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::release::Releasing;
 use crate::lease::Lease;
 
-/// One entry of a lease, which it leaves when it is dropped. The last one releases the lock in the background.
+/// One entry of a lease. Dropping it leaves the lease, and the last one releases the lock in the background.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// `None` once released.
@@ -13,7 +13,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// For an entry of `lease` that the caller has counted.
+    /// Makes the hold of an entry of `lease` that the caller has counted.
     pub(crate) fn new(lease: Arc<Lease>) -> Self {
         Self { lease: Some(lease) }
     }

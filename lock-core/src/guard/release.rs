@@ -30,7 +30,7 @@ pub(super) struct Releasing {
 }
 
 impl Releasing {
-    /// Makes the release for the last guard of `lease`, which has left it, and reports it.
+    /// Makes the release of a lease that its last guard has left, and records the end of the hold.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
         Self::reported(lease, false)
     }
@@ -43,7 +43,7 @@ impl Releasing {
 
     fn reported(lease: Arc<Lease>, asked: bool) -> Self {
         let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
-        // This comes after the value that releases the grant when it is dropped exists: a log may panic.
+        // The value that releases the grant when it is dropped is made first: a log may panic here.
         releasing.lease.record_released();
         releasing
     }
@@ -151,8 +151,8 @@ impl Drop for Releasing {
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background(self.under_way.take());
         }
-        // This comes after the release counts as pending. A shutdown waits until no lock is held, and then for the
-        // pending releases: in between it would find neither.
+        // The lease ends after its release counts as pending: a shutdown waits until no lock is held, and then for the
+        // pending releases. In between it would find neither.
         if self.counted.is_none() {
             engine.lease_ended();
         }

@@ -48,7 +48,7 @@ pub struct LockScope {
     innermost: Option<Arc<Entered>>,
 }
 
-/// A lease that the task has entered, and those further out.
+/// A lease that the task has entered, and the leases that it had entered before.
 struct Entered {
     lease: Weak<Lease>,
     outer: Option<Arc<Self>>,

@@ -13,8 +13,8 @@ use crate::guard::{Hold, LockGuard};
 impl LockHandle {
     /// Sets the lease to `ttl`, counted from now, and renews it at once: for a body that learns how long its work will
     /// take, and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened: a shorter `ttl`
-    /// takes effect with the next renewal that would end later. [`max_hold`](crate::LockRequest::max_hold) still ends
-    /// the lock.
+    /// counts as soon as a renewal with it ends later than the present lease.
+    /// [`max_hold`](crate::LockRequest::max_hold) still ends the lock.
     ///
     /// # Errors
     /// As [`LockGuard::extend`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.

@@ -36,7 +36,8 @@ impl Lease {
 
     /// Notes that the store promised `length` from `sent` on. A deadline never moves back.
     ///
-    /// A session promises the same to all of its grants. A lease that is not renewed lasts for its own ttl.
+    /// A session promises the same to all of its grants. A lease that is not renewed ends after its own ttl all the
+    /// same.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         // The session is kept alive separately, so the store never ends this lease: the holder must, after its ttl.
         let length =

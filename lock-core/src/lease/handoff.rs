@@ -49,7 +49,7 @@ impl Lease {
     ///
     /// The caller then checks the lease. Either the check sees that the lease has ended, or `as_handoff` sees the note.
     pub(crate) fn note_verified(&self) {
-        // The claim may be that of the next holder by now. The check fails.
+        // The claim may be that of the next holder by now, and the check fails in any case.
         if self.has_ended() {
             return;
         }
@@ -60,9 +60,9 @@ impl Lease {
     /// Returns the grant for the next holder. Returns `None` if it must go back to the store: it is lost, its
     /// `min_hold` is not over, its kind queues in the store, a transaction may have verified it, or the manager closes.
     ///
-    /// `ttl` is the lease that the next holder requests; `None` if there is no next holder yet, which then checks for
-    /// itself. The rest of the lease must not be longer, or a crash of the next holder would lock the key for longer
-    /// than requested. If all grants live in a session, every crash costs the rest of the session.
+    /// `ttl` is the lease that the next holder requests; `None` if there is no next holder yet: it checks this later.
+    /// The rest of the lease must not be longer, or a crash of the next holder would lock the key for longer than
+    /// requested. If all grants live in a session, every crash costs the rest of the session.
     ///
     /// The last guard calls this after it has left: the grant is no longer used, and no other thread can hand it off.
     /// `now` is a clock that was just read.
@@ -72,8 +72,8 @@ impl Lease {
         {
             return None;
         }
-        // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it
-        // sees that it has ended, and keeps the number to itself. In the same way with the one in `note_verified`.
+        // Pairs with the fence in `fence`: either this sees a number that was just made, or `fence` sees that the lease
+        // has ended, and does not return the number. The same holds for the fence in `note_verified`.
         atomic::fence(Ordering::SeqCst);
         if self.claim().is_verified() {
             return None;

@@ -79,7 +79,7 @@ pub(crate) struct Lease {
     /// The time at which the renewer checks this lease next. Entries of the schedule with a different time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
-    /// Dropping the span runs the log of the application.
+    /// Must not be dropped under a lock: the span runs the log of the application.
     _outside: OutsideOfLocks,
 }
 
@@ -116,7 +116,7 @@ impl Lease {
         Self::start(engine, schedule, grant, options, start, span)
     }
 
-    /// Made in its place on the heap, because every grant passes here. Always inlined: a call would copy the grant.
+    /// Makes the lease in its place on the heap: every grant passes here. Always inlined: a call would copy the grant.
     #[inline(always)]
     pub(super) fn start(
         engine: Arc<Engine>,
@@ -137,7 +137,7 @@ impl Lease {
             handoffs,
             runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
-            // This is not a `OnceLock`, which makes one with a value as if threads raced for it.
+            // A `OnceLock` with a value is slow to make: it is set as if threads raced for it.
             fence: fence.map_or_else(OnceCell::new, OnceCell::with_value),
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),

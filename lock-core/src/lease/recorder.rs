@@ -100,8 +100,8 @@ impl Lease {
         }
     }
 
-    /// Returns when the lock will have been held for long; `None` once that was reported, or was due before the lock
-    /// had a guard. Then the next renewal after the guard exists reports it.
+    /// Returns when the lock will have been held for long; `None` once that was reported, or if it was due before the
+    /// lock had a guard: then the first renewal with a guard reports it.
     pub(super) fn held_long_at(&self) -> Option<Moment> {
         (!self.recorder.is_done_with_long()).then(|| self.long_from())
     }

@@ -5,7 +5,7 @@ use crate::pending::{Certainty, ReleaseUnderWay};
 
 impl Lease {
     /// Releases the grant in the background. See [`Cleanup::release_as`](crate::pending::Cleanup::release_as).
-    /// `begun` is there if the release has begun before.
+    /// `begun` is the release, if it has begun before.
     pub(crate) fn release_in_background(&self, begun: Option<ReleaseUnderWay>) {
         let (keep_until, until) = (self.keep_until(), self.store_until());
         let (cleanup, context) = (&self.engine.cleanup, self.recorder.release_context());

@@ -65,8 +65,8 @@ impl Lease {
     fn take_answer(&self, answer: Renewal, ttl: Duration) -> Result<(Moment, Duration)> {
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
-        // Only after a yes, because otherwise the old lease continues. This comes before `renewed`, which counts at
-        // most this much if the lease is not renewed.
+        // The ttl changes only after a yes, because otherwise the old lease continues. It changes before `renewed`,
+        // which counts at most this ttl for a lease without renewals.
         self.set_ttl(ttl);
         self.renewed(sent, length);
         Ok((sent, length))

@@ -103,7 +103,7 @@ impl Renewer {
         }
     }
 
-    /// Records how late the loop woke, which was due at `planned` at the latest.
+    /// Records a stall, if the loop woke much later than `planned`.
     fn record_stall(&self, planned: Moment) {
         let now = self.clock.now();
         let late = Duration::from_nanos(u64::try_from(instant(now) - instant(planned)).unwrap_or(0));
@@ -228,8 +228,8 @@ impl Renewer {
     }
 }
 
-/// The leases of one batch. Leases without an answer, because the call took too long, panicked or returned too few
-/// answers, count as not answered, so that they are tried again.
+/// The leases of one batch. If the call takes too long, panics or returns too few answers, the drop of this value plans
+/// another try for the leases without one.
 struct Unanswered<'a> {
     renewer: &'a Renewer,
     leases: &'a [Arc<Lease>],

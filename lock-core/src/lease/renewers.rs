@@ -145,7 +145,7 @@ impl Renewers {
     /// Runs a renewer on `runtime`.
     fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
         // The task keeps this value, so the runtime counts as alive until it drops its tasks. A release in the
-        // background picks a live runtime by it.
+        // background uses this to pick a live runtime.
         let presence = self.background.join(runtime);
         let ends =
             Ends { schedule: Arc::clone(renewer.schedule()), local_queue: Arc::clone(&self.local_queue) };
@@ -176,7 +176,7 @@ fn is_of(schedule: &Schedule<Lease>, runtime: Id) -> bool {
     schedule.runtime() == runtime && !schedule.is_closing()
 }
 
-/// Ends what a renewer does when it ends with its runtime.
+/// Ends the schedule and the lingering grants of a renewer that ends with its runtime.
 #[derive(Debug)]
 struct Ends {
     schedule: Arc<Schedule<Lease>>,

@@ -141,7 +141,7 @@ impl<T: Scheduled> Schedule<T> {
     pub(crate) fn items(&self) -> Vec<Arc<T>> {
         self.with(|queue| {
             if self.is_closing() {
-                // It is swept only here.
+                // The loop has ended, and sweeps no more.
                 queue.sweep();
             }
             queue.items()
@@ -263,7 +263,7 @@ impl<T: Scheduled> DueQueue<T> {
                 None => {}
             }
         }
-        // This comes after the loop, which would otherwise take them again without end.
+        // The entries return after the loop, which would otherwise take them again without end.
         self.heap.extend(not_yet);
         due
     }

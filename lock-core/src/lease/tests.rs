@@ -314,7 +314,7 @@ async fn tokens_are_asked_for(first: u64) {
     assert_eq!(*released.lock(), [(true, true)]);
 }
 
-/// A store may look at that when it renews and when it releases.
+/// A store may read `renews` at a renewal and at a release.
 #[tokio::test(start_paused = true)]
 async fn a_claim_says_whether_its_present_holder_renews() {
     for renews in [true, false] {

@@ -8,8 +8,8 @@ use super::schedule::{Due, Schedule};
 use crate::backend::LeaseScope;
 use crate::clock::Moment;
 
-/// The longest time between two checks of a lock that is bound to a session. The store answers them without a request,
-/// so that a long session timeout does not delay the report that the session is in danger.
+/// The longest time between two checks of a lock that is bound to a session. The checks cost no request, and with them
+/// a long session timeout does not delay the report that the session is in danger.
 const SESSION_LOOK: Duration = Duration::from_secs(2);
 
 impl Schedule<Lease> {

@@ -15,7 +15,7 @@ use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 /// waiter that left the queue, or in the future of a cancelled waiter.
 pub(crate) struct Handoff {
     grant: Option<Arc<SharedGrant>>,
-    /// Makes the next acquisition of the key wait, when the grant is certain to be released.
+    /// Makes the next acquisition of the key wait for the release, once that is certain.
     under_way: Option<ReleaseUnderWay>,
 }
 
@@ -54,8 +54,8 @@ impl Handoff {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
 
-    /// Makes the next acquisition of the key by this process wait for the release. For a grant that is taken out of the
-    /// queue to be dropped: in the same step, or a request could be sent in between.
+    /// Makes the next acquisition of the key by this process wait for the release. Call it in the step that takes the
+    /// grant out of the queue to drop it: a request could be sent in between.
     pub(crate) fn begin_release(&mut self) {
         let Cleanup { under_way, clock, .. } = &*self.grant().cleanup;
         let under_way = under_way.add(self.claim(), clock.now());

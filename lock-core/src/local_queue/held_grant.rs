@@ -45,7 +45,7 @@ impl Deref for SharedGrant {
     }
 }
 
-/// The time until which a grant is held, and since which that is certain.
+/// The time until which a grant is held, and when that was last confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The time until which it is certainly held, without a further renewal.

@@ -45,14 +45,14 @@ pub(super) struct Reclaimed {
 pub(super) enum Passed {
     /// The next waiter gets it.
     On(Arc<WaiterNode>),
-    /// It lingers. The grant lingers. The value is the time at which the key must be listed, if it is not listed for an
-    /// earlier time.
+    /// The grant lingers. The value is the time for which the key must be listed; `None` if it is listed early enough.
     Lingers(Option<i64>),
     /// It goes back to the store.
     No,
 }
 
-/// The waiter that was given a grant or a turn, and when. The reference is weak, for the same reason.
+/// The waiter that was given a grant or a turn, and when. It is weak: no node may be dropped under the lock of the
+/// queue.
 pub(super) type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
@@ -68,7 +68,7 @@ pub(super) struct KeyQueue {
     held: Option<Owner>,
     /// A grant that was released, and not taken by the next holder yet.
     lingering: Option<Lingering>,
-    /// When the renewers check the key, which may have a lingering grant.
+    /// When the renewers check the key for a lingering grant.
     listed: Option<i64>,
     /// The number of requests under way for a grant that may linger.
     expected: usize,
@@ -115,7 +115,7 @@ impl KeyQueue {
         self.listed = listed;
     }
 
-    /// Notes that the grant that lingered is in use.
+    /// Notes that the grant that lingered is in use again.
     pub(super) fn hold(&mut self, owner: Owner) {
         self.held = Some(owner);
     }
@@ -140,8 +140,8 @@ impl KeyQueue {
         self.nodes.iter().cloned()
     }
 
-    /// Adds a waiter at the end. The first waiter asks the store, unless the key is held through the queue: then it is
-    /// notified when that ends. Returns whether the waiter got the lingering grant, and so is not in the queue.
+    /// Adds a waiter at the end. The first waiter asks the store, unless the key is held through the queue: then the
+    /// end of that hold notifies it. Returns whether the waiter got the lingering grant, and so is not in the queue.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
         let lingered = self.push(&node, now);
@@ -156,8 +156,8 @@ impl KeyQueue {
     }
 
     fn push(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
-        // The grant was released after this waiter found the key held. There is no other waiter, or it would not
-        // linger.
+        // The grant was released after this waiter found the key held. There is no other waiter: else the grant would
+        // not linger.
         if let Some(handoff) = self.take_lingering() {
             self.give(node, handoff, now);
             return true;
@@ -187,10 +187,10 @@ impl KeyQueue {
         node.state().gone = true;
         let mut effects = Effects::default();
         if was_head {
-            // The removed waiter may have received the notification.
+            // The last notification may have gone to the removed waiter.
             self.succeed(entry, now, &mut effects);
         } else {
-            // It was skipped meanwhile: another waiter is the head, and asks with its own claim.
+            // If it has an entry, it was skipped meanwhile: another waiter is the head, and asks with its own claim.
             effects.unused.extend(entry);
         }
         effects
@@ -223,7 +223,7 @@ impl KeyQueue {
             state.entry.take()
         };
         self.succeed(entry, now, effects);
-        // If it is still polled, that will be soon.
+        // If its future is still polled, it soon joins again.
         effects.notify.push(head);
     }
 
@@ -252,7 +252,7 @@ impl KeyQueue {
     pub(super) fn granted_here(&mut self, owner: Owner, contended: bool, now: Moment) {
         self.held = Some(owner);
         LastAnswer::granted(now).replace(&mut self.last_answer);
-        // The notification that others wait may be older than this answer, so it counts for the new grant too.
+        // A notification that others wait may have overtaken this answer, so it counts for the new grant too.
         let contended = contended || self.quantum.is_contended();
         self.quantum = Quantum::default();
         self.handed = None;
@@ -262,7 +262,7 @@ impl KeyQueue {
     }
 
     /// Returns whether the grant of `owner` may be the one that waiters of this queue rely on. A guard that is dropped
-    /// late may release an earlier one, which was lost.
+    /// late may release an earlier grant, which was lost.
     pub(super) fn may_be_of(&self, owner: Owner) -> bool {
         self.held.is_none_or(|holder| holder == owner)
     }
@@ -329,7 +329,7 @@ impl KeyQueue {
         if self.quantum.is_over(now) && !asks {
             return None;
         }
-        // The hand-off is made while the waiter is still in the queue: if there is none, that waiter must ask the
+        // The hand-off is made while the waiter is still in the queue: if no hand-off is made, that waiter must ask the
         // store.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
@@ -391,8 +391,8 @@ impl KeyQueue {
     pub(super) fn reclaim(&mut self, patience: Duration, now: Moment, reclaimed: &mut Reclaimed) {
         if let Some(node) = not_taken(&mut self.handed, NodeState::has_handoff, patience, now, reclaimed) {
             let mut state = node.state();
-            // This is one step with the hand-off: a waiter that finds none must find that it was skipped, or it would
-            // keep waiting outside of the queue.
+            // `skipped` is set in the same step: a waiter that finds no hand-off and was not skipped would keep
+            // waiting, outside of the queue.
             state.skipped = true;
             reclaimed.handoffs.extend(state.handoff.take());
         }
@@ -405,7 +405,7 @@ impl KeyQueue {
     }
 }
 
-/// Returns the waiter in `given`, if it was given that long ago, and still `has` it.
+/// Returns the waiter in `given` if it was given that longer than `patience` ago, and still `has` it.
 pub(super) fn not_taken(
     given: &mut Given,
     has: fn(&NodeState) -> bool,

@@ -1,7 +1,7 @@
 //! Grants that linger: released, and kept for the next holder of this process.
 //!
 //! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when it is taken, when the
-//! store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time. A
+//! store notifies the process of a waiter elsewhere, at its time, or with the manager. The renewers end it by time. A
 //! busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a key
 //! has one entry, which is moved to the present end only when it comes up.
 
@@ -44,7 +44,7 @@ impl LocalQueue {
         self.lingering.due.load(Ordering::Acquire)
     }
 
-    /// Completes when this time has become earlier. Enable it before asking when it is due.
+    /// Completes when `lingering_due` becomes earlier. Enable it before you read that.
     pub(crate) fn lingering_due_earlier(&self) -> Notified<'_> {
         self.lingering.earlier.notified()
     }
@@ -55,7 +55,7 @@ impl LocalQueue {
         if instant(now) < self.lingering_due() {
             return;
         }
-        // This comes before the check: a grant that begins to linger after it is listed with its own time.
+        // The reset comes before the check: a grant that begins to linger after the reset lists its own time.
         self.lingering.due.store(i64::MAX, Ordering::Release);
         let mut ended = Vec::new();
         let mut keys = self.lingering.keys.lock();
@@ -83,7 +83,7 @@ impl LocalQueue {
         drop(ended);
     }
 
-    /// Releases all of them, because the manager ends.
+    /// Releases all lingering grants, because the manager ends.
     pub(crate) fn end_all_lingering(&self) {
         drop(self.take_all_lingering(|_| true));
     }
@@ -103,7 +103,7 @@ impl LocalQueue {
         }
     }
 
-    /// Releases all of them, and counts held keys as wanted elsewhere: the store has lost notifications.
+    /// Releases all lingering grants, and counts held keys as wanted elsewhere: the store has lost notifications.
     pub(crate) fn missed(&self) {
         let now = self.clock.now();
         self.contend_all(now);

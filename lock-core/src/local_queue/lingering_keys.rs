@@ -46,7 +46,7 @@ impl LingeringKeys {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Counts a grant that begins to linger. Call it under the lock of the queue, as `ended`.
+    /// Counts a grant that begins to linger. Call this and `ended` under the lock of the queue.
     pub(super) fn began(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
     }

@@ -90,7 +90,7 @@ pub(super) struct Questions {
 impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether to ask the store at the end of this quantum. If not, this quantum counts as one of the pause, `left`.
+    /// Returns whether to ask the store at the end of this quantum. If not, counts this quantum down in `left`.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);

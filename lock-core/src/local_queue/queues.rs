@@ -114,7 +114,7 @@ impl LocalQueue {
             // A head that is not polled must not keep a newcomer from asking.
             queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
-            // A head that retries without a notification may do so seldom while it is alone.
+            // A head that retries by itself may do so seldom while it is alone, so it is notified.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
         let (node, lingered) = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now)).unzip();
@@ -156,8 +156,8 @@ impl LocalQueue {
     /// if there is no `handoff`, or if another owner has the key through this queue.
     ///
     /// `now` reads the clock, if there may be a waiter. `handoff` makes the hand-off for a waiter that requests a lease
-    /// of this length, or for a later waiter. It runs under the lock of the queue, and must not use it. `may_ask` says
-    /// whether the caller can [ask](HandedOff::Asks) the store for waiters elsewhere.
+    /// of this length; `None`: the grant lingers. It runs under the lock of the queue, and must not use it. `may_ask`
+    /// says whether the caller can [ask](HandedOff::Asks) the store for waiters elsewhere.
     pub(crate) fn hand_off(
         &self,
         key: &Key,
@@ -303,7 +303,7 @@ impl LocalQueue {
         self.signal.is_raised()
     }
 
-    /// Completes when that changes. Enable it before asking whether it has.
+    /// Completes when a reclaim becomes needed. Enable it before `needs_reclaim`.
     pub(crate) fn reclaim_needed(&self) -> Notified<'_> {
         self.signal.raised()
     }
@@ -327,7 +327,7 @@ impl LocalQueue {
         if reclaimed.more {
             self.signal.keep();
         }
-        // This comes after the loop, because each acquires the lock of its shard again.
+        // This comes after the loop, because each hand-off acquires the lock of its shard again.
         reclaimed.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
         self.carry_out(reclaimed.effects);
     }

@@ -110,7 +110,7 @@ async fn while_a_holder_came_through_the_queue_newcomers_do_not_ask() {
     assert!(local_queue.is_empty());
 }
 
-/// A waiter that gives up releases its entry in the store's queue, and an answer may be looked at late.
+/// A waiter that gives up releases its entry in the store's queue, and the answer may be processed late.
 #[tokio::test(start_paused = true)]
 async fn the_release_of_another_owner_says_nothing_of_the_holder() {
     let local_queue = local_queue();
@@ -154,8 +154,8 @@ async fn the_late_guard_of_a_lost_grant_changes_nothing_for_the_holder() {
     assert!(is_asked(&waiter).await);
 }
 
-/// A grant that lingered is given back by a request that may not have it. Meanwhile the store grants the key to another
-/// request of this process, and is asked for it by another process.
+/// A request that may not take a lingering grant releases it. Before the answer is processed, the store grants the key
+/// to another request of this process, and another process waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_to_a_release_forgets_nobody_who_waits_for_the_next_grant() {
     let local_queue = local_queue();
@@ -233,7 +233,7 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     assert!(!local_queue.was_held(&key()));
 }
 
-/// Otherwise a task that sends a request between the two could be refused because of its own process.
+/// Otherwise a request that another task sends in between could be refused because of its own process.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
     let locks = LockManager::in_memory();
@@ -318,7 +318,7 @@ mod notified {
         assert!(poll(notified, &first).is_ready());
     }
 
-    /// Notifies the node when it is dropped, as the drop of a task may: it drops what the task has.
+    /// Notifies the node when it is dropped, as a task may: its drop drops all values that it has.
     struct Notifies(Arc<WaiterNode>);
 
     impl Wake for Notifies {

@@ -17,7 +17,7 @@ pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
     node: Arc<WaiterNode>,
-    /// Whether it has the key, and so has left the queue.
+    /// Whether it has left the queue, with the key or without.
     served: bool,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Waiter<'a> {
         self.local_queue.waiters(&self.key).saturating_sub(1)
     }
 
-    /// Returns, once, whether it must ask the store.
+    /// Returns whether it must ask the store, and clears that.
     pub(crate) fn take_ask(&self) -> bool {
         std::mem::take(&mut self.node.state().must_ask)
     }
@@ -88,13 +88,12 @@ impl<'a> Waiter<'a> {
     /// Takes the hand-off, if there is one. A waiter that was skipped because it was not polled joins again.
     pub(crate) fn check_in(&mut self) -> Option<Handoff> {
         let mut state = self.node.state();
-        // This is one step: the hand-off and the note that it was skipped are set together when a hand-off is
-        // reclaimed.
+        // Both are read in one step, because a reclaim takes the hand-off and sets `skipped` in one step.
         let (mut handoff, skipped) = (state.handoff.take(), state.skipped);
         drop(state);
         if handoff.is_none() && skipped {
             self.local_queue.rejoin(&self.key, &self.node);
-            // It gets a lingering grant, without a notification.
+            // If a grant lingers, `rejoin` hands it over without a notification.
             handoff = self.node.state().handoff.take();
         }
         self.served |= handoff.is_some();
@@ -123,7 +122,7 @@ impl<'a> Waiter<'a> {
     pub(crate) fn granted(&mut self, owner: Owner, contended: bool) {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, owner, contended);
-        // A hand-off of another grant, which has expired by now. Dropping it releases that grant.
+        // A hand-off would be one of an earlier grant, which has expired by now. Dropping it releases that grant.
         drop(self.take_handoff());
     }
 
@@ -143,7 +142,7 @@ impl<'a> Waiter<'a> {
         }
         self.served = true;
         self.local_queue.leave(&self.key, &self.node, entry);
-        // It may have been handed the grant until now. From here on this is impossible: the node is out of the queue.
+        // A hand-off may have come until now. From here on none can: the node is out of the queue.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }

@@ -57,7 +57,7 @@ impl NodeState {
         self.handoff.is_some() && !self.gone
     }
 
-    /// Returns whether its waiter must ask, and would have begun to if it were polled.
+    /// Returns whether its waiter must ask the store and has not begun to.
     pub(super) fn has_question(&self) -> bool {
         self.must_ask && !self.asking
     }
@@ -88,8 +88,8 @@ impl WaiterNode {
         self.state.lock()
     }
 
-    /// Notifies its waiter. Not for callers that have a lock: a waker may run code of the application. If it panics,
-    /// the hand-off stands: the grant must not be handed off twice.
+    /// Notifies its waiter. Do not call this under a lock: a waker may run code of the application. If the waker
+    /// panics, the hand-off stands: the grant must not be handed off twice.
     pub(super) fn notify(&self) {
         let waker = {
             let mut state = self.state();
@@ -141,7 +141,7 @@ impl Future for Notified<'_> {
                 return Poll::Pending;
             }
         }
-        // This runs outside the lock, like the drop.
+        // The waker is cloned outside the lock, as it is dropped.
         let waker = context.waker().clone();
         self.is_registered = !node.is_notified_or_wakes(waker);
         if self.is_registered { Poll::Pending } else { Poll::Ready(()) }

@@ -12,7 +12,7 @@ use crate::manager::LockManager;
 /// may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder), as
 /// below.
 ///
-/// A namespace is not written. Without a manager it is the namespace of
+/// The key is written without its namespace. Without a manager, that is the namespace of
 /// [`LockManager::current`](crate::LockManager::current), or, if there is none, of the manager that holds the lock.
 /// With one, `assert_locked!(manager, "order:{id}")`, only its own locks count.
 ///
@@ -81,7 +81,7 @@ pub fn __assert_locked(key: impl IntoKey) {
     assert(None, key.into_key());
 }
 
-/// The function that it calls with a manager.
+/// The same, for a call with a manager.
 #[doc(hidden)]
 #[track_caller]
 pub fn __assert_locked_of(manager: &LockManager, key: impl IntoKey) {

@@ -218,8 +218,8 @@ impl LockManager {
     /// Connects to the store that the environment variable `LOCK_URL` names.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set, or is set and empty, as a template
-    /// leaves it whose value is missing: a machine that locks only for itself must not go unnoticed. The rest is as in
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set, or is empty, as when a template
+    /// lacks its value: a machine that locks only for itself must not go unnoticed. The rest is as in
     /// [`connect`](Self::connect).
     ///
     /// # Cancel safety

@@ -90,14 +90,13 @@ impl LockManager {
     ///
     /// Replace the file by a rename, as `mv` does on one file system: a reload while an editor or `cp` writes it may find
     /// only a part of the profiles. A file that had profiles and has none now is refused, unless it says `[profile]` with
-    /// nothing below it. So is anything but a regular file, and one of more than 1 MiB.
+    /// nothing below it. A file of more than 1 MiB is refused too, and anything but a regular file.
     ///
     /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
     ///
     /// # Errors
-    /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) for a profile of an
-    /// attribute that was right and that [`validate_attributes`](Self::validate_attributes) would refuse in the new
-    /// state.
+    /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute names a
+    /// profile that was right, and [`validate_attributes`](Self::validate_attributes) would refuse it in the new state.
     ///
     /// # Examples
     /// ```
@@ -127,11 +126,11 @@ impl LockManager {
     /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names, in
     /// every crate, and whether or not the function is called. Call it at start-up.
     ///
-    /// Unless it has a `kind` itself, an attribute with `keys` needs a profile whose kind has one holder for each key: none,
-    /// `reentrant` or `write`. One with `take` and without `kind` needs one whose kind is a semaphore with at least so many permits.
+    /// Without a `kind` of its own, an attribute with `keys` needs a profile whose kind has one holder for each key: none,
+    /// `reentrant` or `write`. An attribute with `take` then needs a profile of a semaphore with at least so many permits.
     ///
-    /// It counts attributes with `manager = ..` too. A program with several managers whose profiles differ checks each
-    /// with [`validate`](Self::validate).
+    /// The check includes attributes with `manager = ..`. A program with several managers whose profiles differ checks
+    /// each with [`validate`](Self::validate).
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake: the name, the function and the line that

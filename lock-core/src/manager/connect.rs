@@ -81,9 +81,9 @@ fn known() -> String {
     }
 }
 
-/// Connects to the store that the environment names. If it names none, `default` is the URL; without a default, that is
-/// an error. So is a variable that is set and empty, as a template leaves it whose value is missing: processes that each
-/// lock only for themselves are never what it means.
+/// Connects to the store that the environment names, or else to `default`; without a default, that is an error. A variable
+/// that is set and empty is an error too: a template without its value leaves it so, and processes that each lock only for
+/// themselves are never meant.
 pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend>> {
     let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     match (std::env::var(VARIABLE), default) {

@@ -16,9 +16,9 @@ impl LockManager {
     /// only reads. The findings are sorted by [severity](Severity), dangers first; the list is empty if nothing was found.
     ///
     /// The page of each store ([Redis](crate::backend::redis), [Postgres](crate::backend::postgres),
-    /// [etcd](crate::backend::etcd), [ZooKeeper](crate::backend::zookeeper), [Redlock](crate::backend::redlock)) lists
-    /// what is looked at. Some of it needs a right that locks do not need: without it, a [note](Severity::Note) names the
-    /// right. It is for people, and not for a probe: it makes several requests, and lists all locks of the namespace, as
+    /// [etcd](crate::backend::etcd), [ZooKeeper](crate::backend::zookeeper), [Redlock](crate::backend::redlock)) lists the
+    /// checks. Some need a right that locks do not need: if the user lacks it, a [note](Severity::Note) names the right.
+    /// This call is for people, and not for a probe: it makes several requests, and lists all locks of the namespace, as
     /// [`locks`](Self::locks) does. A probe [pings](Self::ping).
     ///
     /// On every store it also looks at:
@@ -81,7 +81,7 @@ impl LockManager {
 
 /// Returns whether a finding says already that a server which the ping names does not answer.
 fn is_told(sentence: &str, findings: &[Finding]) -> bool {
-    // No further digit: `a:6379` is not `a:637`.
+    // No digit may follow the name: `a:6379` does not name `a:637`.
     let names = |name: &str| {
         let ends = sentence.match_indices(name).map(|(at, name)| &sentence[at + name.len()..]);
         ends.into_iter().any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))

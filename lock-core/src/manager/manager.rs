@@ -73,13 +73,13 @@ impl LockManager {
 
     /// Requests all of `keys` or none, each for one holder: no one [reads](Self::read) one of them at the same time, so
     /// this is also how to write to several things that others read. The keys are sorted and deduplicated, so that two
-    /// requests with the same keys in different orders never wait for each other. Waiting for one key is waiting for
-    /// all, and losing one is losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock
-    /// several keys.
+    /// requests with the same keys in different orders never wait for each other. A request that waits for one key
+    /// waits for all, and a lock that loses one key loses all. [`Unsupported`](LockErrorKind::Unsupported) on a store
+    /// that cannot lock several keys.
     ///
     /// While one of the keys is held, the request waits for the keys one after another, and keeps the keys that it has
-    /// while it is polled. If it is not polled, it loses them after its ttl, and begins again with the next poll. So
-    /// there is one time limit for all, and an error names the key that was held. There is one [fencing
+    /// while it is polled. If it is not polled, it loses them after its ttl, and begins again with the next poll. There
+    /// is one time limit for all keys, and an error names the key that was held. There is one [fencing
     /// token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
     /// each key separately. A task that holds some of the keys but not all is refused with
     /// [`Reentered`](LockErrorKind::Reentered): it would wait for itself. A request may have at most

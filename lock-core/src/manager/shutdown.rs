@@ -16,10 +16,9 @@ impl LockManager {
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` for guards to be dropped and for releases
     /// to be answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
     ///
-    /// It may take longer than `grace`, while the last releases are answered: up to a second if locks were held to the
-    /// end of `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less
-    /// than a second, that second in all. Closing the connections takes up to a second more if the store does not
-    /// answer.
+    /// After `grace`, it waits for the answers to the last releases: for up to a second if locks were held to the end
+    /// of `grace`. Otherwise it waits for a tenth of a second more, or until a second has passed in all, if that is
+    /// later. Closing the connections takes up to a second more if the store does not answer.
     ///
     /// Call it after the server has stopped accepting work.
     ///

@@ -92,7 +92,7 @@ impl Events {
 
     /// Ends the streams, after the events that were emitted.
     pub(crate) fn close(&self) {
-        // As above: with the last sender, the subscribers are woken.
+        // The last sender is dropped outside the lock too: its drop wakes the subscribers.
         let before = std::mem::replace(&mut *self.to(), To::Closed);
         drop(before);
     }

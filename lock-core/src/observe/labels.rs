@@ -66,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether the outcome is a failure for an operator. A held lock and a skipped call are none: locks are for
-    /// that.
+    /// Returns whether the outcome is a failure for an operator. A held lock and a skipped call are no failures: locks
+    /// are for that.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }

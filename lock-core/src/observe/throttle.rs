@@ -64,7 +64,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Returns how many like it were left out before this one; `None` when this one is left out too.
+    /// Returns how many warnings like this one were left out before it; `None` if this one is left out too.
     pub(crate) fn admit(&self, template: &str, warning: Warning, now: Moment) -> Option<u64> {
         let mut templates = self.templates.lock();
         if !templates.contains_key(template) && templates.len() >= MAX_TEMPLATES {

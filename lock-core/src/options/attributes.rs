@@ -1,9 +1,9 @@
 //! The profiles that the attributes of a program name, collected without a list by hand.
 //!
 //! The code of an attribute is inside its function, which may never be called before a check at start-up. So each
-//! attribute that names a profile leaves a constant, and a constructor that runs before `main` links it to the others:
-//! the library `inventory`. Nothing else finds a function that was never called, in any crate, without a step of the
-//! build. It needs no unsafe code here, and a program asks for it with the feature `config`.
+//! attribute that names a profile registers a constant with the library `inventory`, whose constructors run before
+//! `main`. Nothing else finds a function that was never called, in any crate, without a build step. This needs no
+//! unsafe code here, and a program enables it by the feature `config`.
 
 use super::check::check_several;
 use super::named::{Named, find};
@@ -71,7 +71,7 @@ impl NamedProfile {
     }
 }
 
-/// Returns all that the attributes of the program name, in the order of the code.
+/// Returns all profiles that attributes of the program name, by file and line.
 pub(crate) fn named_by_attributes() -> Vec<&'static NamedProfile> {
     let mut all: Vec<_> = inventory::iter::<NamedProfile>.into_iter().collect();
     all.sort_by_key(|named| (named.file, named.line, named.function));

@@ -146,7 +146,7 @@ impl Options {
     }
 }
 
-/// Refuses a kind for several keys, which have one holder each. `Write` means the same: no reader beside it either.
+/// Refuses kinds that several keys, with one holder each, cannot have. `Write` means one holder too, without readers.
 pub(crate) fn check_several(kind: Kind) -> crate::error::Result<()> {
     if matches!(kind, Kind::Reentrant | Kind::Write) {
         return Ok(());

@@ -5,7 +5,7 @@ use crate::error::{LockError, LockErrorKind};
 /// Why options cannot be served.
 #[derive(Debug)]
 pub(crate) struct Flaw {
-    /// The word of the option that causes the error. A configuration knows its place.
+    /// The word of the option that causes the error. A configuration finds its place by this word.
     pub(crate) option: &'static str,
     pub(crate) error: LockError,
 }

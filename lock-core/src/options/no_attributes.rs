@@ -1,4 +1,4 @@
-//! The place of `attributes` in a build without the feature `config`.
+//! Replaces `attributes` in a build without the feature `config`.
 
 /// The expansion of an attribute with a profile: nothing.
 #[doc(hidden)]

@@ -44,7 +44,7 @@ impl Options {
     /// The default lease: after a crash of its holder, the key stays locked for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// The options of this crate that do not follow from their type.
+    /// The defaults of this crate, except those that are the default of their type.
     pub(crate) fn of_this_crate() -> Self {
         Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }
@@ -55,7 +55,7 @@ impl Options {
     /// pauses of `defaults` do not apply; if renewal is switched off here, neither does their `renew_every`; and if a
     /// kind is named here, neither does their `take`.
     ///
-    /// This is done in place, because every request does it, and moving the options costs as much.
+    /// This is done in place: every request does it, and moving the options would cost as much again.
     pub(crate) fn fill(&mut self, defaults: &Self) {
         macro_rules! fill {
             ($($option:ident)*) => {$(
@@ -110,7 +110,7 @@ impl Options {
     /// Unsets the option of this name. Returns whether it was set.
     pub(crate) fn unset(&mut self, option: &str) -> bool {
         match option {
-            // Permits belong to the kind.
+            // `take` belongs to the kind.
             "kind" => {
                 self.take = None;
                 self.kind.take().is_some()

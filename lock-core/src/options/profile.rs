@@ -37,11 +37,10 @@ pub struct Profile {
     pub(crate) options: Options,
 }
 
-/// Writes the setters of the options that requests and layers share, each of which sets the option of the same name of a
-/// [`Profile`]: for a layer of your own, whose requests take that profile by
-/// [`LockRequest::options`](crate::LockRequest::options). Call it inside an `impl` block, with `self` and with the
-/// profile as a `&mut Profile`. `all` also writes the setters of what a layer may treat in its own way: `strategy`,
-/// `wait`, `max_waiters` and `label`.
+/// Writes the setters that requests and layers share, for a layer of your own. Each sets the option of the same name of a
+/// [`Profile`], which the layer's requests take by [`LockRequest::options`](crate::LockRequest::options). Call it inside an
+/// `impl` block, with `self` and with the profile as a `&mut Profile`. `all` also writes the setters of what a layer may
+/// treat in its own way: `strategy`, `wait`, `max_waiters` and `label`.
 ///
 /// # Examples
 /// ```
@@ -128,8 +127,8 @@ impl Profile {
         Self::default()
     }
 
-    /// Sets the lease: how long a holder that crashed keeps others out. It is renewed every third of it while the lock
-    /// is held. Default: the manager's, 10 s.
+    /// Sets the lease: how long a holder that crashed keeps others out. While the lock is held, the lease is renewed
+    /// whenever a third of it is over. Default: the manager's, 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
@@ -203,8 +202,8 @@ impl Profile {
     /// - If the process dies meanwhile, the key is free when its lease is over, as if it died with the lock. A
     ///   lingering lock is not renewed.
     ///
-    /// A task of this process that waits already has precedence. For a task that needs the key in another way (fair,
-    /// together with other keys, with a shorter ttl), the key is first given back to the store.
+    /// If a task of this process waits already, it gets the lock at once. For a task that needs the key in another way
+    /// (fair, together with other keys, with a shorter ttl), the key is first given back to the store.
     /// [`release`](LockGuard::release) returns at once. `max_hold` and `min_hold` count from each acquisition, and
     /// until the end of its `min_hold` a lock is kept in the store instead. Without [renewal](Self::renew), each
     /// acquisition costs one renewal.
@@ -303,8 +302,8 @@ impl Profile {
     }
 
     /// Sets how often the lease is renewed, if a third of it is too seldom. A renewal also finds out that the key was
-    /// deleted, so a lock with a long lease is lost within this time after that. At least 10 ms. Default: a third of
-    /// the ttl.
+    /// deleted, so this is how long the holder of a deleted key may not know of its loss. At least 10 ms. Default: a
+    /// third of the ttl.
     ///
     /// Every other way to lose a lock is noticed at once: [`force_release`](crate::LockManager::force_release), and the
     /// end of the lease. Renewals of many locks are sent together, so that one each second costs a fraction of a
@@ -348,9 +347,9 @@ impl Profile {
         self
     }
 
-    /// Sets what the lock is for. It must not be a secret: the owner record contains it, which errors and operators
-    /// show, and so do spans and events, even with [`redact_keys`](crate::ManagerBuilder::redact_keys). A label of more
-    /// than 256 bytes is cut. Default: none.
+    /// Sets what the lock is for. It must not be a secret: it is in the owner record, which errors and operators show,
+    /// and in spans and events, even with [`redact_keys`](crate::ManagerBuilder::redact_keys). A label of more than 256
+    /// bytes is cut. Default: none.
     ///
     /// The label of a profile is the same text for all its locks: only a label of the attribute or of the HTTP layer has
     /// placeholders.

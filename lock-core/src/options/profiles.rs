@@ -104,7 +104,7 @@ impl Profiles {
             .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
         let mut named = Some(named);
         let before = self.reloaded.with(|last| {
-            // A reload that began later has read a newer state.
+            // A reload that began later may be applied already: it has read a newer state.
             let is_newest = *last < number;
             *last = number.max(*last);
             is_newest.then(|| named.take().map(|named| self.replaced_by(named)))

@@ -12,8 +12,8 @@
 ///   until the lease is over, and reported by the log, the metric `lock.client.release_errors` and the event
 ///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed). The same goes for a lock that turns out to have been lost
 ///   before its release. (A loss that was known when the body ended is returned as an error in any case.)
-/// - **The runtime of the caller sends it.** A current-thread runtime that is no longer driven sends nothing until it
-///   is driven again, or dropped.
+/// - **The runtime of the caller sends the release.** A current-thread runtime that is no longer driven sends nothing
+///   until it is driven again, or dropped.
 /// - **A process that exits** right afterwards may leave the key locked until its ttl is over.
 ///   [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the releases that are under way.
 ///

@@ -84,7 +84,7 @@ impl Resolved {
         })
     }
 
-    /// Returns the options of a request for one holder that sets none.
+    /// Returns the options of a request for one holder that sets no option.
     pub(crate) fn of_defaults(defaults: &Options, store: &Capability) -> Result<Self> {
         let mut options = Options { kind: Some(Kind::Reentrant), ..Options::default() }.or(defaults);
         Self::take_from(&mut options, None, false, store)

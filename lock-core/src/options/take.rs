@@ -4,7 +4,7 @@ use super::flaw::Flaw;
 use crate::backend::Capability;
 use crate::kind::Kind;
 
-/// The largest number of permits that one request takes. A store writes each of them in one step, in which it serves no
+/// The largest number of permits that one request takes. A store writes all of them in one step, in which it serves no
 /// other request.
 const MOST_PERMITS: u32 = 100;
 

@@ -210,7 +210,7 @@ impl PendingClaim {
         // There is no await between this and the lease, so some value always releases the owner.
         self.settle();
         self.has_grants = false;
-        // If there is no fencing token, the wait continues with this value. The owner of the lost grant is released,
+        // If no fencing token can be had, the wait continues with this value. The owner of the lost grant is released,
         // and so never used again.
         let next = owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();

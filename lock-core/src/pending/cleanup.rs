@@ -121,8 +121,8 @@ impl Cleanup {
     /// Releases a claim in the background. Never blocks and never panics; callable from anywhere, even outside a
     /// runtime and while unwinding.
     ///
-    /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives in
-    /// a session. `begun` is there if the release has begun before.
+    /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives in a
+    /// session. `begun` is the release, if it has begun before.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
@@ -148,8 +148,8 @@ impl Cleanup {
         });
     }
 
-    /// Releases a claim in the background whose release was answered, because an earlier request may still be granted. No
-    /// acquisition waits for it: the key is free.
+    /// Releases a claim again in the background: its release was answered, and an earlier request may still be granted. No
+    /// acquisition waits for this release: the key is free.
     pub(crate) fn release_again(self: &Arc<Self>, claim: &Claim, until: Moment) {
         self.start(PendingRelease {
             claim: claim.clone(),
@@ -281,8 +281,8 @@ impl Cleanup {
             let Some(next) = self.until_answered(&release).await else { return };
             answer = next;
             if answer == Released::Released {
-                // The request had taken effect late, and the waiters of this process took its grant for a holder of
-                // their own.
+                // The request had taken effect late, and the waiters of this process took its grant for that of a
+                // holder here.
                 self.freed(&release.claim);
             }
         }
@@ -312,7 +312,8 @@ impl Cleanup {
                 // The rest is computed again for each try, because `min_hold` counts from the grant, however late its
                 // release arrives.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
-                // The log and the metrics of the application are called within. Only this task releases the key.
+                // The log and the metrics of the application run within, and may panic. Only this task releases the
+                // key.
                 let answer = survives_polls(self.store.release(&release.claim, keep_for)).await;
                 answer.unwrap_or_else(|| {
                     let what = "the log or the metrics of the application panicked";
@@ -325,7 +326,7 @@ impl Cleanup {
                 Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
                 Err(error) => {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
-                        // For the others it is unknown whether there was a grant, so they are not reported.
+                        // For other claims it is unknown whether there was a grant, so they are not reported.
                         if release.certainty == Certainty::Granted {
                             survives(|| self.log_abandoned(release, &error));
                         }
@@ -353,7 +354,7 @@ impl Cleanup {
     }
 }
 
-/// Polls a future outside of its task, whose turns in tokio's budget may be used up.
+/// Polls a future once, outside of tokio's budget, which the calling task may have used up.
 fn poll_once(future: Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
     pin!(unconstrained(future)).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -366,7 +367,8 @@ struct PendingRelease {
     certainty: Certainty,
     /// The release waits until this time, unless the manager ends.
     not_before: Option<Moment>,
-    /// The claim has expired at the store. `None` if it does not expire: the release is repeated until it is answered.
+    /// When the claim has expired at the store. `None` if it does not expire: the release is repeated until it is
+    /// answered.
     until: Option<Moment>,
     /// Keeps the next acquisition of the keys waiting until the first answer.
     under_way: Option<ReleaseUnderWay>,

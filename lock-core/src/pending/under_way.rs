@@ -87,7 +87,7 @@ impl ReleasesUnderWay {
         ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
-    /// Returns how many releases have begun. One that begins later has this number or a larger one.
+    /// Returns how many releases have begun. A release that begins later has this number or a larger one.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Acquire)
     }

@@ -127,7 +127,7 @@ pub(crate) enum Command {
     /// Internal: ends the command of a `run` that was killed.
     #[command(name = "__warden", hide = true)]
     Warden {
-        // A signal to 1 as a group would reach every process.
+        // A signal to the group 1 is `kill(-1)`, which reaches every process.
         #[arg(value_parser = clap::value_parser!(i32).range(2..))]
         process: i32,
         #[arg(long)]
@@ -305,7 +305,7 @@ pub(crate) struct Bench {
     pub(crate) hot: bool,
 }
 
-/// A longer time is as good as for ever, and could not be added to the present.
+/// Longer times are cut to this: adding one to the present would overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Parses a time with a unit, such as `500ms`, `30s` or `5m`.
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_warden_never_ends_every_process() {
-        // Not started: a signal to the group 1 reaches all that this user may signal.
+        // Only parsed: a warden of the group 1 would end every process that this user may signal.
         for (process, is_taken) in [("2", true), ("1", false), ("0", false), ("-1", false)] {
             let line = [
                 "lockctl",

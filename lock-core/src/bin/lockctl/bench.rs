@@ -11,7 +11,7 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::table;
 
-/// Lets tasks take and free locks, and prints how many a second there were, and how long one took.
+/// Lets tasks take and free locks, and prints the locks a second and the time that each took.
 pub(crate) async fn bench(store: &Store, options: &Bench, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let end = Instant::now() + options.time;

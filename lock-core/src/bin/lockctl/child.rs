@@ -15,7 +15,7 @@ use crate::exit::{Exit, Fault};
 use crate::target::{self, MARK, Target};
 use crate::warden::Warden;
 
-/// The pause between two looks at what is left of a command.
+/// The pause between two checks whether a command has processes left.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A command, and its warden.
@@ -27,8 +27,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a command with these variables. `grace` is what it gets from TERM to KILL, and `allowed` for how long it may
-    /// work without news of the lease.
+    /// Starts a command with these variables. `grace` is its time from TERM to KILL, `allowed` its time without news of the
+    /// lease.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, String)],
@@ -72,12 +72,12 @@ impl Child {
 
     /// Forwards a signal to the command.
     pub(crate) fn forward(&self, signal: Signal) {
-        // A terminal sends these to all of its foreground itself.
+        // The terminal itself sends INT and QUIT to all processes of its foreground.
         if self.target.group || !is_foreground() || !matches!(signal, Signal::INT | Signal::QUIT) {
             self.target.forward(signal);
         }
         if self.target.group {
-            // One that waits for a terminal is stopped, and could not end.
+            // A command that waits for a terminal is stopped, and could not end.
             self.target.forward(Signal::CONT);
         }
     }
@@ -122,7 +122,7 @@ fn is_foreground() -> bool {
 
 /// Returns a command that starts this program under a name.
 pub(crate) fn own_program(name: &str) -> Result<Command, Fault> {
-    // The path of a program that was replaced since, as an upgrade does, starts nothing, or another version.
+    // If an upgrade has replaced this program, its path starts another version, or nothing.
     #[cfg(target_os = "linux")]
     let program: Result<_, Error> = Ok("/proc/self/exe");
     #[cfg(not(target_os = "linux"))]
@@ -136,12 +136,12 @@ pub(crate) fn failed(what: &str, error: &Error) -> Fault {
     Fault::new(Exit::NOT_EXECUTABLE, format!("cannot start {what}: {error}"))
 }
 
-/// Becomes the command, in the process that was started for it. Returns only if it cannot.
+/// Becomes the command, in the process that was started for it. Returns only if that fails.
 pub(crate) fn exec(parent: i32, command: &[OsString]) -> Fault {
     // The kernel kills the command when `lockctl` is killed. The setting survives `exec`.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // `lockctl` was killed before that.
+    // `lockctl` was killed before the setting took effect.
     if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
         return Fault::new(Exit::LOST, "lockctl ended before the command began");
     }

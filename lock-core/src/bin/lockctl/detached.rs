@@ -11,7 +11,7 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// How long an acquisition that was given up may take to give back what it was granted.
+/// How long an acquisition that was given up may take to release its grant.
 const GIVES_BACK: Duration = Duration::from_secs(2);
 
 /// Acquires a lock and prints its token. Releases the lock if nobody reads the token.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use lock_core::{LockError, LockErrorKind};
 
-/// The exit code of `lockctl`. A command under a lock passes its own one on.
+/// The exit code of `lockctl`: with a command under a lock, the code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit(pub(crate) u8);
 
@@ -39,7 +39,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed: the exit code, and what is told.
+/// Why a command failed: the exit code, and the text that is printed.
 #[derive(Debug)]
 pub(crate) struct Fault {
     exit: Exit,
@@ -55,7 +55,7 @@ impl Fault {
         Self::new(Exit::USAGE, text)
     }
 
-    /// Replaces the code of a lock that another one holds.
+    /// Replaces the exit code if another one holds the lock.
     pub(crate) fn with_contended(mut self, exit: Option<u8>) -> Self {
         if let (Exit::CONTENDED, Some(exit)) = (self.exit, exit) {
             self.exit = Exit(exit);

@@ -51,7 +51,7 @@ fn chosen(lock: &LockInfo, id: Option<&str>) -> Result<GrantId, Fault> {
     }
 }
 
-/// Shows the lock, and asks for its key.
+/// Shows the lock, and returns whether its key was typed.
 fn confirmed(lock: &LockInfo, id: &GrantId) -> Result<bool, Fault> {
     if !std::io::stdin().is_terminal() {
         return Err(Fault::usage("there is no terminal to ask on: add --yes"));

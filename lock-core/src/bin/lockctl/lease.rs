@@ -1,15 +1,15 @@
-//! What the lease of a lock asks of the command under it.
+//! When a command must end because of the lease of its lock.
 
 use std::time::Duration;
 
-/// How often the lease is looked at, at least.
+/// The longest pause between two checks of the lease.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is looked at, at most.
+/// The shortest pause between two of them.
 const LEAST: Duration = Duration::from_millis(5);
-/// How much later than `lockctl` the warden acts, at least: both must not send TERM.
+/// How much later than `lockctl` the warden acts, on all but short leases: only one may send TERM.
 const ALIKE: Duration = Duration::from_millis(20);
 
-/// What is done with the command now.
+/// What happens to the command now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Work,
@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Limits {
     /// The rest of the lease at which the command is stopped.
     stop: Duration,
-    /// The rest of the lease at which it is killed, which leaves the kernel the time for it.
+    /// The rest of the lease at which the command is killed, so that the kernel has time for it.
     pub(crate) kill: Duration,
     /// The time from TERM to KILL, at most.
     pub(crate) grace: Duration,
@@ -39,14 +39,14 @@ impl Limits {
         Self { stop: kill + grace, kill, grace }
     }
 
-    /// Returns how long the command may run without further news of its lease. It is a little longer than until `lockctl`
-    /// [stops](Verdict::Stop) the command, so that the warden acts second.
+    /// Returns how long the command may run without further news of its lease: a little longer than until `lockctl`
+    /// [stops](Verdict::Stop) it, so that the warden acts second.
     pub(crate) fn may_work(self, remaining: Duration) -> Duration {
         let after = (self.kill / 4).max(ALIKE).min(self.kill / 2);
         remaining.saturating_sub(self.stop - after)
     }
 
-    /// Returns when to look at the lease again, with this rest of it: in time to stop the command.
+    /// Returns the pause before the next check of the lease, in time to stop the command. `remaining` is its rest.
     pub(crate) fn look_after(self, remaining: Duration) -> Duration {
         if remaining.is_zero() {
             // The command was killed, or continues because of `--on-lost warn`.

@@ -1,4 +1,4 @@
-//! Who holds what.
+//! The locks that are held.
 
 use lock_core::LockInfo;
 

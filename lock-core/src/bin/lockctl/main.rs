@@ -8,10 +8,10 @@
 //! | `run`, `supervise`, `lease` | a command under a lock, and its end before the lease is over |
 //! | `child`, `target`, `warden`, `watch` | its processes, and the process that ends them if `lockctl` cannot |
 //! | `detached` | a lock that outlives `lockctl`, by its token |
-//! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
+//! | `child`, `target`, `warden`, `watch` | the processes of a command, and the process that ends them if `lockctl` cannot |
 //! | `list`, `top`, `table`, `force` | who holds what, and its release by force |
 //! | `ping`, `doctor` | whether a store answers; what endangers its locks |
-//! | `bench`, `postgres` | its rate; the tables of Postgres |
+//! | `bench`, `postgres` | the rate of a store; the tables of Postgres |
 //! | `exit`, `out` | exit codes; the standard output |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its outputs")]
 #![allow(clippy::disallowed_methods, reason = "its times are for people, and no lease depends on them")]
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refused(&error),
     };
-    // One thread: the kernel ends a command with the thread that has started it.
+    // One thread: the kernel kills a command when the thread that started it ends.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Fault::new(Exit::STORE, format!("no runtime: {error}")).report(false),

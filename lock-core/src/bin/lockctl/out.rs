@@ -6,14 +6,15 @@ use std::os::fd::AsFd;
 
 use crate::exit::Exit;
 
-/// Returns the columns and the rows of a terminal. One that does not know its size, as of `script`, says 0.
+/// Returns the columns and the rows of a terminal; 80 and 24 if it does not know its size, as that of `script`.
 pub(crate) fn size(terminal: impl AsFd) -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
     let or = |value: u16, other| if value == 0 { other } else { usize::from(value) };
     (or(size.0, 80), or(size.1, 24))
 }
 
-/// Prints a line. If the reader has gone, as `head` does, the program ends as one that the signal PIPE has ended.
+/// Prints a line. If the reader has gone, as `head` does, exits with the code of a program that the signal PIPE has
+/// ended.
 pub(crate) fn line(text: impl Display) {
     print(format_args!("{text}\n"));
 }

@@ -4,7 +4,7 @@ use crate::args::Store;
 use crate::exit::{Exit, Fault};
 use crate::out;
 
-/// Asks the store, and prints its answer. A store that serves with degradations prints them, and the exit code is 0: its
+/// Asks the store, and prints its answer. If the store serves but is degraded, prints how; the exit code is 0, because
 /// locks work.
 pub(crate) async fn ping(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;

@@ -17,7 +17,7 @@ pub(crate) async fn migrate(store: &Store, json: bool) -> Result<Exit, Fault> {
     Ok(Exit::OK)
 }
 
-/// Prints the statements that make them.
+/// Prints the statements that make the tables.
 pub(crate) fn sql(schema: &str) -> Result<Exit, Fault> {
     out::print(migration(schema)?);
     Ok(Exit::OK)

@@ -13,7 +13,7 @@ use crate::table;
 
 /// A wait that is shorter is not shown.
 const QUIET: Duration = Duration::from_millis(300);
-/// How often the holder is looked up on a terminal, and elsewhere.
+/// The pause between two look-ups of the holder: on a terminal, and elsewhere.
 const LOOK: Duration = Duration::from_secs(1);
 const LINE: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(100);
@@ -53,7 +53,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns who holds the key. A store that does not answer is told by the wait itself.
+    /// Returns who holds the key; `None` also if the store fails, which the wait itself reports.
     async fn look(&self) -> Option<LockInfo> {
         self.locks.inspect(self.key).await.ok().flatten()
     }

@@ -31,7 +31,7 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     ended.exit(&what, loss, guard.release().await.err())
 }
 
-/// Returns the locks that the command runs under. Refuses to wait for ever for one of them.
+/// Returns [`HELD`] for the command. Refuses to wait for ever for the lock of an outer `lockctl run`.
 async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<String, Fault> {
     let mut hash = DefaultHasher::new();
     (store.url()?, &store.namespace, &lock.key).hash(&mut hash);
@@ -41,7 +41,7 @@ async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<Strin
     let around: Vec<u32> = around.filter_map(|(process, _)| process.parse().ok()).collect();
     let waits = !lock.no_wait && lock.wait.is_none() && !lock.shared && lock.permits.is_none();
     if waits && !around.is_empty() {
-        // The variable stays with a process that outlives the lock.
+        // A process that outlives an outer lock keeps the variable, so the store decides.
         let found = locks.inspect(lock.key.as_str()).await?;
         let holders = found.iter().flat_map(|lock| &lock.holders).filter_map(|holder| holder.record.as_ref());
         if holders

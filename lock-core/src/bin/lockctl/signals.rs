@@ -7,7 +7,7 @@ use crate::exit::{Exit, Fault};
 /// Signals that end a process by default.
 const ENDING: [SignalKind; 4] =
     [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
-/// Signals that a command may want besides.
+/// Further signals that a command may handle.
 const FORWARDED: [SignalKind; 2] = [SignalKind::user_defined1(), SignalKind::user_defined2()];
 
 /// Receives signals from now on, in the place of their default action.
@@ -20,7 +20,7 @@ impl Signals {
         Self::receive(&ENDING)
     }
 
-    /// Receives all signals that a command gets.
+    /// Receives all signals that are forwarded to a command.
     pub(crate) fn forwarded() -> Result<Self, Fault> {
         Self::receive(&[&ENDING[..], &FORWARDED[..]].concat())
     }
@@ -43,7 +43,7 @@ impl Signals {
         signals.map(Self).map_err(|error| Fault::new(Exit::STORE, format!("cannot receive signals: {error}")))
     }
 
-    /// Completes with `call`, or with an error when a signal comes before.
+    /// Returns the result of `call`, or an error if a signal comes first.
     pub(crate) async fn unless_ended<T>(
         &mut self,
         call: impl Future<Output = Result<T, Fault>>,

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Fault};
 use crate::lease::{Limits, Verdict};
 use crate::signals::Signals;
 
-/// For how long a command may work on that is not stopped when its lock is lost.
+/// For how long a command may work on after the loss of its lock with `--on-lost warn`.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
 /// How a command under a lock has ended.
@@ -24,13 +24,13 @@ pub(crate) enum Ended {
     Done(Exit),
     /// It was stopped, because the lock was about to be lost.
     Stopped,
-    /// It was not started, or not waited for.
+    /// `lockctl` failed to start or to supervise it.
     Failed(Fault),
 }
 
 impl Ended {
-    /// Returns the exit code. `what` was lost by `loss`, and released with this error. A release that fails is told, and
-    /// changes no code: the key is free when its lease is over.
+    /// Returns the exit code. `loss` is why `what` was lost, `release` why its release failed. A failed release is printed,
+    /// and changes no code: the key is free when its lease is over.
     pub(crate) fn exit(
         self,
         what: &str,
@@ -66,7 +66,7 @@ pub(crate) async fn under(
 ) -> Ended {
     let mut variables = vec![("LOCK_KEY", guard.key().to_owned())];
     variables.extend(more.iter().cloned());
-    // A store without tokens refuses; the command has none then.
+    // A store without fencing tokens refuses; then the command gets none.
     if let Ok(token) = guard.fencing_token().await {
         variables.push(("LOCK_FENCING_TOKEN", token.to_string()));
     }
@@ -85,8 +85,9 @@ pub(crate) async fn under(
     ended
 }
 
-/// Returns the length of a lease that was renewed just now. A grant that came from a queue has the short lease of a waiter
-/// until its first renewal. A store of sessions renews by itself, and its leases are as long as its session.
+/// Renews a lease of which less than half is left, and returns its length. A grant that came from a queue has the short
+/// lease of a waiter until its first renewal. A store of sessions renews by itself, and its leases are as long as its
+/// session.
 async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
     if guard.remaining() < ttl / 2 {
         let _ = guard.extend(ttl).await;
@@ -95,7 +96,7 @@ async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault
     Ok(guard.remaining().min(ttl))
 }
 
-/// What the command works under.
+/// The lock of the command, and its limits.
 struct Work<'a> {
     guard: &'a LockGuard,
     limits: Limits,
@@ -155,7 +156,8 @@ impl Work<'_> {
         }
     }
 
-    /// Returns how a command has ended that was told to end at `stopping`. If it was stopped, its children end with it.
+    /// Returns how the command has ended; `stopping` is when it was told to end. If it was stopped, ends its children
+    /// too.
     async fn conclude(
         &self,
         child: &mut Child,
@@ -165,13 +167,13 @@ impl Work<'_> {
         let status = match status {
             Ok(status) => status,
             Err(error) => {
-                // What it has left must not work without the lock.
+                // The remaining processes must not work without the lock.
                 child.end_rest(|| false, self.limits.kill).await;
                 let text = format!("the command was lost: {error}");
                 return Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text));
             }
         };
-        // The warden may have stopped it first: a command can exit with 0 on TERM.
+        // The warden may have stopped it first, and a command can exit with 0 on TERM.
         let is_over = stopping.is_some() || self.allowed().is_zero();
         if !is_over && !child.dismiss().await {
             return Ended::Done(code(status));

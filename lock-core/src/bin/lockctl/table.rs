@@ -33,8 +33,8 @@ pub(crate) fn holder(holder: &HolderInfo) -> String {
     }
 }
 
-/// Returns for how long the lock is held, or, where the store does not keep that, how long ago its holder asked for it: by the
-/// wall clocks of both machines. `None` if nobody holds it any more.
+/// Returns for how long the lock is held, by the wall clocks of both machines; if the store does not keep that, how long
+/// ago its holder asked for it. `None` if the key is only kept after its release.
 pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     if holder.kept {
         return None;
@@ -43,7 +43,7 @@ pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     Some(now.saturating_sub(holder.since()?))
 }
 
-/// Describes for how long the lock is held: `41s`, or `asked 41s` where only the time of the request is known.
+/// Describes for how long the lock is held: `41s`, or `asked 41s` if only the time of the request is known.
 pub(crate) fn held_for(holder: &HolderInfo) -> Option<String> {
     let asked = if holder.held_since.is_some() { "" } else { "asked " };
     Some(format!("{asked}{}", short(age(holder)?)))

@@ -28,7 +28,7 @@ pub(crate) struct Target {
 struct Member {
     process: Pid,
     in_group: bool,
-    /// A nested `lockctl run` started it, which forwards signals to it.
+    /// It was started by a nested `lockctl run`, which forwards signals to it.
     nested: bool,
 }
 
@@ -82,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Returns whether a process is left. A zombie is not.
+    /// Returns whether a process of the command is left. A zombie does not count.
     pub(crate) fn is_alive(self) -> bool {
         self.send(&[])
     }
@@ -97,7 +97,7 @@ impl Target {
         }
         let tested =
             if self.group { test_kill_process_group(self.process) } else { test_kill_process(self.process) };
-        // One that must not be signaled is alive.
+        // A process that this user may not signal is alive as well.
         tested != Err(Errno::SRCH)
     }
 
@@ -129,7 +129,7 @@ impl Target {
 
 /// Returns the session of this process: 0 if its leader is outside of the container, and where there is no `/proc`.
 pub(crate) fn own_session() -> i32 {
-    // Not by `getsid`: `rustix` takes no 0 from it.
+    // `rustix` cannot return the 0 that `getsid` gives for such a leader.
     group_and_session(rustix::process::getpid()).map_or(0, |(_, session)| session)
 }
 
@@ -142,8 +142,8 @@ pub(crate) fn own_group() -> i32 {
     }
 }
 
-/// Returns the process group and the session of a process that has not ended. They are 0 for one of the kernel, and where
-/// their leader is outside of the container.
+/// Returns the process group and the session of a process that has not ended. Each is 0 if its leader is outside of the
+/// container; both are 0 for a process of the kernel.
 fn group_and_session(process: Pid) -> Option<(i32, i32)> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

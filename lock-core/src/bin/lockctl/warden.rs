@@ -12,7 +12,7 @@ use crate::exit::Fault;
 use crate::target::{MARK, Target};
 use crate::watch::{DONE, since_boot};
 
-/// How long a warden may take to read a line. One that is stopped takes for ever.
+/// How long a warden may take to read a line. A stopped one never reads it.
 const READS: Duration = Duration::from_millis(50);
 /// How long a warden may take to end.
 const ENDS: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ impl Warden {
         if self.acted || self.tell(&format!("{}\n", until(allowed))).await {
             return Ok(());
         }
-        // One that is stopped would end the command as soon as it continues.
+        // A stopped warden would end the command as soon as it continues.
         let _ = self.process.start_kill();
         if self.has_acted().await {
             return Ok(());
@@ -77,7 +77,8 @@ impl Warden {
         }
     }
 
-    /// Returns whether it has ended the command. It writes a line before that, and otherwise ends without one.
+    /// Returns whether the warden has ended the command. It writes a line before it does so, and otherwise exits
+    /// without one.
     async fn has_acted(&mut self) -> bool {
         if let Some(output) = &mut self.process.stdout {
             self.acted |= matches!(timeout(ENDS, output.read(&mut [0; 1])).await, Ok(Ok(1)));
@@ -86,7 +87,7 @@ impl Warden {
     }
 }
 
-/// Returns when that time will be over, as the warden reads it: in milliseconds since the start of the machine.
+/// Returns the end of `allowed` as the warden reads it: in milliseconds since the start of the machine.
 fn until(allowed: Duration) -> u128 {
     (since_boot() + allowed).as_millis()
 }

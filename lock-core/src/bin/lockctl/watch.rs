@@ -15,26 +15,26 @@ use crate::target::Target;
 pub(crate) const DONE: &str = "done\n";
 
 const LOOK: Duration = Duration::from_millis(20);
-/// A warden that is so late was stopped itself.
+/// A warden that wakes this late was stopped itself.
 const LATE: Duration = Duration::from_millis(100);
-/// The time in which such a warden reads what was written meanwhile.
+/// How long such a warden waits for lines that were written while it was stopped.
 const READS: Duration = Duration::from_millis(50);
 /// For how long KILL is repeated, for processes that are started meanwhile.
 const KILLS: Duration = Duration::from_secs(1);
 
-/// Reads lines: until when the command may work, in milliseconds [since the start](since_boot) of the machine. If that time
-/// comes, or the input ends without [`DONE`], ends the command: by TERM, and after `grace` by KILL. Writes a line before
-/// that. A command whose `lockctl` is killed is killed by the kernel besides; its children are not.
+/// Reads lines: until when the command may work, in milliseconds [since the start](since_boot) of the machine. At that time,
+/// or if the input ends without [`DONE`], ends the command: by TERM, and after `grace` by KILL. Writes a line before that.
+/// If `lockctl` is killed, the kernel kills the command as well, but not its children.
 pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
-    // What looks for `lockctl` by its name, as `pkill` does, must not find its warden.
+    // A program that looks for `lockctl` by its name, such as `pkill`, must not find the warden.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"warden");
-    // What is meant for the command or its terminal must not end its warden, and a busy command must not keep it from
-    // running: Linux shares the processors between sessions.
+    // A signal for the command or its terminal must not end the warden, and a busy command must not keep the warden
+    // from running: Linux shares the processors between sessions.
     let _ = rustix::process::setsid();
     let (send, news) = channel();
     thread::spawn(move || {
-        // An error is an end as well.
+        // A read error counts as the end of the input.
         let lines = std::io::stdin().lock().lines().map_while(Result::ok);
         lines.for_each(|line| drop(send.send(line)));
     });
@@ -49,7 +49,7 @@ pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
     Exit::LOST
 }
 
-/// Waits until the time of the command is over, which each line puts off. Returns `false` after [`DONE`].
+/// Waits until the command's time is over; each line sets it anew. Returns `false` after [`DONE`].
 fn is_over(news: &Receiver<String>, mut until: Duration) -> bool {
     loop {
         let mut read = news.recv_timeout(until.saturating_sub(since_boot()));
@@ -92,7 +92,7 @@ mod tests {
         line(soon(3_600_000));
         send.send("done".to_owned()).expect("it is read");
         assert!(!is_over(&news, soon(1_000)));
-        // A line of the past is over at once, also for a warden that comes late to it.
+        // A time in the past ends the watch at once, also if the warden reads the line late.
         line(Duration::ZERO);
         assert!(is_over(&news, soon(3_600_000)));
         drop(send);

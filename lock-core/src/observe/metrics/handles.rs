@@ -113,7 +113,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Registers them, at zero.
+    /// Registers the series of `template`, at zero.
     pub(super) fn register(template: &Arc<str>, backend: &'static str) -> Arc<Self> {
         let labels =
             [Label::new("template", Arc::clone(template)), Label::from_static_parts("backend", backend)];
@@ -199,7 +199,7 @@ fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {
 #[allow(clippy::needless_pass_by_value, reason = "a key is made for its handle")]
 fn counter(key: Key) -> Counter {
     let counter = metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA));
-    // Some recorders show what was written to, not what was registered.
+    // Some recorders only show series that were written to.
     counter.increment(0);
     counter
 }

@@ -1,6 +1,6 @@
 //! Counters, gauges and histograms through the `metrics` facade; without the feature `metrics`, nothing.
 //!
-//! Both twins have the same functions. The functions of `off` are empty and inlined, and its values have no size.
+//! `on` and `off` have the same functions. Those of `off` are empty and inlined, and its values have no size.
 
 #[cfg(feature = "metrics")]
 mod handles;

@@ -1,4 +1,4 @@
-//! The place of `templates` in a build without the feature `metrics`.
+//! Replaces `templates` in a build without the feature `metrics`.
 
 /// Returns no templates: nothing is registered.
 pub(crate) fn templates_of_attributes() -> impl Iterator<Item = &'static str> {

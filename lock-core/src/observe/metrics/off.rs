@@ -1,4 +1,4 @@
-//! The twin without the feature.
+//! The twin of `on` and `handles` without the feature `metrics`.
 
 use std::future::Future;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use crate::sync::RwLock;
 /// the metrics system.
 const MAX_TEMPLATES: usize = 512;
 
-/// The label of all templates beyond that.
+/// The label of all further templates.
 const OTHERS: &str = "other";
 
 /// How often handles are registered again: an exporter may forget an idle series, and the counts of its handle would be
@@ -58,8 +58,8 @@ impl Cache {
         self.templates.len() >= MAX_TEMPLATES
     }
 
-    /// Starts again for `recorder`, unless that was done meanwhile, with the handles that it has `registered`. Returns
-    /// the replaced handles, which are values of the application, for the caller to drop.
+    /// Changes to `recorder` and to the handles that it has `registered`, unless that was done meanwhile. Returns the
+    /// replaced handles, which are values of the application, for the caller to drop.
     fn renew(&mut self, recorder: RecorderId, now: Moment, mut registered: Registered) -> Registered {
         if self.is_of(recorder, now) {
             return registered;

@@ -16,8 +16,8 @@ impl RecorderId {
         metrics::with_recorder(Self::new)
     }
 
-    /// Before a recorder is installed, the facade has one without size in its own memory. An installed recorder without
-    /// size has no memory: its address is its alignment.
+    /// Before a recorder is installed, the facade uses one of size zero in its own memory. An installed recorder of
+    /// size zero has no memory: its address is its alignment.
     fn new(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);

@@ -14,7 +14,7 @@ use crate::words::suggest::did_you_mean;
 /// The only table of a file.
 const PROFILE: &str = "profile";
 
-/// The file that is read, for the lines in it.
+/// The file that is read, and the positions of its lines.
 struct File<'a> {
     name: Arc<str>,
     text: &'a str,

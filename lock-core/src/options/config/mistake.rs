@@ -33,7 +33,7 @@ impl Mistakes {
         if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
             return;
         }
-        // The texts of the words put the allowed values on a separate line.
+        // The parsers of words put the allowed values on a separate line.
         self.0.push((origin.cloned(), text.into().replace('\n', "; ")));
     }
 

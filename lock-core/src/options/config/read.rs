@@ -19,8 +19,8 @@ use crate::words::strategy::StrategyWord;
 /// The meaning of one value, or its mistake.
 type Read<T> = Result<T, String>;
 
-/// Reads the options of a profile except its [kind](kind()) and the permits that it [takes](take()). A part of
-/// `backoff` may be written `beneath`.
+/// Reads the options of a profile except its [kind](kind()) and the permits that it [takes](take()). A missing part of
+/// `backoff` is read from `beneath`.
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
     let mut get = Reader { written, mistakes };
     Options {
@@ -53,8 +53,8 @@ pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mista
     }
 }
 
-/// Reads `kind` and `permits`, which make one option, whatever the source of each. A kind belongs to the permits of the
-/// same source.
+/// Reads `kind` and `permits`, which make one option, even from two sources. The permits of `beneath` do not count if
+/// `written` has a kind other than `semaphore`.
 pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Option<Kind> {
     let [own_kind, own_permits] = ["kind", "permits"].map(|word| written.entries.get(word));
     let [their_kind, their_permits] = ["kind", "permits"].map(|word| beneath.entries.get(word));
@@ -100,8 +100,8 @@ pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes
     None
 }
 
-/// Reads `take`, whatever its source. Like permits, it belongs to the kind of the same source. `kind` is the result of
-/// [`kind`].
+/// Reads `take` from either source. That of `beneath` does not count if `written` names a kind and the result is no
+/// semaphore. `kind` is the result of [`kind`].
 pub(super) fn take(
     written: &Written,
     beneath: &Written,
@@ -110,7 +110,7 @@ pub(super) fn take(
 ) -> Option<u32> {
     let is_written = |word| written.entries.contains_key(word) || beneath.entries.contains_key(word);
     if kind.is_none() && (is_written("kind") || is_written("permits")) {
-        // They are wrong, which is reported already.
+        // `kind` or `permits` is wrong, which is reported already.
         return None;
     }
     let is_semaphore = matches!(kind, Some(Kind::Semaphore { .. }));

@@ -31,8 +31,8 @@ const LONGEST: u64 = 1024 * 1024;
 type Profiles = BTreeMap<String, Written>;
 
 impl Source {
-    /// Reads everything. A variable comes before the file, and the file before the program. `flaws` finds options that
-    /// no request could use. An error has all mistakes.
+    /// Reads the file and the variables. A variable takes precedence over the file, and the file over the program.
+    /// `flaws` finds options that no request could use. An error has all mistakes.
     pub(crate) fn load(
         &self,
         coded: &Named,
@@ -84,7 +84,7 @@ impl Source {
     }
 }
 
-/// Reads a file that a person may have written: a regular one, and no longer than [`LONGEST`].
+/// Reads a file, if it is a regular one and no longer than [`LONGEST`].
 fn text_of(path: &Path) -> std::io::Result<String> {
     // This is checked before the file is opened: opening a pipe without a writer would never end.
     if !std::fs::metadata(path)?.is_file() {
@@ -98,7 +98,7 @@ fn text_of(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Makes one state of the written options.
+/// Merges the options of all sources into one state.
 pub(super) fn merge(
     coded: &Named,
     of_file: &Profiles,
