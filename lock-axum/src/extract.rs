@@ -19,8 +19,8 @@ use crate::{once, router};
 ///
 /// # Errors
 /// A request without a lock is answered with 500, and the log names the route that lacks a
-/// [`LockLayer`](crate::LockLayer). It is answered with 503 if the layer serves requests without a lock because the
-/// store does not answer. In both cases an `Option<LockHandle>` is `None` instead.
+/// [`LockLayer`](crate::LockLayer). If the layer serves requests without a lock because the store does not answer, the
+/// answer is 503. In both cases an `Option<LockHandle>` is `None` instead.
 ///
 /// # Examples
 /// ```
@@ -78,7 +78,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
                 Some(_) => "the `LockLayer` there skips such requests, so take an `Option<LockHandle>` on",
                 None => "add a `LockLayer` to",
             };
-            // This is logged once, because it is the same for every request.
+            // Logged once, because the mistake is the same for every request.
             if once::is_first(format!("{} {route}", parts.method)) {
                 tracing::error!(
                     http.route = route,

@@ -8,11 +8,11 @@ use lock_core::clock::{Clock, Moment};
 
 use crate::key_limit::KeyPermit;
 
-/// The number of mean times after which a key is probably free: most requests take less, and a request is refused in
-/// the middle of another.
+/// A key is probably free after this many times the mean: most requests take less, and a request is refused in the
+/// middle of another.
 const TIMES_THE_MEAN: u32 = 3;
 
-/// The weight of the mean so far, in parts of which the last request is one: old requests are soon forgotten.
+/// The weight of the mean so far, against 1 for the last request: old requests are soon forgotten.
 const WEIGHT: u64 = 7;
 
 /// The mean of the last requests, in microseconds; 0 before the first one has ended. All services of a layer share it.

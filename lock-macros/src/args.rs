@@ -1,4 +1,4 @@
-//! Parses tokens into options. It knows no meaning: a value is any expression, kept with its span and its keyword.
+//! Parses tokens into options. It interprets no value: each is any expression, kept with its span and its keyword.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -12,7 +12,7 @@ use crate::words::synonyms;
 
 /// The names that a list of `name = value` may contain, each with the form that an error shows.
 pub(crate) struct Words {
-    /// The noun for one of them: "option".
+    /// The noun for one name: "option".
     pub(crate) one: &'static str,
     pub(crate) forms: &'static [Form],
     /// Returns the hint for a word of another library.

@@ -29,7 +29,7 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
         };
         let attrs: Vec<_> = attrs.iter().filter(is_kept).cloned().collect();
         for (at, name) in names.iter().enumerate() {
-            // The cases of `A(x) | B(x)` bind one name. The same word in two parameters is two names, from a macro.
+            // The cases of `A(x) | B(x)` bind one name. If two parameters have the same word, a macro made two names.
             if !names[..at].contains(name) && !name.to_string().starts_with('_') {
                 all.push(Parameter { name: name.clone(), attrs: attrs.clone() });
             }

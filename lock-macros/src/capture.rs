@@ -46,8 +46,8 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     quote!(#(#values)* #permits #take #strategy #waiters #manager)
 }
 
-/// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If it is
-/// another thing of that name, only a warning is lost.
+/// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If something
+/// else has that name, only a warning is lost.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(&group.stream(), name),

@@ -21,8 +21,8 @@ use crate::template::Segment;
 use crate::tokens::{first_span, here, local, located, private};
 use crate::value::integer;
 
-/// Expands the attribute. With an error the item keeps its body and its signature, so that other errors and editors
-/// still see it; the `compile_error!` beside it prevents that it ever runs without the lock.
+/// Expands the attribute. With an error the item keeps its body and its signature, so that editors and other
+/// diagnostics still see it; the `compile_error!` beside the item keeps it from running without the lock.
 pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
@@ -244,9 +244,9 @@ fn label() -> TokenStream {
 // Output:
 //     named_profile! { "checkout", "ship", false, false, 1 }
 //
-// A check at start-up finds the profile by it, even if the function is never called. The first `bool` says whether the
-// function locks several keys, the second whether the attribute has a kind, and the number how many permits it takes,
-// if the kind is that of the profile.
+// With this, a check at start-up finds the profile, even if the function is never called. The first `bool` says whether
+// the function locks several keys, the second whether the attribute has a kind, and the number how many permits it
+// takes, if the kind is that of the profile.
 fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
     let (profile, private) = (spec.profile.as_ref()?, private());
     let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
@@ -259,8 +259,8 @@ fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
 // Output:
 //     named_template! { "order:<id>" }
 //
-// The installed manager shows its metrics at zero by it, even if the function is never called. The manager of an
-// expression is known only when the function is called.
+// With this, the installed manager shows the template's metrics at zero, even if the function is never called. The
+// manager of an expression is known only when the function is called.
 fn named_template(spec: &LockSpec) -> Option<TokenStream> {
     if spec.manager.is_some() {
         return None;

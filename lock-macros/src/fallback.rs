@@ -92,8 +92,8 @@ impl Handover {
     }
 }
 
-/// Returns the name of the parameter. A parameter with a pattern without a name for the whole gets a generated one, and any
-/// with a pattern a statement that destructures it.
+/// Returns the name of the parameter, and the statement that destructures its pattern, if need be. A pattern without a
+/// name for the whole parameter gets a generated one.
 fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
     if let Pat::Ident(pattern) = &*parameter.pat
         && pattern.by_ref.is_none()

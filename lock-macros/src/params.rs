@@ -81,7 +81,7 @@ impl Params {
         self.inside.iter().find(|part| part.name == name)
     }
 
-    /// Returns whether `name` may be a part of a parameter that `#[async_trait]` hides, because no other name is
+    /// Returns whether `name` may be a part of a parameter that `#[async_trait]` hides, because no visible name is
     /// similar.
     pub(crate) fn may_hide(&self, name: &str) -> bool {
         self.replaced && name != "self" && nearest(name, self.names()).is_none()

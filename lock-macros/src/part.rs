@@ -45,7 +45,7 @@ pub(crate) fn parts(parameter: &PatType) -> Vec<Part> {
         .collect()
 }
 
-/// Collects each name with the fields that lead to it, such as `.0.sku`, or `None` if the path has something else.
+/// Collects each name with the fields that lead to it, such as `.0.sku`, or `None` if the path is not all fields.
 fn walk(pattern: &Pat, path: Option<String>, found: &mut Vec<(String, Option<String>)>) {
     let below = |field: &dyn std::fmt::Display| path.as_ref().map(|path| format!("{path}.{field}"));
     match pattern {

@@ -36,7 +36,7 @@ pub(crate) fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
         }
         Keys::All(templates) => {
             let keys = templates.iter().map(key);
-            // It takes precedence over the option of a profile.
+            // This kind takes precedence over that of a profile.
             let kind = kind(spec).map(|kind| quote!(.of_kind(#kind)));
             quote!(#private::Request::all(#manager, [#(#keys),*], #rendered_from, #label) #kind #options)
         }

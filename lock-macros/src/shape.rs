@@ -126,7 +126,8 @@ impl Function {
     // Output:
     //     #[attrs] vis fn ship(id: u64) { let _ = &id; stmts }
     //
-    // The item beside an error. Without `let _`, the compiler would warn of a parameter that only the attribute uses.
+    // The item that stays beside an error. Without `let _`, the compiler would warn of a parameter that only the
+    // attribute uses.
     pub(crate) fn with_parameters_used(&self) -> TokenStream {
         let Self { attrs, vis, sig, braces, stmts } = self;
         let uses = bindings(sig).into_iter().map(|Parameter { name, attrs }| {

@@ -1,7 +1,7 @@
 //! Parses a template such as `"order:<id>:<item.sku>"` into segments.
 //!
-//! lock-core has a parser of its own, because a proc-macro crate cannot export functions, and its placeholders are
-//! names where those here are Rust expressions with spans. A test checks that both split every template in the same
+//! lock-core has its own parser, because a proc-macro crate cannot export functions, and because its placeholders are
+//! names, while those here are Rust expressions with spans. A test checks that both split every template in the same
 //! way.
 
 use quote::ToTokens as _;

@@ -10,9 +10,9 @@ pub(crate) fn private() -> Ident {
     Ident::new("__lock_private", Span::call_site())
 }
 
-/// Returns the name of a type inside the function, which has the path of the function: only the compiler knows whether
-/// the function is a method, and of which type. The path is the label in the owner record, and the name in the log. A
-/// type costs less to compile than a function.
+/// Returns the name of a type inside the function. Its path contains that of the function: only the compiler knows
+/// whether the function is a method, and of which type. The path is the label in the owner record, and the name in the
+/// log. A type costs less to compile than a function.
 pub(crate) fn here() -> Ident {
     Ident::new("__LockHere", Span::mixed_site())
 }

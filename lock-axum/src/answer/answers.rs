@@ -20,7 +20,7 @@ type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 pub(crate) struct Answers {
     is_grpc: bool,
     respond: Option<Respond>,
-    /// The last one for an outcome counts.
+    /// The last entry of an outcome counts.
     statuses: Vec<(Outcome, StatusCode)>,
 }
 
@@ -46,7 +46,7 @@ impl Answers {
         self.is_grpc
     }
 
-    /// Refuses answers that no client could understand, and options of which one would be ignored.
+    /// Refuses answers that no client could understand, and options that exclude each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((outcome, status)) =
             self.statuses.iter().find(|(_, status)| !status.is_client_error() && !status.is_server_error())

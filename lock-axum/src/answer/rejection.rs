@@ -129,8 +129,8 @@ impl LockRejection {
     }
 
     /// Returns the time after which another try makes sense, at most 30 s. It is a hint. `Retry-After` has it in whole
-    /// seconds, and up to a quarter (at least up to a second) is added for the client, so that clients that were
-    /// refused together do not retry together.
+    /// seconds, with a random part (up to a quarter, or a second if that is more), so that clients that were refused
+    /// together do not retry together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -184,18 +184,18 @@ impl LockRejection {
 /// ```
 impl From<LockError> for LockRejection {
     fn from(error: LockError) -> Self {
-        // The version of HTTP is unknown here. A server of HTTP/1 closes the connection when it ends in any case.
+        // The version of HTTP is unknown here. A server of HTTP/1 that ends closes its connections in any case.
         let mut rejection = Self::of_error(&error, None, Version::HTTP_2);
         if matches!(rejection.outcome(), Outcome::Contended | Outcome::TimedOut | Outcome::Overloaded)
             && !error.is_kept()
         {
-            // The duration of such a handler is not known. The rest of the lease says nothing about that.
+            // The duration of such a handler is not known, and the rest of the lease does not show it.
             let rest = error.retry_after().unwrap_or(UNKNOWN);
             rejection = rejection.with_retry_after(rest.min(UNKNOWN));
         }
         if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
             // The text of the error is left out, because it may contain a key that is kept out of the log. The lock
-            // logs it if that is allowed.
+            // logs the text if that is allowed.
             tracing::error!(why = ?error.kind(), "a handler cannot acquire a lock, and its request is answered with 500");
         }
         rejection

@@ -44,14 +44,14 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a sample request: the options that a request has too, with the profile, and what the store supports.
+    /// Checks, by a sample request, the options that requests have too, the profile, and what the store supports.
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
             // The sample has as many keys as a real request, because the manager limits their number.
             Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
-            // The template, so that the error names it. It may be too long for a key, although no real key is.
+            // The key is the template, so that the error names it. It may be too long, although no real key is.
             Rendered::One(Key::new(keys.template()).or_else(|_| Key::new("sample"))?)
         };
         self.request(sample, None).check()

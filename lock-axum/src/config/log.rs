@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use lock_core::clock::Moment;
 
-/// The log messages that one layer has written. All its services share it, because a router may mount a layer once for
-/// each request until it gets its state.
+/// The log messages that one layer has written. All services of the layer share them: a router without its state may
+/// mount a layer once for each request.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
     misconfigured: Mutex<Vec<String>>,

@@ -11,7 +11,7 @@ use crate::key::Keys;
 #[derive(Clone, Debug)]
 pub(crate) enum Mounted {
     Valid(Arc<Config>),
-    /// The options contradict each other, so every request is refused. These answers do it.
+    /// The options contradict each other, so every request is refused with these answers.
     Invalid(Arc<Answers>),
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Options {
     pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
     pub(crate) key_limit: KeyLimit,
-    /// How long requests for the key of the layer use it.
+    /// How long requests use the key of the layer.
     pub(crate) use_times: UseTimes,
     /// The `Retry-After` of a refused client; `None` to follow the time that requests take.
     pub(crate) retry_after: Option<Duration>,
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     pub(crate) extensions: Registered,
 }
 
-/// The default of `max_keys`: more keys than a process usually serves requests at once.
+/// The default of `max_keys`: more than the requests that a process usually serves at once.
 const MAX_KEYS: usize = 10_000;
 
 impl Options {

@@ -56,8 +56,8 @@ impl Config {
         self.answer(rejection, head)
     }
 
-    /// Returns the time after which a client whose request found the key held may retry: the layer's, else the time
-    /// that requests take, but at most the rest of the lease.
+    /// Returns the `Retry-After` of a client that found the key held: that of the layer, else the time that requests
+    /// take, but at most the rest of the lease.
     fn retry_after(&self, error: &LockError) -> Duration {
         let options = self.options();
         options.retry_after.unwrap_or_else(|| {

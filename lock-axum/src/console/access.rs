@@ -38,13 +38,13 @@ impl Viewers {
         Self(None)
     }
 
-    /// The people for whom `may_look` returns `true`. It sees the head of each request, with the extensions that outer
-    /// layers have added to it, and must not block. The answer to everyone else is 403 for each path, and 500 if it
-    /// panics.
+    /// The people for whom `may_look` returns `true`. `may_look` sees the head of each request, with the extensions
+    /// that outer layers have added to it, and must not block. Everyone else gets 403 on each path, or 500 if
+    /// `may_look` panics.
     ///
     /// # Examples
-    /// On a port that only one machine reaches. Without this check, a page of an attacker could use the console in the
-    /// browser of a person at that machine, by a name that the attacker points at `127.0.0.1`.
+    /// On a port that only one machine reaches. Without this check, an attacker could point a name at `127.0.0.1`, and
+    /// a page under that name could use the console in the browser of a person at that machine.
     /// ```
     /// use lock_axum::console::Viewers;
     ///

@@ -53,7 +53,7 @@ pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Res
     Ok(response)
 }
 
-/// Snapshots for as long as they change.
+/// A stream of snapshots.
 pub(super) async fn events(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     let query = Query::parse(&head.uri, ROWS)?;
     let read_only = served.operators.name(&head)?.is_none();

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of buckets for each power of two, as a power of two: a percentile is off by 6 % at most.
+/// Each power of two has `1 << STEPS` buckets: a percentile is off by 6 % at most.
 const STEPS: u32 = 3;
 /// Numbers below this have a bucket each.
 const EXACT: u64 = 1 << (STEPS + 1);
 
-/// How many durations were how long.
+/// Counts of durations by bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram(BTreeMap<u16, u32>);
 

@@ -27,7 +27,7 @@ pub(super) struct Journal {
     began_ms: u64,
     namespace: String,
     added: u64,
-    /// Grants and releases. They are apart because there may be many: they must not displace a loss.
+    /// Grants and releases. They have their own queue, so that many of them do not displace a loss.
     usual: VecDeque<Entry>,
     others: VecDeque<Entry>,
     templates: BTreeMap<String, VecDeque<(u64, Slot)>>,
@@ -168,7 +168,7 @@ fn of_slots(template: &str, slots: &VecDeque<(u64, Slot)>, now: Duration) -> Opt
     (heat.granted > 0 || heat.refused > 0 || heat.held_p50_ms.is_some()).then_some(heat)
 }
 
-/// Returns the template of a lock. A key that was written out has none: `order:42` counts as `order:*`.
+/// Returns the template of a lock. Without a template, `order:42` counts as `order:*`.
 fn name(lock: &LockName, namespace: &str) -> String {
     if let Some(template) = &lock.template {
         return template.clone().into_owned();

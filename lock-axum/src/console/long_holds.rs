@@ -7,7 +7,7 @@ use lock_core::{Finding, LockInfo, Severity};
 
 use super::journal::{Heat, by_first_part};
 
-/// The least number of holds that say what is usual.
+/// The least number of holds for a usual time.
 const HOLDS: u64 = 20;
 /// A hold is long if it lasts for more than this many times the usual one, and for longer than [`SHORT`].
 const TIMES: f64 = 2.0;
@@ -43,7 +43,7 @@ pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Find
     long.take(NAMED).collect()
 }
 
-/// Returns the usual hold of a key: the longest, where several templates give the key.
+/// Returns the usual hold of a key: the longest, if several templates give the key.
 fn usual_of<'a>(key: &str, usual: &'a [Usual<'a>]) -> Option<&'a Usual<'a>> {
     let group = by_first_part(key);
     // A key has no placeholder; a `<` in it is written twice in a template.
@@ -108,13 +108,13 @@ mod tests {
             ("order:42", Some(1_401), false, true),
             ("order:42", Some(1_399), false, false),
             ("order:42", Some(9_000), true, false),
-            // The store does not keep since when.
+            // The store keeps no time of the grant.
             ("order:42", None, false, false),
             ("quick:1:2", Some(1_001), false, true),
             ("quick:1:2", Some(1_000), false, false),
             ("nightly", Some(121_000), false, true),
             ("nightly", Some(119_000), false, false),
-            // Too few holds have ended, and none.
+            // Too few holds have ended, or none.
             ("new:1", Some(90_000), false, false),
             ("held:1", Some(90_000), false, false),
             ("unknown:1", Some(90_000), false, false),

@@ -43,7 +43,7 @@ pub(super) type Follower = watch::Receiver<Option<Arc<Seen>>>;
 pub(super) struct Poll {
     locks: LockManager,
     seen: watch::Sender<Option<Arc<Seen>>>,
-    /// Whether the task runs. A follower comes and the task goes under this lock, so that neither misses the other.
+    /// Whether the task runs. Followers subscribe and the task ends under this lock, so that neither misses the other.
     running: Mutex<bool>,
     arrived: Notify,
     hurry: Notify,
@@ -78,7 +78,7 @@ impl Poll {
             let mut running = lock(&self.running);
             (self.seen.subscribe(), std::mem::replace(&mut *running, true))
         };
-        // What the last look has seen is news to this one.
+        // To this follower, the last result is new.
         follower.mark_changed();
         if !was_running {
             let task = Task { poll: Arc::clone(self), has_ended: false };
@@ -90,12 +90,12 @@ impl Poll {
         follower
     }
 
-    /// Returns what the last look has seen; `None` if nobody looks.
+    /// Returns what the last look has seen; `None` without followers.
     pub(super) fn last(&self) -> Option<Arc<Seen>> {
         self.seen.borrow().clone()
     }
 
-    /// Makes the next look come at once, after a change.
+    /// Starts the next look at once, after a change.
     pub(super) fn hurry(&self) {
         self.hurry.notify_one();
     }
@@ -111,19 +111,19 @@ impl Poll {
             let (began, journal) = &mut *lock(&self.journal);
             journal.add(Clock::Tokio.now().since(*began), event);
         }
-        // The manager has shut down; the viewers are still told about it.
+        // The manager has shut down, and the viewers must still see that.
         std::future::pending().await
     }
 
     /// Looks while there are followers. Returns when the last one left so long ago that the journal need not be kept.
     async fn look_on(self: &Arc<Self>) {
         let mut watched = Clock::Tokio.now();
-        // It outlives the viewers: the next one may come while the store does not answer.
+        // The result outlives the viewers: the next one may come while the store does not answer.
         let mut last = Arc::new(Seen::default());
         loop {
             if self.rests() {
                 let left = SPAN.saturating_sub(Clock::Tokio.now().since(watched));
-                // Without the router, no follower can come, and the manager must not stay for this task.
+                // Without the router, no follower can come, and this task must not keep the manager alive.
                 let is_alone = Arc::strong_count(self) == 1;
                 if (left.is_zero() || is_alone) && self.ends() {
                     return;
@@ -163,7 +163,7 @@ impl Poll {
         }
     }
 
-    /// Returns whether there is no follower. Then the next one waits for a look of its own.
+    /// Returns whether there is no follower. If so, the next one must wait for a new look.
     fn rests(&self) -> bool {
         let _running = lock(&self.running);
         let rests = self.seen.receiver_count() == 0;
@@ -211,7 +211,7 @@ impl Task {
     }
 }
 
-/// A runtime that ends drops its tasks. The next follower, on another one, starts a task again.
+/// A runtime that ends drops its tasks. The next follower, on another runtime, starts a new one.
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.has_ended {

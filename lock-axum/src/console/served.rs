@@ -28,8 +28,8 @@ pub(super) struct Served {
     pub(super) poll: Arc<Poll>,
     pub(super) operators: Operators,
     pages: Arc<Semaphore>,
-    /// The last findings, or why there are none. The lock lasts while the doctor looks, so that it looks for all viewers
-    /// at once.
+    /// The last findings, or why there are none. The mutex is locked while the doctor looks, so that viewers share one
+    /// look.
     findings: Mutex<Option<(Moment, Result<Findings, Problem>)>>,
 }
 
@@ -80,7 +80,7 @@ impl Served {
 
     fn long_holds(&self) -> Vec<Finding> {
         let Some(seen) = self.poll.last().filter(|seen| seen.error.is_none()) else { return Vec::new() };
-        // The list may be a minute old: its locks had their age then.
+        // The list may be a minute old: ages are those at that time.
         let listed = Duration::from_millis(seen.listed_ms.unwrap_or_default());
         long_holds::find(&self.poll.read(Journal::heat), &seen.listed.locks, listed)
     }

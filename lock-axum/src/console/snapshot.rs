@@ -91,15 +91,15 @@ pub(super) fn with_time(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
-/// The numbers that are different at each look. They alone are no change. The memory store reckons `held_since_ms` back
-/// from now.
+/// The numbers that differ at each look, which alone is no change. The memory store computes `held_since_ms` back from
+/// now.
 const PASSING: [&str; 5] = ["\"held_since_ms", "\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
 
 /// Returns a hash of a rendered snapshot that is different if a viewer would see a change.
 pub(super) fn fingerprint(rendered: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut is_passing = false;
-    // Only a name ends so: the quotes inside of a text are escaped.
+    // Only a name ends like this: quotes inside of a text are escaped.
     for part in rendered.split("\":") {
         let number = |char: char| is_passing && char.is_ascii_digit();
         part.trim_start_matches(number).hash(&mut hasher);
@@ -128,8 +128,7 @@ fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     locks.into_iter().take_while(fits).collect()
 }
 
-/// Returns since when the first holder of a lock has it. Nothing is known about clients of other libraries: they come
-/// last.
+/// Returns when the oldest holder got the lock. Holders from other libraries, of which nothing is known, come last.
 fn oldest(lock: &LockInfo) -> Duration {
     lock.holders.iter().filter_map(lock_core::HolderInfo::since).min().unwrap_or(Duration::MAX)
 }
@@ -169,7 +168,7 @@ mod tests {
         for (view, limit, expected) in [
             (View::Held, 500, "cadbe"),
             (View::All, 500, "cadbe"),
-            // Two holders, so one key.
+            // `c` alone has two holders.
             (View::Held, 2, "c"),
             (View::Held, 3, "ca"),
             (View::Waiting, 500, "cdb"),

@@ -63,7 +63,7 @@ impl Viewer {
     async fn send_to(mut self, page: &mpsc::Sender<Bytes>) {
         let mut quiet = interval(QUIET);
         let mut sent = None;
-        // The place comes first, so that a slow client gets the newest snapshot.
+        // The place is reserved first, so that a slow client gets the newest snapshot.
         while let Ok(place) = page.reserve().await {
             let is_quiet = tokio::select! {
                 () = page.closed() => return,

@@ -1,8 +1,8 @@
 //! The canonical spelling of a value, so that one thing has one key. Pure.
 //!
 //! Untyped numbers in another spelling are refused, not normalised: the layer does not know whether the handler parses
-//! them as a number or uses them as text, such as a postal code. A key that is too coarse is as wrong as one that is
-//! too fine.
+//! them as a number or uses them as text, such as a postal code. One key for two things is as wrong as two keys for one
+//! thing.
 
 use std::borrow::Cow;
 

@@ -53,7 +53,7 @@ impl IntoKeyChoice for Result<Key, LockError> {
     }
 }
 
-/// The error is the choice for a request without a key, so that a function can use `?`.
+/// The error is the choice if there is no key, so that a function can use `?`.
 impl IntoKeyChoice for Result<Key, KeyChoice> {
     fn into_key_choice(self) -> KeyChoice {
         self.map_or_else(|choice| choice, KeyChoice::Lock)
@@ -88,7 +88,7 @@ impl<'a> PathParams<'a> {
     /// Returns the text of the parameter `name`, decoded. If two parameters have this name, it is the one of the inner
     /// router.
     ///
-    /// A handler that parses a number reads several texts as the same one, such as `1` and `01`: then use
+    /// A handler that parses a number reads several texts as the same number, such as `1` and `01`: then use
     /// [`parse`](Self::parse).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {

@@ -115,7 +115,7 @@ impl Value {
     pub(crate) fn shown<'a>(&self, parts: &'a Parts, params: Option<&'a Params>) -> Option<Cow<'a, str>> {
         match &self.origin {
             Origin::Path(_) if params.is_none() => None,
-            // A key refuses a long header and one that occurs twice, because it must name one thing.
+            // Unlike a label, a key refuses long and repeated headers: it must name one thing.
             Origin::Header(name) => {
                 let text = parts.headers.get(name)?.to_str().ok()?;
                 (!text.is_empty()).then_some(Cow::Borrowed(text))

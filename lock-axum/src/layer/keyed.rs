@@ -40,15 +40,15 @@ impl<K> LockLayer<K> {
     /// database compares without accents. For these, take the key from the value that the handler gets, with
     /// [`key_of`](Self::key_of).
     ///
-    /// `:lower` is the lower case of Unicode, without a normalisation. It depends on the place of a letter in its word
-    /// (`Σ` at the end of a word becomes `ς`), and leaves `é` as one character and as `e` with an accent two texts. A
-    /// database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may call two texts equal
-    /// that have two locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the text that the database
+    /// `:lower` is the lower case of Unicode, without a normalisation. The result depends on the place of a letter in
+    /// its word (`Σ` at the end becomes `ς`), and `é` as one character differs from `e` with a separate accent. A
+    /// database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may treat texts as equal
+    /// that have different locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the text that the database
     /// compares.
     ///
     /// Values are encoded, so no value produces the key of another template as long as the fixed texts of the templates
-    /// differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, if `name` is `nightly`: write
-    /// `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
+    /// differ in a character such as `:`. `job:<name>` and `job:nightly` give the same key if `name` is `nightly`:
+    /// write `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
     /// If the template or one of its placeholders is invalid: at start-up, with the position and what was expected
@@ -88,8 +88,8 @@ impl<K> LockLayer<K> {
     /// [`check`](LockLayer::check) refuses other kinds, and more keys than the manager
     /// [allows](lock_core::ManagerBuilder::max_keys) for one request, 100 by default.
     ///
-    /// If an inner layer shares a key with an outer one, it must not ask for a key that the outer one does not hold. It
-    /// would wait for its own request, so it is answered with 500.
+    /// An inner layer that shares a key with an outer one must not lock a key that the outer one does not hold: the
+    /// request would wait for itself, so it is answered with 500.
     ///
     /// # Panics
     /// As [`key`](Self::key), and if there is no template, the same template twice, or two that

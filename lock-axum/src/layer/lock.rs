@@ -64,9 +64,9 @@ impl<K> LockLayer<K> {
     /// While it waits, a request keeps what it has reserved in the services inside the layer, such as a permit of a
     /// concurrency limit.
     ///
-    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come later by the time of
-    /// one call, on Redis the `timeout` of the URL, 500 ms: see [`LockRequest::wait`](lock_core::LockRequest::wait).
-    /// For a limit on everything, use a timeout in an outer layer.
+    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come one call later (on
+    /// Redis after the `timeout` of the URL, 500 ms): see [`LockRequest::wait`](lock_core::LockRequest::wait). For a
+    /// limit on everything, use a timeout in an outer layer.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -94,9 +94,9 @@ impl<K> LockLayer<K> {
     /// Sets the purpose of the lock, in words for people. Operators see it in the owner record, in errors, spans and
     /// events; clients do not. Default: the profile's, else none.
     ///
-    /// It may contain the placeholders of a [`key`](LockLayer::key), and `<<` for a plain `<`. A value that is missing
-    /// or malformed becomes `-`: no request is refused for its label. Values are shown as the client sent them, so a
-    /// label proves nothing, and it must not contain a secret. One of more than 256 bytes is cut.
+    /// The label may contain the placeholders of a [`key`](LockLayer::key), and `<<` for a plain `<`. A value that is
+    /// missing or malformed becomes `-`: no request is refused for its label. Values are shown as the client sent them,
+    /// so a label proves nothing, and it must not contain a secret. A label of more than 256 bytes is cut.
     ///
     /// [`check`](LockLayer::check) refuses an invalid template. Register the type of `<ext.Name>` with
     /// [`extension`](LockLayer::extension).
@@ -136,8 +136,8 @@ impl<K> LockLayer<K> {
     /// Takes the options that the layer does not set from this profile of the manager, and the rest from the manager
     /// itself.
     ///
-    /// [`check`](LockLayer::check) refuses a name of which the manager has no profile. Each request has the profile as
-    /// the manager [reloaded](lock_core::ManagerBuilder#method.config) it last. If the profile was removed, or
+    /// [`check`](LockLayer::check) refuses the name of a profile that the manager lacks. Each request has the profile
+    /// as the manager [reloaded](lock_core::ManagerBuilder#method.config) it last. If the profile was removed, or
     /// contradicts the layer, requests are answered with 500, and the log says why.
     ///
     /// # Examples

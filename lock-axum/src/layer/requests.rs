@@ -77,9 +77,9 @@ impl<K> LockLayer<K> {
     /// A request for a further key is refused with 503. Keys are made from what clients send, so without a limit one
     /// client could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
-    /// It counts the keys of requests under way, and does not bound two things. Keys that stay in the store after their
-    /// request: for a [`min_hold`](Self::min_hold), or as the memory of a fencing token, each new id of a client leaves
-    /// one. And the share of one client: with enough slow requests it uses up the limit, and all others are answered
+    /// The limit counts the keys of requests under way. It does not bound keys that stay in the store after their
+    /// request, for a [`min_hold`](Self::min_hold) or as the memory of a fencing token: each new id of a client leaves
+    /// one. Nor does it bound one client, which can use up the limit with slow requests; all others are then answered
     /// 503. Put authentication and a rate limit for each client before the layer.
     ///
     /// [`check`](LockLayer::check) refuses 0.

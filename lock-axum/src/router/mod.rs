@@ -1,6 +1,6 @@
 //! The facts that axum's router knows of a request: its route, its path parameters, and its whole URI.
 //!
-//! Both twins have the same functions. Without the feature `axum` there is no router, and none of these is known.
+//! `with_axum` and `none` have the same functions. Without the feature `axum` there is no router, and no such fact.
 
 #[cfg(feature = "axum")]
 mod nested;
@@ -19,7 +19,7 @@ pub(crate) use with_axum::{Params, params, route, uri};
 /// Why there are no path parameters.
 #[derive(Debug)]
 pub(crate) enum NoParams {
-    /// One of them is not UTF-8.
+    /// A path parameter is not UTF-8.
     #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "there is no router"))]
     NotUtf8,
     /// No router has looked at the request.

@@ -21,11 +21,11 @@ struct Found(MatchedPath);
 static ROUTER: LazyLock<Router> =
     LazyLock::new(|| Router::new().route(PROBE, any(async |path: MatchedPath| Extension(Found(path)))));
 
-/// Returns whether a router has matched this request, which has no matched path, with `nest_service`, before the nested
-/// service is reached. Otherwise there is no route for the request.
+/// Returns whether a router has matched this request, which has no matched path, with `nest_service`, and has not yet
+/// reached the nested service. If not, the request has no route.
 ///
-/// axum keeps the prefix of such a service to itself, and puts it in front of the matched path of a router inside. So a
-/// router inside is asked. Inside the nested service, that prefix equals the public `NestedPath`.
+/// axum shows the prefix of such a service only in front of the matched path of an inner router. So the probe is an
+/// inner router. Inside the nested service, that prefix equals the public `NestedPath`.
 pub(crate) async fn is_passed_on(parts: &Parts) -> bool {
     let mut probe: Request = Request::default();
     *probe.uri_mut() = Uri::from_static(PROBE);

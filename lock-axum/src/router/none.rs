@@ -5,7 +5,7 @@ use http::request::Parts;
 
 use super::NoParams;
 
-/// See the twin. There are none.
+/// See `with_axum`. There are none.
 #[derive(Debug)]
 pub(crate) enum Params {}
 
@@ -15,23 +15,23 @@ impl Params {
     }
 }
 
-/// See the twin.
+/// See `with_axum`.
 #[allow(clippy::unused_async, reason = "that of the twin waits")]
 pub(crate) async fn params(_parts: &mut Parts) -> Result<Params, NoParams> {
     Err(NoParams::NoRouter)
 }
 
-/// See the twin.
+/// See `with_axum`.
 pub(crate) fn route(_parts: &Parts) -> Option<&str> {
     None
 }
 
-/// See the twin.
+/// See `with_axum`.
 pub(crate) fn uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// See the twin. No key needs a route.
+/// See `with_axum`. No key needs a route.
 #[allow(clippy::unused_async, reason = "that of the twin waits")]
 pub(crate) async fn is_passed_on(_parts: &Parts) -> bool {
     false

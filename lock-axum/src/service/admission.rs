@@ -1,4 +1,4 @@
-//! The steps of a request before its handler runs: is it locked, which key, is there room, and the lock itself.
+//! The steps of a request before its handler runs: whether to lock it, the key, the limit of keys, and the lock.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::key_limit::KeyPermit;
 
 /// The way in which the handler of a request runs.
 pub(super) enum Admitted {
-    /// The handler runs under this lock. If it is lost, this happens to the handler.
+    /// The handler runs under this lock, with this treatment if the lock is lost.
     Locked(LockGuard, OnLost, KeyPermit),
     /// The handler runs without a lock, as the layer is configured.
     Unlocked(Option<KeyPermit>),

@@ -58,7 +58,8 @@ struct Held {
     scope: LockScope,
     /// The bytes that remain of the announced length.
     left: Option<u64>,
-    /// Whether a server stops polling when none remain. Over HTTP/2 it polls to the end, because trailers may follow.
+    /// Whether a server stops polling when no bytes remain. Over HTTP/2 it polls to the end, because trailers may
+    /// follow.
     ends_with_length: bool,
     guard: LockGuard,
     in_use: InUse,

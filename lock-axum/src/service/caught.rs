@@ -13,7 +13,7 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 /// panicked must find the key as free as any other answer.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
-    // No part of it is used after a panic.
+    // No part of `work` is used after a panic.
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),

@@ -11,7 +11,7 @@ pub enum StoreFault {
     #[default]
     Unreachable,
     /// It executes the command, but its answer gets lost: [`Unavailable`](LockErrorKind::Unavailable). A lock that was
-    /// granted this way is released in the background, if the store answers that.
+    /// granted this way is released in the background, if the store answers the release.
     Unanswered,
     /// Too few of its nodes answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits retries.
     NoQuorum,

@@ -19,8 +19,8 @@ pub struct TestEvent {
     /// The fencing token, if it was known by then. The store returns it with a grant; a request that was handed the
     /// lock by a holder of the same process has none until it asks for it.
     pub fencing_token: Option<FencingToken>,
-    /// Whether the lock was of the other process, that of a [`TestHolder`](super::TestHolder), and not of the code
-    /// under test.
+    /// Whether the lock belonged to the other process (a [`TestHolder`](super::TestHolder)), not to the code under
+    /// test.
     pub elsewhere: bool,
 }
 

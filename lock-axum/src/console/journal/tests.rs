@@ -1,4 +1,4 @@
-//! The journal is given real events: those of a manager, because only it can make them.
+//! The journal gets the real events of a manager, because only a manager can make them.
 
 use lock_core::{LockEvents, LockManager, ManagerBuilder, backend::memory::Memory};
 

@@ -11,8 +11,8 @@ let retry = 0;
 
 // Text
 
-// Characters that cannot be seen, or that turn the text around: a key must not look like another one. Of spaces, those
-// that HTML leaves out; of backslashes, those that look like the beginning of a replacement.
+// Characters that cannot be seen or that reverse the text: a key must not look like another one. Also spaces that HTML
+// drops, and backslashes that look like the beginning of a replacement.
 const UNSEEN = /^ | (?= |$)|\\(?=u\{)|(?! )[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 const shown = (text) => text.replace(UNSEEN, (char) => '\\u{' + char.codePointAt(0).toString(16) + '}');
 
@@ -232,7 +232,7 @@ const shows = {
 
 const ownBy = ({ host, pid }) => (record) => record !== null && record.pid === pid && record.host === host;
 
-// Why the list is not what one would take it for.
+// Why the list is missing, cut or old.
 function* unsure(state) {
   if (state.unlisted) yield 'This store cannot list its locks: ask for one key with lockctl show.';
   else if (state.total === null) yield 'Not known: the locks could not be listed.';
@@ -341,13 +341,13 @@ async function release(event) {
     $('cancel').focus();
     return;
   }
-  // The server goes on when the connection is lost or a proxy gives up.
+  // The release goes on when the connection is lost or a proxy gives up.
   const refused = (status >= 400 && status < 500) || status === 501;
   answer(refused ? `Not released: ${told.detail}.` : `It is not known whether the lock was released; look at the list (${told.detail}).`, 'bad');
   $('confirm').ariaDisabled = null;
 }
 
-// Returns the status, 0 without an answer, and the data, which say in `detail` why they are no success.
+// Returns the status (0 without an answer) and the data, whose `detail` says why the request failed.
 async function ask(path, options = {}) {
   // A page of another site cannot send this header.
   const headers = { 'x-lock-console': '1', ...options.headers };
@@ -356,7 +356,7 @@ async function ask(path, options = {}) {
   return [got.status, { detail: got.status ? `the server answered ${got.status}` : 'the connection was lost', ...told }];
 }
 
-// The doctor is asked when its view opens: a look takes a while.
+// The doctor runs only when its view opens: it takes a while.
 async function doctor() {
   const button = $('doctor-again');
   button.ariaDisabled = 'true';
@@ -401,10 +401,10 @@ function show(state) {
 
 const asOf = () => latest.seen_ms ? `; the locks are those of ${clock(latest.seen_ms)}` : '';
 
-// Time passes, also without a change. Old rows do not pretend that it does.
+// Ages grow, also without a new state. Without a connection they stand still.
 setInterval(() => $('status').dataset.state === 'live' && latest.view === view && shows[view](latest), 1000);
 
-// Says that what is shown is old until a state arrives.
+// Shows that the data are old until a state arrives.
 function reconnect() {
   status(document.hidden ? 'paused' : `connecting${asOf()}`, 'wait');
   connect();
@@ -421,7 +421,7 @@ function connect() {
   url.search = new URLSearchParams({ view, prefix: FILTERED.includes(view) ? $('filter').value : '' });
   const mine = (source = new EventSource(url));
   const gone = (what) => status(`${what}, trying again${asOf()}`, 'bad');
-  // A state arrives every 5 s, or the end does after 10 s. A phone without a network reports no error for minutes.
+  // A state arrives every 5 s, or the `end` event after 10 s. A phone without a network reports no error for minutes.
   const watch = () => {
     clearTimeout(watchdog);
     watchdog = setTimeout(() => {

@@ -32,7 +32,7 @@ pub(super) struct Usage {
 pub(super) enum Compatibility {
     Compatible,
     Blocked,
-    /// The key is in use in this mode, which can never share the key with the other.
+    /// The key is in use in this mode, which can never share the key with the requested one.
     Conflict(Mode),
 }
 

@@ -38,7 +38,7 @@ pub(super) enum Relation {
 }
 
 /// The state of one key. A key that has no holder and no waiter may have an entry until its shard is swept: it is
-/// likely to be claimed again, and making and dropping an entry costs more than that.
+/// likely to be claimed again, and dropping and making its entry costs more than keeping it.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: Holders,
@@ -271,7 +271,7 @@ impl Entry {
         });
     }
 
-    /// Takes one step of the latch that the key is.
+    /// Takes one step of the latch of the key.
     pub(super) fn latch(&mut self, step: &LatchStep, now: Moment) -> Result<LatchState, Use> {
         self.expire(now);
         let waiting = self.tickets.front().map(|ticket| ticket.share.mode);

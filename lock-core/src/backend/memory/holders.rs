@@ -13,7 +13,7 @@ use crate::owner::{Owner, OwnerRecord};
 pub(super) struct Holders {
     /// The oldest holder; in most cases the only one.
     first: Option<Holder>,
-    /// The holders after it: readers, or permits.
+    /// The later holders: readers, or holders of permits.
     rest: Option<Box<Rest>>,
     /// Whether one of the holders may have several permits, which are then added up.
     several_permits: bool,
@@ -69,7 +69,7 @@ impl Holders {
         Usage::new(self.first.as_ref().map(|holder| holder.mode), count)
     }
 
-    /// Returns the grant of `owner`: a grant that it released with `keep_for`, or the present one.
+    /// Returns the grant of `owner`: if `kept`, the one released with `keep_for`, else the present one.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
         if let Some(first) = self.first.as_ref().filter(|holder| holder.name() == (owner, kept)) {
             return Some(first);
@@ -79,7 +79,7 @@ impl Holders {
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
-        // This is forgotten when the key has no holder.
+        // Reset once the key has no holder.
         self.several_permits = holder.permits > 1 || self.several_permits && self.first.is_some();
         match &mut self.first {
             Some(_) => self.rest.get_or_insert_default().push(holder),
@@ -92,7 +92,7 @@ impl Holders {
         if self.first.as_ref().is_none_or(|holder| holder.name() != (owner, kept)) {
             return self.rest.as_mut().is_some_and(|rest| rest.remove(&(owner, kept)).is_some());
         }
-        // The holders are filtered in place, because a holder is large.
+        // Only the next holder is moved, because a holder is large.
         match &mut self.rest {
             Some(rest) => self.first = rest.pop_front(),
             None => self.first = None,

@@ -12,7 +12,7 @@ pub(super) struct Latch {
     count: u32,
     setter: Owner,
     counted: HashSet<Owner>,
-    /// The processes to notify when it opens.
+    /// The processes to notify when the latch opens.
     waiting: Vec<u128>,
     deadline: Moment,
 }

@@ -144,7 +144,7 @@ impl<'a> Locked<'a> {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
                 if all.key.is_none() {
-                    // The holder is the holder of the key that the error names.
+                    // The holder reported is that of the key that the error names.
                     (all.key, all.holder, all.kept) = (Some(key.clone()), held.holder, held.kept);
                 }
             }
@@ -191,7 +191,7 @@ impl Memory {
         fence
     }
 
-    /// Releases all keys: [`Released::Released`] if the claim held all of them, else the state of the others.
+    /// Releases all keys: [`Released::Released`] if the claim held all of them, else the worst answer of a key.
     pub(super) fn release_all(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         let mut locked = Locked::new(self, claim, now);
         let released: Vec<_> =

@@ -57,8 +57,8 @@ impl Entry {
         }
     }
 
-    /// Removes a ticket and its watchers; their futures find that and complete. Returns what it waited for, if there
-    /// was a ticket.
+    /// Removes a ticket and its watchers, whose futures notice that and complete. Returns what the ticket waited for,
+    /// if there was one.
     pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Share> {
         // The common case, an uncontended key, has no ticket to remove.
         if self.tickets.is_empty() {
@@ -88,7 +88,7 @@ impl Entry {
             self.tickets.change(claim.owner, |ticket| ticket.watchers.push(watcher));
             return;
         }
-        // This comes before the claim is among the waiters, which would count it as an earlier one. The manager of the
+        // This comes before the claim joins the waiters, where it would count as an earlier one. The manager of the
         // holder knows the waiters of its own process by its local queue.
         if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
             self.tell_holder(claim.owner);
@@ -113,7 +113,7 @@ impl Entry {
         // would never sleep.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
         let own = Arc::clone(&watcher.wake);
-        // It checks at this moment, so it need not be woken.
+        // This watcher checks now, so it need not be woken.
         self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
         // The first watcher may not be polled. Then each of the others checks a little later.
         Check::Wait(armed.or_else(|| self.next_end(now).map(|end| end.plus(AFTER_THE_FIRST))))
@@ -122,7 +122,7 @@ impl Entry {
     /// Removes a watcher that has seen its turn. The turn is not passed on: this watcher retries next. If it is dropped
     /// instead, its owner's release advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
-        // This comes before the removal. A watcher with a ticket needs no mark: the ticket keeps its turn.
+        // Read before the removal. A watcher with a ticket never counts as acting: its ticket keeps the turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(Share::new(claim)).filter(|_| acting));
@@ -205,11 +205,11 @@ impl Entry {
                     usage.add(watcher.share);
                     watcher.call(&mut self.events);
                 }
-                // Its next try is answered at once, with an error.
+                // The watcher's next try is answered at once, with an error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
-                // No later claim fits beside it, and there may be thousands.
+                // No claim fits beside an exclusive use, and there may be thousands.
                 Compatibility::Blocked if usage.is_exclusive() => break,
-                // Without a ticket there is no order, so a younger one that fits is called.
+                // Without a ticket there is no order, so a younger watcher that fits is called.
                 Compatibility::Blocked => {}
             }
         }

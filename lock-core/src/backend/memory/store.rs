@@ -127,8 +127,8 @@ impl Memory {
 }
 
 impl Shard {
-    /// Drops the idle entries each time that the shard has doubled. Keys that are never claimed again thus cost no
-    /// memory, and a call pays for it with a constant amount of work on average.
+    /// Drops the idle entries each time that the shard has doubled. Keys that are never claimed again thus cost bounded
+    /// memory, and each call pays a constant amount of work on average.
     pub(super) fn sweep(&mut self, now: Moment) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.is_idle(now));

@@ -28,7 +28,7 @@ pub(super) struct Watcher {
     /// The holder is of the same manager, which was expected to hand the grant on.
     pub(super) local: bool,
     pub(super) wake: Arc<Notify>,
-    /// Its turn has come, and its future has not seen that yet.
+    /// Whether its turn has come, and its future has not seen that yet.
     pub(super) called: bool,
     /// When the watcher wakes to check for expiry; only one watcher of a key does.
     pub(super) armed: Option<Moment>,

@@ -15,7 +15,7 @@ pub(super) struct Tickets {
     arrivals: Arrivals<Owner, Ticket>,
     /// The deadlines of the tickets that no watcher awaits. Each ticket is here or in `awaited`.
     ends: Deadlines,
-    /// The tickets that a watcher awaits which was not called.
+    /// The tickets with a watcher that was not called.
     awaited: BTreeSet<u64>,
     /// How many tickets at the front are compatible with the holders and with each other, so that their turn has come.
     /// The true number may be larger, if a holder has left since it was computed.
@@ -60,7 +60,7 @@ impl Tickets {
     }
 
     pub(super) fn push(&mut self, ticket: Ticket) {
-        // This is forgotten when the queue is empty.
+        // Reset once the queue is empty.
         self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
         let (filed, owner) = (Filed::new(&ticket), ticket.owner);
         let number = self.arrivals.push(owner, ticket);
@@ -89,7 +89,7 @@ impl Tickets {
         let before = Filed::new(ticket);
         let answer = change(ticket);
         let after = Filed::new(ticket);
-        // A ticket has one index entry. An old one that stays would let `expire` drop a ticket that is alive.
+        // A ticket has one index entry. An old entry that stays would let `expire` drop a ticket that is alive.
         if before != after {
             self.unfile(number, before);
             self.file(number, after);
@@ -100,8 +100,8 @@ impl Tickets {
     /// Serves the tickets whose turn has come, and returns the usage of the key once all of them hold it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
         // This continues from the last computation, which still holds: a release makes more room, and a claim that was
-        // granted since then was served here, or fits beside all claims that were. Starting from the front, each check
-        // would visit every waiter.
+        // granted since then was served here, or fits beside all claims served here. Starting from the front, each
+        // check would visit every waiter.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
             && usage.admits(next.share) == Compatibility::Compatible

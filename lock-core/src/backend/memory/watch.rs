@@ -103,7 +103,7 @@ fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
     let waits =
         checks.iter().filter_map(|found| if let Check::Wait(armed) = found { Some(*armed) } else { None });
     let found = match (checks.contains(&Check::Retry), waits.clone().next()) {
-        // Its turn has come at each key, or it has lost its place at one. In both cases it tries for all of them.
+        // The claim's turn has come at each key, or its place at one is lost. In both cases it tries for all keys.
         (true, _) | (false, None) => {
             for key in claim.keys() {
                 locked.entry(key).go(claim, id, now);
@@ -118,7 +118,7 @@ fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        // `go` has removed it already, and left the turn to its next try.
+        // `go` has removed the watcher already, and left the turn to the next try.
         if self.gone {
             return;
         }

@@ -36,7 +36,7 @@ struct Query {
 }
 
 impl RedlockUrl {
-    /// Parses the part after `redlock://`, or with `tls` after `redlocks://`. No error repeats it: it holds the
+    /// Parses the part after `redlock://`, or with `tls` after `redlocks://`. No error repeats that part: it holds the
     /// password.
     pub(crate) fn parse(rest: &str, tls: bool) -> Result<Self> {
         let (rest, query) = FORM.options(rest)?;

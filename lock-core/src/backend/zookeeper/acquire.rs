@@ -17,7 +17,7 @@ use crate::error::LockErrorKind;
 enum First {
     /// Create the node at once: it will stay, or the key is probably free.
     Create,
-    /// Read first: if the key is held, there may be no node to create.
+    /// Read first: if the key is held, the claim may get no node.
     Look,
 }
 
@@ -39,7 +39,7 @@ impl Site<'_> {
     /// Attempts the claim once. Repeats requests that a lost connection left open, without a deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         let answer = self.attempt_until_answered(ask).await;
-        // After any failure, a node stays until the claim is released. A session that is over does not report.
+        // After any failure, a node stays until the claim is released. A session that is over cannot say so.
         let has_none = matches!(self.entry(), Ok(None));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -56,7 +56,7 @@ impl Site<'_> {
         }
     }
 
-    /// The outer error is final; after the inner one the claim may have a node or not.
+    /// The outer error is final; after an inner error the claim may have a node or not.
     async fn attempt_once(
         &self,
         ask: Ask,
@@ -146,7 +146,7 @@ impl Site<'_> {
             }
             return self.granted(sent, &seen, created).await.map(Ok);
         }
-        // Later only another program can have changed the mode of the holders: the claim waits for its end.
+        // After a wait, a clash can only come from another program, for whose release the claim waits.
         if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| !has_waited) {
             self.leave(own).await?;
             return Err(self.in_use(with));
@@ -160,7 +160,7 @@ impl Site<'_> {
         Ok(self.held(ask, &seen.line, Some((sent, at))).await)
     }
 
-    /// Answers a grant, whose lease is the certain time of the session.
+    /// Returns the grant; its lease is the time for which the session is certain.
     async fn granted(&self, sent: Moment, seen: &Seen, created: Option<Created>) -> Result<Attempt, Failure> {
         let token = created.and_then(|created| at_birth(created.number, seen.changed));
         let handoffs = self.claim.handoffs;
@@ -200,7 +200,7 @@ impl Site<'_> {
         line.holders().iter().any(|place| self.is_handed_off_with(place))
     }
 
-    /// Returns whether a place is of a claim of this manager, which hands the key off to this one, or gets it from it.
+    /// Returns whether the claim at `place` and this one are of one manager, and may hand the key off to each other.
     fn is_handed_off_with(&self, place: &Place) -> bool {
         let path = self.path(&place.name);
         let owner = self.session.with(|grants| grants.owner_of(&path)).ok().flatten();
@@ -222,7 +222,7 @@ impl Site<'_> {
         line: &Line,
         queued: Option<(Moment, usize)>,
     ) -> Result<Attempt, Error> {
-        // Without a session, the next request finds this out.
+        // A session that is over is noticed by the next request.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
             return Ok(Attempt::Held(Held::default()));
@@ -242,7 +242,7 @@ impl Site<'_> {
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),
             key: None,
-            // A node is the grant, so none is kept after its release.
+            // The node is the grant, so no grant is kept after its release.
             kept: false,
         }))
     }

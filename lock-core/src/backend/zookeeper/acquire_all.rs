@@ -27,7 +27,7 @@ enum Found {
     Held(usize),
     /// Every key is free or held by the claim, and a node is missing.
     Free,
-    /// It holds every key.
+    /// The claim holds every key.
     Ours,
 }
 
@@ -70,7 +70,7 @@ impl Several<'_> {
         }
     }
 
-    /// The outer error is final; after the inner one the claim may have nodes or not.
+    /// The outer error is final; after an inner error the claim may have nodes or not.
     async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Result<Attempt, Error>, Failure> {
         let sent = now();
         let mut surveyed = Vec::with_capacity(self.sites.len());

@@ -74,7 +74,7 @@ impl Backend for ZooKeeper {
                 } else {
                     Several::new(&self.config, &session, claim).release().await
                 };
-                // The next session knows the state of the grant.
+                // If this session ended, the next one finds the state of the grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }
@@ -209,7 +209,7 @@ impl ZooKeeper {
     /// This answers without a request to the servers: a grant lives as long as the session, unless its node is deleted.
     fn renew_one(&self, claim: &Claim) -> Renewal {
         let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
-        // Its end is reported separately.
+        // The end of a session is reported separately.
         let Some(session) = process.current() else {
             return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
         };
@@ -220,7 +220,7 @@ impl ZooKeeper {
             let directory = names::directory(&self.config.base, key.as_str());
             let prefix = format!("{directory}/{mark}");
             if !is_silent {
-                // A lock that is held for so long is worth a request.
+                // A lock that is held until a renewal is worth a request.
                 process.watch(&session, &prefix, &directory);
             }
             let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.granted));

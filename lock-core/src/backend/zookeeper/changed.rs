@@ -45,7 +45,7 @@ impl Site<'_> {
                 let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else { break };
                 let copy = self.session.copies.copy_of(self.directory.as_bytes(), |copy| self.follow(copy));
                 let own = own.map(str::to_owned);
-                // Many wait for long: each would keep a whole queue, here and below.
+                // Many claims wait long, here and below: each would keep a whole queue.
                 drop((line, entry));
                 match own {
                     Some(node) => copy.served(node.as_bytes(), seen.changed).await,
@@ -57,11 +57,11 @@ impl Site<'_> {
             drop((line, entry));
             let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
             let (stat, watcher) = client.check_and_watch_stat(&path).await?;
-            // Without it, the node was deleted since it was read: the next read finds another one, or none.
+            // Without a `stat`, the node was deleted since the read: the next read finds another one, or none.
             if stat.is_some() {
                 let event = watcher.changed().await;
                 // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is only a
-                // hint: a node that is gone may have become a reader's in its place.
+                // hint: a deleted node may have become a reader's node in the same place.
                 if event.event_type != EventType::NodeDataChanged {
                     return Ok(());
                 }
@@ -76,13 +76,13 @@ impl Site<'_> {
         let (client, directory) = (self.session.client().clone(), self.directory.clone());
         let (kept, mut over) = (Arc::clone(&copy), self.session.over.subscribe());
         let follows = async move {
-            // However it ends, the waiters send requests, and learn why.
+            // However the copy ends, the waiters send requests, and learn why.
             tokio::select! {
                 _ = over.wait_for(|over| *over) => {}
                 _ = follow(&client, &directory, &kept) => {}
             }
         };
-        // Where the client runs, which panics in a watch that outlives it.
+        // On the client's runtime: a watch that outlives the client panics.
         let runtime = self.session.background.clone().unwrap_or_else(Handle::current);
         runtime.spawn(copy.keep(follows));
     }

@@ -64,7 +64,7 @@ pub(super) struct Config {
     pub(super) timeout: Duration,
     /// The limit of the first session.
     pub(super) connect_timeout: Duration,
-    /// The limit of the beginning of a later one.
+    /// The limit for beginning a later session.
     pub(super) dial_timeout: Duration,
     pub(super) names: Names,
 }

@@ -142,7 +142,7 @@ impl Config {
             {
                 Ok(other) => {
                     let mut state = other.state_watcher();
-                    // The last handle ends the session, unless the other connection takes it back before: the next
+                    // Dropping it ends the session, unless the other connection takes the session back first: the next
                     // round finds out.
                     drop(other);
                     while !state.changed().await.is_terminated() {}

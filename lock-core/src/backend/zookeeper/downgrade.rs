@@ -38,7 +38,7 @@ impl Site<'_> {
             if error != Error::NoNode {
                 self.recover(error).await?;
             }
-            // An earlier request whose answer was lost may have done it.
+            // An earlier request whose answer was lost may have succeeded.
             match self.look_for_own(None, false).await {
                 Ok((_, Some(node))) => self.session.with(|grants| grants.has_node(&self.prefix, &node))?,
                 Ok((_, None)) => return Ok(false),

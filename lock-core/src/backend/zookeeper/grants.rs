@@ -6,7 +6,7 @@ use super::names;
 use crate::backend::{Claim, FencingToken};
 use crate::owner::{Owner, OwnerRecord};
 
-/// How many busy directories are remembered. It costs nothing but a write to forget one.
+/// How many busy directories are remembered. A forgotten one costs only a write.
 const BUSY: usize = 1_024;
 
 /// The claims of a session that have a node, or may have one. An owner has one entry for each of its keys, under the
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     /// The name of its node; `None` while no answer has named one.
     pub(super) node: Option<String>,
     pub(super) granted: bool,
-    /// The fencing token of the holder after so many hand-offs.
+    /// The hand-offs so far, and that holder's fencing token.
     fence: Option<(u64, FencingToken)>,
     removal: Removal,
 }
@@ -113,8 +113,8 @@ impl Grants {
         entry.map(|entry| entry.granted = true).is_some()
     }
 
-    /// Returns the token of the holder of these keys after `handoffs` hand-offs. The first token that is noted for it
-    /// stays. Single grants have different tokens, and none of them is the token of all.
+    /// Returns the token of the holder of these keys after `handoffs` hand-offs. The first token that is noted stays.
+    /// Keys that were granted singly have different tokens, and none is the token of all.
     pub(super) fn fence(
         &mut self,
         prefixes: &[&str],

@@ -190,7 +190,7 @@ impl Look<'_> {
             Err(Error::NoNode) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // It lives as long as its session, for a time that is unknown.
+        // The grant lives as long as its session, for an unknown time.
         Ok(self.id(place).await?.map(|id| HolderInfo::new(id, record, None, false)))
     }
 
@@ -203,8 +203,8 @@ impl Look<'_> {
         Ok(WaiterInfo::new(record, place.mode))
     }
 
-    /// Returns the id of a grant; `None` if it was released. A mark belongs to one grant, also when its node gets
-    /// another name; without one, a name may come again, but not with the same creation.
+    /// Returns the id of a grant; `None` if it was released. A mark belongs to one grant, even if its node is renamed.
+    /// Without a mark, a name may recur, but not with the same creation number.
     async fn id(&self, place: &Place) -> Result<Option<GrantId>, Error> {
         if let Some(mark) = names::mark_of(&place.name) {
             return Ok(id(mark));

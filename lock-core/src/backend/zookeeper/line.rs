@@ -72,7 +72,7 @@ impl Line {
 
 /// Returns whether the counter has overflowed within these numbers: then the negative ones are the later.
 ///
-/// Numbers that live at the same time are less than 2^31 apart, or a lock has had two thousand million holders while
+/// Numbers that live at the same time are less than 2^31 apart, unless a lock had two thousand million holders while
 /// one waited.
 fn wraps(numbers: impl Iterator<Item = i32> + Clone) -> bool {
     let (least, most) = (numbers.clone().min(), numbers.max());

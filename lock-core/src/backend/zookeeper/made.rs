@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
 
-/// How long a directory is kept after it was made, or was seen in use. A key that is used more often costs one more
-/// creation in this time.
+/// How long a directory is kept after it was made, or was seen in use. A key that is used more often costs at most one
+/// more creation in this time.
 const STAYS: Duration = Duration::from_secs(10);
 
 /// How many are deleted at once.

@@ -216,7 +216,7 @@ mod tests {
         for (path, expected) in [
             (format!("/locks/k/{uuid}lock-0000000042"), Some(format!("/locks/k/{uuid}"))),
             (format!("/locks/{uuid}/{uuid}__READ__0000000001"), Some(format!("/locks/{uuid}/{uuid}"))),
-            // The name is only the mark of a key.
+            // Here the key looks like a mark.
             (format!("/locks/{uuid}/lock-0000000001"), None),
             (format!("{uuid}lock-0000000042"), None),
             ("/locks/k/é".to_owned(), None),

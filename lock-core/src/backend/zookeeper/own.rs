@@ -27,7 +27,7 @@ impl Site<'_> {
         };
         let own = match known.filter(|node| seen.line.place_named(node).is_some()) {
             Some(node) => Some(node),
-            // A downgrade whose answer was lost has renamed it.
+            // A downgrade whose answer was lost has renamed the node.
             None => self.own_node(&seen.line).await?,
         };
         match own {
@@ -36,8 +36,8 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the copy of the queue, if there is one with this node. The nodes before it only become fewer, so if it holds
-    /// the key in the copy, it does in the store.
+    /// Returns the copy of the queue, if there is one with this node. Nodes before this one only become fewer: if it
+    /// holds the key in the copy, it does in the store.
     fn seen_in_copy(&self, node: &str) -> Option<Seen> {
         let copy = self.session.copies.existing(self.directory.as_bytes())?;
         let read = copy.look(|seen| {
@@ -49,8 +49,8 @@ impl Site<'_> {
 
     /// Reads the line for a claim without a node in this session.
     pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
-        // A claim of a fair lock must see all earlier nodes, except those that the leader has committed and not yet
-        // shown to its own clients, which is a moment later than on other servers.
+        // A claim of a fair lock must see all earlier nodes. It can only miss nodes that the leader has committed and
+        // not yet shown to its own clients; other servers show them earlier.
         let seen = match self.claim.queue {
             Queue::Fifo => self.look_again().await,
             Queue::Barging => self.look().await,

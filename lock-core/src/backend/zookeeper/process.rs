@@ -110,7 +110,7 @@ impl Process {
         });
     }
 
-    /// Reports the grant with the node at `path` as lost, if it is one.
+    /// Reports the grant with the node at `path` as lost, if there is one.
     pub(super) fn lost(&self, session: &Session, path: &str, reason: LossReason) {
         if let Ok(Some(owner)) = session.with(|grants| grants.removed(path)) {
             self.tell(|listener| listener.lost(owner, reason));
@@ -129,8 +129,8 @@ async fn keep(process: &Process, session: &Session) {
     loop {
         match states.state() {
             SessionState::SyncConnected => {
-                // An answer counts from before the request, so a late one is useful too. Without any, the next try
-                // comes when the last proof has expired.
+                // An answer counts from before its request, so a late answer is useful too. Without an answer, the next
+                // try comes when the last proof has expired.
                 let asked = now();
                 let contact = timeout(session.timeout() / 2, session.contact(&process.servers.config.base));
                 let contact = tokio::select! {

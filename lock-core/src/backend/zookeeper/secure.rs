@@ -32,7 +32,7 @@ impl Secure {
     /// Reads the files once.
     pub(super) fn read(form: &UrlForm, files: &TlsFiles, hosts: &[(String, u16)]) -> Result<Self> {
         let tls = Tls::new(form, files, hosts.iter().map(|(host, _)| host.as_str()))?;
-        // The client library has no option for it, and would panic.
+        // The client library panics if no crypto provider is set.
         ring_by_default();
         Ok(Self { options: options(files)?, tls })
     }

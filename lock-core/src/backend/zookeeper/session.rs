@@ -21,10 +21,10 @@ use crate::sync::Mutex;
 /// The share of the session timeout for which a session is certain after a proof of contact.
 ///
 /// The server that ends a session is the leader. A follower reports its clients to the leader with each ping, every
-/// half tick, and a timeout has at least two ticks. So the leader may count from a quarter of the timeout before the
-/// proof, and from one pause between two proofs before that.
+/// half tick, and a timeout has at least two ticks. So the leader may count from a quarter of the timeout, plus one
+/// pause between two proofs, before the proof.
 const CERTAIN: u32 = 2;
-/// The version that every node has.
+/// The version that matches any node.
 const ANY_VERSION: i32 = -1;
 /// The pause after an answer that the servers are overloaded.
 const THROTTLED: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub(super) copies: QueueCopies<Place>,
     /// The bytes of the paths that are watched.
     watched: AtomicUsize,
-    /// The directories that it has made.
+    /// The directories that the session has made.
     pub(super) made: Made,
 }
 
@@ -129,9 +129,9 @@ impl Session {
         proof.any = later(proof.any, sent);
     }
 
-    /// Notes that the leader answered a `sync` that was sent at `sent`. It answers that alone. A leader that is cut off
-    /// from the majority does so until it notices, which may take longer than a session (ZOOKEEPER-2136). So this only
-    /// shows that a server answers, and no grant relies on it.
+    /// Notes that the leader answered a `sync` that was sent at `sent`. The leader answers a `sync` alone. If it is cut
+    /// off from the majority, it does so until it notices, which may take longer than a session (ZOOKEEPER-2136). So
+    /// this only shows that a server answers, and no grant relies on it.
     pub(super) fn heard_from_leader(&self, sent: Moment) {
         let mut proof = self.proof.lock();
         proof.any = later(proof.any, sent);
@@ -158,8 +158,8 @@ impl Session {
         Ok(())
     }
 
-    /// Requests a sign of life of the majority, unless there was one as recently as every holder has one. This is for a
-    /// grant that was found by a read: a waiter writes nothing while it waits.
+    /// Requests a sign of life of the majority, unless, as for a holder, there was one in the last eighth of the
+    /// timeout. This is for a grant that was found by a read: a waiter writes nothing while it waits.
     pub(super) async fn prove_recently(&self, base: &str) -> Result<(), Error> {
         let is_old = || {
             let majority = self.proof.lock().majority;

@@ -22,8 +22,8 @@
 //! **Why there is no deadlock.** The claim is not queued: it holds all keys or leaves every line before it answers. The
 //! library, not the store, waits for several keys: for one key after the other, with a place in its line, and then it
 //! requests all of them. Every process takes the keys in the order of their bytes, so there is no circle among them;
-//! and a claim that waits for one key only holds none while it waits. A stranger that takes several keys one by one in
-//! another order (Curator's `InterProcessMultiLock` goes as its caller lists them) may wait for us while we wait for
+//! and a claim that waits for one key only holds none while it waits. Another program that takes several keys one by
+//! one in another order (Curator's `InterProcessMultiLock` uses its caller's order) may wait for us while we wait for
 //! it, until one of the two gives up.
 
 use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
@@ -131,7 +131,7 @@ impl<'a> Several<'a> {
         }
     }
 
-    /// This is the same as for each of the keys.
+    /// Recovers as for each of the keys.
     pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
         match self.sites.first() {
             Some(site) => site.recover(error).await,

@@ -140,7 +140,7 @@ impl ZooKeeper {
 async fn first(config: &Config) -> Result<Duration, Error> {
     let client = config.connect().await?;
     make_base(&client, config).await?;
-    // Without the permission for it, every lock would be lost because there is no sign of life.
+    // Without the permission for this check, every lock would be lost: it is the sign of life.
     check(&client, &config.base).await?;
     config.check_user(&client).await?;
     Ok(client.session_timeout())
@@ -148,7 +148,7 @@ async fn first(config: &Config) -> Result<Duration, Error> {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        // The grants are collected first: no listener is called under the lock.
+        // The processes are collected first: no listener is called under the lock.
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {
             process.close();

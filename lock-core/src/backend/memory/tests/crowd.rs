@@ -24,7 +24,7 @@ fn at(millis: u64) -> Moment {
 struct Crowd {
     entry: Entry,
     claims: Vec<Claim>,
-    /// How many bells were rung.
+    /// The number of wake-ups.
     rung: usize,
 }
 
@@ -80,7 +80,7 @@ fn hand_offs(waiters: usize) -> Duration {
         let start = cpu();
         (0..400).for_each(|from| crowd.hand_off(from));
         let took = cpu() - start;
-        // The next waiter, and the one after it, which from now on checks after the end of the lease.
+        // Each hand-off wakes the next waiter, and the one that now checks after the end of the lease.
         assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
         took
     };
@@ -90,7 +90,7 @@ fn hand_offs(waiters: usize) -> Duration {
 #[test]
 fn a_hand_off_among_thousands_costs_as_much_as_one_among_hundreds() {
     let (few, many) = (hand_offs(FEW), hand_offs(MANY));
-    // A store that goes through all of them takes 16 times as long.
+    // A store that visits every waiter takes 16 times as long.
     assert!(many < 5 * few, "400 hand-offs: {few:?} among {FEW}, {many:?} among {MANY}");
 }
 
@@ -144,7 +144,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Against a list that is searched from its beginning.
+    /// The model is a list that is searched from its beginning.
     #[test]
     fn a_roll_is_a_list_in_order_of_arrival(steps in steps()) {
         let (mut arrivals, mut list) = (Arrivals::default(), Vec::<(u8, usize)>::new());

@@ -60,7 +60,7 @@ impl Model {
         self.grants.iter_mut().find(|grant| grant.who == who && !grant.kept)
     }
 
-    /// The modes in use, including those of older tickets that are compatible with it.
+    /// The modes of the holders, and of the tickets before that of `who`.
     fn ahead(&self, claims: &[Claim], who: usize) -> Vec<Mode> {
         let older = self.tickets.iter().take_while(|(owner, _)| *owner != who);
         let older = older.map(|(owner, _)| claims[*owner].mode);

@@ -63,8 +63,8 @@ impl<B: Backend> Inner<B> {
         attempt: &Try<'_>,
         ask: Ask,
     ) -> Fanout<impl Future<Output = ()> + Send + use<B>> {
-        // The calls outlive their caller, so they have a copy. The marks of a copy do not reach the caller's claim, so
-        // that one is marked below.
+        // The calls outlive their caller, so they get a copy of the claim. Marks on the copy do not reach the caller's
+        // claim, which is marked below.
         let claim = Arc::new(attempt.claim.clone());
         let mut fanout = Fanout::with_capacity(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
@@ -81,9 +81,9 @@ impl<B: Backend> Inner<B> {
             let is_suspect = node.is_suspect();
             let alone = if is_suspect { Detached::from_the_beginning() } else { fanout.alone() };
             let limit = timing::patience(claim.ttl, self.node_timeout);
-            // An attempt that waited for this node without an answer counts its silence at once. Otherwise the silence
-            // would count only when the deadline of the call is over, and attempts that begin before that would wait
-            // for the node too.
+            // An attempt that waited for this node without an answer counts the node's silence at once. Otherwise the
+            // silence would count only when the deadline of the call is over, and attempts that begin before that would
+            // wait for the node too.
             let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
                 // An earlier attempt of this owner, or its release, may be in progress there. It must end before this
@@ -186,7 +186,7 @@ impl<B: Backend> Inner<B> {
         // `Keep` alone does not keep a grant: the owner may have released the claim while this request was on its way.
         // That release reached the node before the request did, so no later release would undo the grant.
         let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
-        // The release that waits for this slot frees the grant. It is sent even if it has given up that wait.
+        // The release that waits for this slot frees the grant: it is sent even after giving up that wait.
         if taken && unwanted && !slot.tracked.is_followed(slot.node) {
             self.clean(&slot, claim).await;
         }
@@ -271,8 +271,7 @@ impl<B: Backend> Inner<B> {
             }
         }
         if failures.len() <= max_failures(self.nodes.len()) {
-            // With more failures the verdict did not depend on the missing nodes, and they may still have answered in
-            // time.
+            // With more failures, the verdict came without the missing nodes, which might still have answered in time.
             failures.append(&mut missing);
         }
         let error = match why {
@@ -351,8 +350,8 @@ impl<B: Backend> Inner<B> {
         (answers, clean)
     }
 
-    /// Returns whether the answers of every node count for an owner. Otherwise it could wait for ever for a majority of
-    /// the others, or win with one node less to lose: this owner is given up, and another one continues.
+    /// Returns whether the answers of every node count for an owner. If not, the owner could wait for ever for a
+    /// majority of the others, or win with one node less to lose, so it is replaced by another owner.
     fn all_count(&self, tracked: &Tracked) -> bool {
         (0..self.nodes.len()).all(|node| tracked.is_sure(node))
     }

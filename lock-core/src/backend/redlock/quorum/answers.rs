@@ -77,7 +77,7 @@ pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let own = held.iter().filter(|held| held.own).count() >= majority(nodes);
     let waiters = held.iter().filter_map(|held| held.waiters).max();
     let holder = most_named(held);
-    // The key, and whether it is kept, are taken from the holder that is named.
+    // The key, and whether the lock is kept, come from the named holder's answer.
     let named = |one: &&Held| holder.is_some() && one.holder == holder;
     let (key, kept) = held.iter().find(named).map_or((None, false), |one| (one.key.clone(), one.kept));
     Held { remaining: remaining.get(missing).copied(), holder, waiters, own, key, kept, ..Held::default() }

@@ -102,8 +102,8 @@ fn of_all(each: &[Capability]) -> Capability {
         // Overlapping majorities admit one owner; they do not limit a number of owners. See `permits`.
         permits: each.len() == 1 && all(|node| node.permits),
         several: all(|node| node.several),
-        // A token is the largest of several nodes, so it may be ahead of the clock of every other one. It does not
-        // measure time, and no process may number its hand-offs from it: each hand-off asks the nodes.
+        // A token comes from one node, whose clock may be ahead of all others. So tokens do not measure time, and no
+        // process may number its hand-offs itself: each hand-off asks the nodes.
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
         // Grants of a node with sessions do not expire, so every grant must be released there.
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// The memory of an owner is dropped with it, whatever the outcome of its attempts.
+    /// The ledger forgets an owner that is gone, whatever the outcome of its attempts.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_remembered_of_owners_that_are_gone() {
         use crate::backend::memory::Memory;

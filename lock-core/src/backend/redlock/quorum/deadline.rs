@@ -1,6 +1,6 @@
 //! The deadline of a call to one node.
 //!
-//! A caller that drives its calls has one timer for all of them, which ends no later than theirs. When the caller
+//! A caller that drives its calls has one timer for all of them, which ends no later than their own. When the caller
 //! stops, its calls are detached, and only then does each of them need a timer of its own. Hardly any call lasts that
 //! long.
 

@@ -71,9 +71,8 @@ impl<B: Backend> Inner<B> {
         // that does not know it, and get a smaller one.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // This is the rest of the lease and no more: a request for a token must not extend the grant. Once the
-            // grant is over, nothing of the lease is left, although a majority may still have the grant: the next owner
-            // must not wait for longer.
+            // Only the rest of the lease: a request for a token must not extend the grant. After the lease there is no
+            // token, although a majority may still have the grant: the next owner must not wait for longer.
             let Some(ttl) = tracked.left(self.now()) else {
                 return Err(LockError::lost(&claim.key, LossReason::Expired));
             };
@@ -98,8 +97,7 @@ impl<B: Backend> Inner<B> {
                 .await;
             self.sort(claim, "note the fencing token", answers)?;
         }
-        // This does not happen earlier: a token that fewer than a majority know must be spread again by the next
-        // request.
+        // Recorded only now: a token that fewer than a majority know must be spread again by the next request.
         tracked.set_fence(claim.handoffs, largest);
         Ok(largest)
     }

@@ -14,8 +14,8 @@ use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 /// of the batch together.
 ///
 /// A node that came back without its data gives the key to the first request. A contender that cannot reach a majority
-/// still holds this node briefly before it rolls back, and then the next one does. With one request in each renewal
-/// only chance would give the key to the holder, and the lock would lack this node for many renewals.
+/// still holds this node briefly before it rolls back, and then the next contender does. With one request in each
+/// renewal only chance would give the key to the holder, and the lock would lack this node for many renewals.
 const AGAIN: usize = 64;
 
 impl<B: Backend> Inner<B> {

@@ -56,7 +56,7 @@ struct OnNode {
     is_taken: AtomicBool,
     /// How many releases were sent that are not answered yet, or never were.
     unanswered: AtomicUsize,
-    /// Whether the owner's release waits for the answer to an attempt, and frees what that brings.
+    /// Whether the owner's release waits for the answer to an attempt, and frees the grant in it.
     is_followed: AtomicBool,
 }
 
@@ -253,7 +253,7 @@ impl Tracked {
     /// Notes the fencing token of hand-off `turn`.
     pub(super) fn set_fence(&self, turn: u64, token: FencingToken) {
         let mut memory = self.entry.memory();
-        // Under the lock, as in `kept`.
+        // Checked under the lock, as in `kept`.
         if !self.is_returned() {
             memory.fence = Some(Fence { turn, token });
         }
@@ -289,12 +289,12 @@ impl Clone for Tracked {
 
 impl Drop for Tracked {
     fn drop(&mut self) {
-        // Only the last one locks the ledger.
+        // Only the last `Tracked` locks the ledger.
         if self.entry.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
         let mut entries = self.ledger.lock();
-        // In the meantime the owner may be tracked again, or may have been, and then another tracker was the last one.
+        // Meanwhile the owner may have been tracked again, and another `Tracked` may have been the last one.
         let is_in_map =
             entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
         if is_in_map && !self.entry.is_used() && self.entry.is_blank() {

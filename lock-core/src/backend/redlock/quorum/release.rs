@@ -26,7 +26,8 @@ impl<B: Backend> Inner<B> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         let is_held = tracked.left(sent).is_some();
-        // This comes first: an attempt or a healing that gets a grant from now on sees it, and releases that grant.
+        // This comes first: an attempt or a healing that gets a grant from now on sees this mark, and releases the
+        // grant.
         tracked.returns();
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
@@ -104,7 +105,7 @@ impl<B: Backend> Inner<B> {
         no_quorum(self.nodes.len(), "answer the release", failures.collect()).with_key(&claim.key)
     }
 
-    /// Turns an exclusive grant into a shared one. It is done when a majority has done it; until then the grant is
+    /// Turns an exclusive grant into a shared one. It is complete once a majority has done it; until then the grant is
     /// exclusive.
     pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Renewal {
         let sent = self.now();
@@ -138,7 +139,7 @@ impl<B: Backend> Inner<B> {
                 Renewal::Renewed { sent, lease, waiters: None }
             }
             Kept::No => Renewal::NotOwned,
-            // Nodes may have done it without an answer. A repeated request is answered yes there, so the caller asks
+            // Nodes may have downgraded without an answer. They say yes to a repeated request, so the caller asks
             // again. Until then its requests must name both forms of the grant: see `Claim::mark_shared`.
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
         }

@@ -69,7 +69,7 @@ impl<B: Backend> Inner<B> {
                     // Before the verdict: `heal_all` restores the missing grants. A dropped renewal has no verdict, so
                     // nothing may be healed after it.
                     Ok(()) | Err((Disposition::GiveBack, _)) => {}
-                    // It came after the verdict, so this call heals its node itself.
+                    // The answer came after the verdict, so this call heals its node.
                     Err((Disposition::Keep, _)) => quorum.heal(number, &batch, wanting).await,
                 }
             });
@@ -131,10 +131,10 @@ impl<B: Backend> Inner<B> {
         let skipped = self.skipped(|node| matches!(vote(&answers[node], part), Vote::Neither));
         for (node, answers) in answers.iter().enumerate() {
             match vote(answers, part) {
-                // This does not count if a release may be under way: it would end the grant that the node has just
+                // A yes does not count if a release may be under way: it would end the grant that the node has just
                 // renewed.
                 Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
-                // This answer counts even if a release may be under way: a release never brings a grant back.
+                // A no counts even if a release may be under way: a release never brings a grant back.
                 Vote::No => no += 1,
                 Vote::Pending if !over && !skipped(node) => pending += 1,
                 Vote::Yes | Vote::Neither | Vote::Pending => {}

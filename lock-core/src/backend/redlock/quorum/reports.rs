@@ -22,8 +22,8 @@ impl Reports {
     }
 }
 
-/// A filter between a node and a listener. It passes on the reports that are true of the quorum if they are true of one
-/// node. It drops grants, losses and wake-ups, because a majority decides those.
+/// A filter between a node and a listener. It passes on the reports for which one node is enough. It drops grants,
+/// losses and wake-ups, because a majority decides those.
 #[derive(Debug)]
 struct OfNodes(Weak<dyn Listener>);
 

@@ -73,7 +73,7 @@ impl<T> Round<T> {
     }
 
     /// Drives `fanout` until `decide` has a verdict on the answers. `decide` also gets the nodes that the caller still
-    /// waits for: each node, then a majority, and at last none. If the verdict needed that step, the wait for the
+    /// waits for: each node, then a majority, and at last none. If only such a step brings a verdict, the wait for the
     /// remaining calls has timed out.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,

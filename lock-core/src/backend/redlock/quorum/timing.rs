@@ -7,7 +7,7 @@ use super::votes::majority;
 /// The wait for a node as a fraction of the lease: small compared with the ttl, as the algorithm requires. After this
 /// wait, nine tenths of the lease are left.
 const SHARE_OF_TTL: u32 = 10;
-/// The largest fraction that a node timeout may be. An attempt with its fencing token waits twice, and half of the
+/// The longest node timeout as a fraction of the lease. An attempt with its fencing token waits twice, and half of the
 /// lease must be left.
 const LARGEST_SHARE: u32 = 5;
 /// The wait of a renewal as a fraction of the lease. A renewal starts after a third of the lease; a sixth leaves time
@@ -130,7 +130,7 @@ mod tests {
             ((ms(10_000), Some(ms(1_500))), {
                 (Waits::equal(ms(1_500)), ms(1_500), waits(second, second), ms(1_500))
             }),
-            // It is a fifth of the lease at most.
+            // The timeout is a fifth of the lease at most.
             (
                 (ms(1_000), Some(ms(500))),
                 (Waits::equal(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),

@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// A majority answered, and some of it said that another owner has the key.
+    /// A majority answered, in part that another owner has the key.
     Contended,
     /// Fewer than a majority answered yes or no.
     NoQuorum,
@@ -167,7 +167,7 @@ impl Releases {
             // A node that failed may have answered the same, which would make a majority.
             () if self.released > 0 && self.released + self.failed >= need => GivenBack::Released,
             () if self.taken > 0 && self.taken + self.failed >= need => GivenBack::Taken,
-            // Fewer than a majority can have had the grant when the release arrived, so it was over.
+            // Fewer than a majority can have had the grant when the release arrived, so the grant was over.
             () => GivenBack::Expired,
         }
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// With every answer there is a verdict, and the first one that a prefix gives is that one, in any order.
+        /// All answers give a verdict, and the first verdict that a prefix gives is the same, in any order.
         #[test]
         fn the_order_of_the_answers_does_not_matter(votes in elections(), seed in any::<u64>()) {
             let nodes = votes.len();
@@ -248,7 +248,7 @@ mod tests {
             let first = Tally::new(nodes, owners.iter().copied()).verdict();
             let second = Tally::new(nodes, owners[..seen].iter().map(other)).verdict();
             prop_assert!(first != Verdict::Won || second != Verdict::Won);
-            // The control: half is not enough, which shows as soon as there are two halves.
+            // The control: if half were enough, two could win as soon as there are two halves.
             let half = |wins: Vote| owners.iter().filter(|vote| **vote == wins).count() >= nodes.div_ceil(2);
             prop_assert!(!(half(Vote::Granted) && half(Vote::Held)) || nodes.is_multiple_of(2));
         }

@@ -88,7 +88,7 @@ impl Backend for Voter {
 
     async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         supported(claim.keys())?;
-        // Never queued, whatever is asked: one server would hand the lock on without a majority.
+        // Never queued, whatever the caller asks for: one server would hand the lock on without a majority.
         self.vote(claim).await
     }
 
@@ -157,7 +157,7 @@ impl Backend for Voter {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
-        // Not among the listeners of the connections. So the connections subscribe to no messages and report no losses:
+        // Kept apart from the listeners of the connections, which thus subscribe to no messages and report no losses:
         // one server does not decide what a majority holds.
         self.state().attach(process, listener);
     }

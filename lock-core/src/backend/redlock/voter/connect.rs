@@ -74,8 +74,9 @@ impl Voter {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), of any of them. [`InvalidRequest`](LockErrorKind::InvalidRequest): no URL, or two
-    /// that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer; temporary.
+    /// As [`connect`](Self::connect), for any of the servers. [`InvalidRequest`](LockErrorKind::InvalidRequest): no
+    /// URL, or two that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer;
+    /// temporary.
     ///
     /// # Panics
     ///
@@ -131,7 +132,7 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
     }
 }
 
-/// A server that is dialled, and what its dials have come to.
+/// A server that is dialled, and the outcome of its dials so far.
 #[derive(Clone)]
 struct Candidate {
     server: Arc<Shared<VoterRole>>,
@@ -142,8 +143,8 @@ struct Candidate {
 /// The outcome of one dial of the candidate with this number.
 type Dialled = (usize, std::result::Result<Session<VoterRole>, Failure>);
 
-/// Dials all servers at once, so that the time-outs of servers that are down do not add up, and again until a majority
-/// answers. Then a server that is down does not keep the service from starting.
+/// Dials all servers at once, so that the time-outs of servers that are down do not add up, and repeats that until a
+/// majority answers. So a minority that is down does not keep the service from starting.
 async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Voter, Option<LockError>)>> {
     let candidates = configs.into_iter().map(|config| Candidate::new(config, options));
     let mut candidates = candidates.collect::<Result<Vec<_>>>()?;
@@ -179,7 +180,7 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
             }
         }
         if sessions.iter().flatten().count() > sessions.len() / 2 {
-            // Each of the others has failed once, or has as much time again as the majority took.
+            // Done if all others have failed once; else they get as long again as the majority took.
             let has_failed = |number: usize| candidates[number].failure.is_some();
             if sessions.iter().enumerate().all(|(number, session)| session.is_some() || has_failed(number)) {
                 break;
@@ -216,7 +217,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the voter, and the error of one without a session, which is dialled at once and until it answers.
+    /// Returns the voter, and an error if it has no session; it is then dialled at once and until it answers.
     fn into_voter(
         self,
         session: Option<Session<VoterRole>>,

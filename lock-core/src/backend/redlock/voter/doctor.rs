@@ -5,7 +5,7 @@ use crate::backend::redis::doctor::{Kind, findings};
 use crate::backend::{Finding, Severity};
 use crate::error::Result;
 
-/// What concerns a voter beyond its server.
+/// The facts about a voter among the others.
 #[derive(Clone, Debug, Default)]
 struct Among {
     /// The number of replicas of the server.

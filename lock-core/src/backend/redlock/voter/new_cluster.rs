@@ -19,8 +19,8 @@ use crate::error::{LockErrorKind, Result};
 use crate::runtime::current_runtime;
 
 impl Voter {
-    /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without it, a new
-    /// server votes for the first time after the longest lease, because it looks like one that lost its data.
+    /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without this call, a
+    /// new server votes for the first time after the longest lease, because it looks like one that lost its data.
     ///
     /// **An operator calls this by hand, once**, before the first client connects. On a server that restarted it gives
     /// up the protection of the quarantine: a key may be locked twice.

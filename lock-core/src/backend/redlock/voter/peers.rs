@@ -75,8 +75,8 @@ impl Peers {
     pub(super) fn register(&self, this: &Observed, run: [u8; 40]) -> bool {
         // Two names of one server may register at the same time: after its restart, both have lost their connections.
         let _alone = self.registering.lock();
-        // This is not recorded for a refused voter. The other voter, which leads to the same server, would be refused
-        // at its next registration.
+        // Not recorded for a refused voter: the other voter, which leads to the same server, would be refused at its
+        // next registration.
         let is_first = !self.has_another(this, run);
         if is_first {
             this.set_run(run);
@@ -92,7 +92,7 @@ impl Peers {
 
     /// Returns whether a voter other than `this` is the server with this run id.
     fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
-        // It is identified by its address in memory: the last registration of this voter must not count as another
+        // `this` is identified by its address in memory: the last registration of this voter must not count as another
         // voter's.
         let mut others =
             self.all.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));

@@ -37,8 +37,8 @@ impl Role for VoterRole {
 
 impl SessionState for VoterSession {
     fn clock(&self, now: i64, sent: Moment, received: Moment) {
-        // Every answer with a time is checked, and before its caller reads it: a step is found before a grant in the
-        // same answer counts.
+        // Every answer with a time is checked before its caller reads it: a step of the clock is found before a grant
+        // in that answer counts.
         self.voter().observe(now, sent, received);
     }
 }

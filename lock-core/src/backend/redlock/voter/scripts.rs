@@ -7,8 +7,8 @@ use crate::backend::redis::scripts::constants::{Constant, Source};
 pub(super) const MARKER: &str = "lock:voter";
 
 pub(super) static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
-// The order matters. The gate refuses what free.lua does not grant, and the script of a single server runs only after
-// it. A script before the gate must check the marker itself.
+// The order matters. free.lua checks the marker itself, as a script before the gate must. The gate checks what free.lua
+// did not grant, and the script of a single server runs only after the gate.
 pub(super) static ONE: Source = Source::new(
     concat!(
         include_str!("scripts/free.lua"),

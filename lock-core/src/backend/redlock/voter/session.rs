@@ -60,7 +60,7 @@ impl VoterSession {
     /// starts a new quarantine then, for all clients.
     pub(super) async fn look(&self, live: &Connection<Self>) {
         self.voter.compare_once();
-        // With every heartbeat, because no answer announces the end of a quarantine or of the distrust in a clock.
+        // Reported with every heartbeat: no answer announces the end of a quarantine or of the distrust in a clock.
         self.voter.report(Clock::Suspend.now());
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");

@@ -65,7 +65,7 @@ impl VoterState {
     pub(super) fn registers(&self, run: [u8; 40]) -> bool {
         match self.peers.get() {
             Some(peers) => peers.register(&self.observed, run),
-            // Alone, or among servers that are being connected, which are compared once all of them are.
+            // A single voter, or one whose peers are still being dialled: `introduce` compares them later.
             None => {
                 self.observed.set_run(run);
                 true
@@ -162,7 +162,7 @@ impl VoterState {
         left(&self.quarantined, now)
     }
 
-    /// Same as [`distrusted`](Self::distrusted), now. Does not read the clock while the server's never was distrusted.
+    /// As [`distrusted`](Self::distrusted), for now. Does not read our clock if the server's was never distrusted.
     pub(super) fn distrusted_now(&self) -> Option<Duration> {
         match self.distrusted.load(Ordering::Relaxed) {
             i64::MIN => None,

@@ -33,7 +33,7 @@ impl VoterState {
         if claim.queue == Queue::Fifo {
             return Err(unsupported(&claim.key));
         }
-        // A quarantine lasts for `max_ttl`. A longer lease could be forgotten and still be held when it ends.
+        // A quarantine lasts for `max_ttl`. A longer lease could be forgotten and still be held after the quarantine.
         if claim.ttl > self.max_ttl() {
             let refusal = Refusal::TooLong { ttl: claim.ttl, max_ttl: self.max_ttl() };
             return Err(refusal.to_error(self).with_key(&claim.key));
@@ -101,7 +101,7 @@ impl Voter {
                 }
                 (-5, [left, ..]) => {
                     let left = Duration::from_micros(number(left)?);
-                    // The listeners learn it from this answer, and need not wait for the next heartbeat.
+                    // Reported now, so that the listeners need not wait for the next heartbeat.
                     voter.quarantined(Clock::Suspend.now(), left);
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
@@ -149,7 +149,7 @@ fn command(live: &Connection<VoterSession>, registration: &Registration, claim: 
     if single {
         command.arg(&*code(claim)).arg("").arg(1);
     }
-    // It comes last, after the arguments of the script that follows the gate: the gate counts from the last argument.
+    // These two come last, after the arguments of the script that follows the gate: the gate counts from the last one.
     command.arg(registration.till).arg(&registration.marker_digest[..]);
     command
 }

@@ -35,7 +35,7 @@ pub(super) struct Facts {
     pub(super) unread: Vec<String>,
 }
 
-/// The servers that the servers know of.
+/// The ensemble, as the servers list it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ensemble {
     /// The servers with a vote.
@@ -72,9 +72,9 @@ pub(super) struct Quota {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) used: i64,
-    /// From here on the servers write to their log.
+    /// Above this the servers write to their log.
     pub(super) soft: Option<i64>,
-    /// From here on they refuse, if they enforce quotas.
+    /// Above this they refuse, if they enforce quotas.
     pub(super) hard: Option<i64>,
 }
 

@@ -25,7 +25,7 @@ const CONFIG: &str = "/zookeeper/config";
 const QUESTION: &[u8] = b"srvr";
 
 impl ZooKeeper {
-    /// Looks for what endangers locks. Each of its two steps has the time of a call.
+    /// Looks for what endangers locks. Each of its two steps may take the time of a call.
     pub(super) async fn examine(&self) -> Result<Vec<Finding>> {
         let mut facts = self.within(self.facts()).await?;
         (facts.addresses, facts.silent) = tokio::join!(self.config.addresses(), self.config.silent());
@@ -76,7 +76,7 @@ fn readable<T>(
     }
 }
 
-/// Returns the quotas of a path: a quota of a directory above it counts its nodes too.
+/// Returns the quotas of a path: the quota of a directory above the path counts its nodes too.
 async fn quotas(
     client: &Client,
     base: &str,
@@ -101,7 +101,7 @@ impl Config {
         let look_ups = self.hosts.iter().map(|(host, port)| -> BoxFuture<'_, usize> {
             Box::pin(async move {
                 let found = timeout(self.timeout, socket::addresses(host, *port)).await;
-                // A name that is not found is one that leads nowhere.
+                // A name that is not found counts as one address.
                 found.ok().and_then(io::Result::ok).map_or(1, |found| found.len())
             })
         });

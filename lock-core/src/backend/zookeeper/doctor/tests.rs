@@ -9,7 +9,7 @@ use super::rules::{CHILDREN, findings};
 use crate::backend::Severity::{self, Note, Warning};
 use crate::backend::zookeeper::config::Auth;
 
-/// Three servers, of which nothing is to be told.
+/// Three servers without a finding.
 fn healthy() -> Facts {
     Facts {
         base: "/locks".to_owned(),
@@ -119,7 +119,7 @@ fn nodes_and_users() {
             },
             Some((Warning, "zookeeper.open_base", "`setAcl -R /locks sasl:<user>:cdrwa`")),
         ),
-        // The nodes of the locks are as open then, which is told once.
+        // The nodes of the locks are open then too: one finding says so.
         (
             |facts| {
                 open(facts, Permission::ALL);

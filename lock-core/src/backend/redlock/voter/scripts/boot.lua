@@ -31,7 +31,7 @@ elseif evicted > counted or (evicted < counted and evicted > 0) then
   -- A smaller count that is not 0: `CONFIG RESETSTAT` began a new count, and keys were evicted since.
   why = 3
 elseif since > now then
-  -- The clock was set back beyond the beginning of the quarantine, which would last for as long.
+  -- The clock was set back to before the quarantine began, which would prolong it by that step.
   why = 5
 end
 -- A `max` in the marker stays: the leases that were forgotten may be as long as it allowed.

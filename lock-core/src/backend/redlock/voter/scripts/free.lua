@@ -4,7 +4,7 @@
 --
 -- KEYS     1  the lock
 -- ARGV     as in the script after the gate, and the two of the gate
--- Returns  as acquire.lua, where a lock is free; otherwise what the gate returns
+-- Returns  as acquire.lua, if the lock is free; otherwise what the gate returns
 -- Constants  VOTER_MARKER: see gate.lua
 --
 -- Atomic because the marker must be of the same run and data as the key, and the checks must hold when the key is
@@ -18,7 +18,7 @@ while #text < 6 do
   text = '0' .. text
 end
 text = time[1] .. text
--- A number alone is the shortest answer without a fencing token, and a text with one.
+-- The shortest answer is a number without a fencing token, and a text with one.
 local names, waiters = nil, ARGV[5] == '0' and 0
 if not waiters then
   -- Same as `names_of` in lib.lua.
