@@ -5,7 +5,7 @@
 //! cargo bench -p lock-core --features redis,postgres,etcd,zookeeper --bench crowd -- postgres 600 read # some rows
 //! ```
 //!
-//! Each row has a bar: all are served, in at most twice the time that the holds and the round trips between them take. The bench
+//! Each row has a server of its own, which serves 300 waiters before it is measured, and a bar: all are served, in at most twice the time that the holds and the round trips between them take. The bench
 //! ends with an error if a row misses it. *displaced* is by how many places a waiter was served earlier or later than it came, on
 //! average.
 //!
