@@ -27,10 +27,10 @@ use crate::key::Key;
 use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
-/// What a ping cannot tell a user without rights to its key.
+/// The remark of a ping whose user may not write its key.
 const UNWRITTEN: &str = "only reads were checked: to learn whether writes are served, give the user read and write on the key `lock:ping`";
 
-/// The longest time for which the end of the store waits for the end of its sessions without keys.
+/// How long closing a store waits, at most, for the end of its sessions without keys.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Locks in an etcd cluster.
@@ -130,12 +130,12 @@ impl Etcd {
 async fn prove(store: &Store) -> Result<Duration, Failure> {
     // A cluster with authentication answers all other requests without a login.
     match store.read(&Key::new("lock-core").map_err(|_| super::error::unexpected("a key"))?).await {
-        // Which keys the user may use is known once they are locked.
+        // Whether the user may use a key is known only when it is locked.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
     let (id, given, _) = store.grant(ttl::STEP).await?;
-    // This is checked here, and not when the first lock is lost: a proxy may pass everything but this.
+    // Checked now, and not when a first lock is lost: a proxy may pass everything but signs of life.
     let kept = store.keep_alive(id).await;
     let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
     kept.map_err(|failure| {

@@ -1,4 +1,4 @@
-//! The entries of this process, each from before the request that creates it until it is released.
+//! The entries of this process, each noted from before the request that creates it until its release.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// The entry of one owner in the queue of one key.
+/// Names the entry of one owner in the queue of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id {
     /// The beginning of the stored keys of the queue.
@@ -67,17 +67,17 @@ pub(super) struct Mine {
     pub(super) created: Option<i64>,
     /// The revision at which it was last written.
     pub(super) modified: i64,
-    /// When it was certainly bound to the lease.
+    /// A time at which it was certainly bound to the lease.
     pub(super) bound: Moment,
-    /// When its waiter last asked for it, began to wait for its turn, or was last given up.
+    /// When its waiter last attempted the claim or began to wait for its turn, or when the entry was last given up.
     pub(super) asked: Moment,
     pub(super) holds: bool,
-    /// From when its fencing tokens are counted, once that is known.
+    /// The revision from which its fencing tokens are counted, once it is known.
     pub(super) since: Option<Since>,
     /// Other leases to which an unanswered request may have bound it, or may bind it later. Until it is written again,
     /// no grant relies on its lease.
     pub(super) maybe: Vec<i64>,
-    /// The separate leases of single entries.
+    /// Its separate leases, which the release revokes.
     pub(super) own_leases: Vec<i64>,
 }
 
@@ -87,14 +87,14 @@ impl Mine {
         self.maybe.is_empty()
     }
 
-    /// Notes that one of the requests that would have bound it to another lease has not. Others may be under way.
+    /// Notes that one request to bind it to `lease` did nothing. Other such requests may be under way.
     pub(super) fn is_not_on(&mut self, lease: i64) {
         if let Some(at) = self.maybe.iter().position(|maybe| *maybe == lease) {
             self.maybe.swap_remove(at);
         }
     }
 
-    /// Notes the entry that was read with its name.
+    /// Notes the entry that was read at its stored key.
     fn saw(&mut self, entry: &Entry) {
         if self.lease.id() != entry.lease && self.is_certain() {
             self.maybe.push(entry.lease);
@@ -138,9 +138,9 @@ impl Entries {
         ids.iter().map(|id| table.entries.get(id).cloned()).collect()
     }
 
-    /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key: the lease and a number, as
-    /// the recipe of etcd has it. So a key that one process locks again and again has one name in etcd, which walks
-    /// over all names that were ever used until its history is compacted. The names in `used` are those of other entries.
+    /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key, made of the lease and a
+    /// number as in the recipe of etcd. A process reuses the names of a key: a read walks over all names that were ever
+    /// used until the history of etcd is compacted. The names in `used` belong to other entries.
     pub(super) fn begin(&self, id: &Id, lease: Lease, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
         let mut table = self.0.lock();
         let mut names = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
@@ -185,8 +185,8 @@ impl Entries {
         mine
     }
 
-    /// Marks an entry as the holder of its key, at `revision` if that is its own. Returns its state; `None` if it is not
-    /// certainly bound to a lease that lives: that was checked before a request, and may have changed during it.
+    /// Marks an entry as a holder of its key since `revision`; `None` if other holders may have the same one. Returns
+    /// its state; `None` if it is not certainly bound to a live lease: the check before the request may be outdated.
     pub(super) fn grant(&self, id: &Id, revision: Option<i64>) -> Option<Mine> {
         let mut table = self.0.lock();
         let mine = table.entries.get_mut(id).filter(|mine| mine.is_certain() && !mine.lease.is_over())?;
@@ -205,10 +205,10 @@ impl Entries {
         self.0.lock().remove(id)
     }
 
-    /// Ends a session to which no entry is bound, and none may be. Returns whether there was none.
+    /// Ends a session if no entry is bound to it, or may be. Returns whether it did.
     ///
-    /// A request that has chosen the session before notes its entry before or after this. Before, the session stays.
-    /// After, the request finds the session ended once it is answered, and relies on nothing.
+    /// A request may have chosen the session before. If it has noted its entry already, the session stays. Otherwise
+    /// the request finds the session ended when it is answered, and relies on nothing.
     pub(super) fn end_unused(&self, session: &Session) -> bool {
         let table = self.0.lock();
         let uses = |mine: &Mine| mine.lease.id() == session.id || mine.maybe.contains(&session.id);
@@ -233,9 +233,9 @@ impl Entries {
         owners.into_iter().collect()
     }
 
-    /// Returns the entries under a lease that wait and for which no waiter has asked for so long, at most `limit`. They are
-    /// marked as uncertain: a waiter that asks now writes its entry before it relies on it. An entry whose deletion fails
-    /// is returned again after as long a time, so that it does not take the place of others.
+    /// Returns at most `limit` waiting entries under a lease for which no waiter has asked for as `long`. They are marked
+    /// as uncertain: a waiter that asks now writes its entry before it relies on it. If its deletion fails, an entry is
+    /// returned again only after that time, so that it does not take the place of others.
     pub(super) fn doubt_unasked(
         &self,
         lease: i64,
@@ -261,8 +261,8 @@ impl Entries {
         unasked.map(doubt).collect()
     }
 
-    /// Notes the state after a request that deletes `given_up` if it is unchanged: `found`, or no entry. An earlier write
-    /// or deletion whose answer was lost shows itself here.
+    /// Notes the result of a request to delete `given_up` unless it has changed: the entry `found`, or none. An earlier
+    /// write or deletion whose answer was lost also shows here.
     pub(super) fn deleted(&self, id: &Id, given_up: &Mine, found: Option<&Entry>) {
         let mut table = self.0.lock();
         let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;

@@ -60,7 +60,7 @@ pub(crate) fn of_status(status: &Status) -> Failure {
         )
         .permanent()
         .with_reaction(Reaction::Forbidden),
-        // It is refused before the members agree on it.
+        // etcd refuses such a request before the members agree on it.
         () if says("too many requests") => unavailable("it is overloaded and refuses requests"),
         () if says("too many operations in txn") => refused(
             "this claim has more keys than one transaction may have: raise `--max-txn-ops` of the server, or lock \
@@ -82,7 +82,7 @@ fn refused(text: &'static str) -> Failure {
     remote::Failure::new(LockErrorKind::InvalidRequest, text)
 }
 
-/// The failure for an answer that etcd does not give.
+/// Returns the failure for an answer that no etcd would give.
 pub(crate) fn unexpected(what: &'static str) -> Failure {
     unavailable(format!("its answer lacks {what}; is it etcd?")).in_doubt()
 }

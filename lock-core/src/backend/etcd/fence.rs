@@ -4,8 +4,8 @@
 //! holds the key. The revision at which the entry was created is not enough: a claim of several keys needs one number
 //! above all earlier holders of its keys and below all queued claims.
 //!
-//! A hand-off inside a process counts below the revision, in the last [`BITS`] bits. So no token has to be stored. A
-//! grant that was handed off so often that these bits are used up continues from a revision that its holder makes.
+//! Hand-offs inside a process are counted in the last [`BITS`] bits, so no token has to be stored. If a grant uses
+//! these bits up, its holder writes the entries again, and the tokens continue from the revision of that write.
 
 use super::entries::Since;
 use super::error::Failure;
@@ -38,14 +38,14 @@ impl Store {
             if let Some(token) = since.and_then(|since| token(claim, since)) {
                 return Ok(Ok(token));
             }
-            // The grant is a reader or a permit that has waited, or was handed off a million times. While it holds its
-            // keys, a revision that it makes is larger than all earlier ones, and no other owner is granted one of
-            // these keys at it.
+            // The grant is a reader or a permit that has waited, or was handed off a million times. Its holder writes
+            // the entries again while it holds the keys: the revision of that write is larger than all earlier ones,
+            // and no other grant of these keys has it.
             let Some(revision) = self.touch(&ids, &mine).await? else { continue };
             let mut made = Since { revision, handoffs: if since.is_some() { claim.handoffs } else { 0 } };
             for (id, before) in ids.iter().zip(&mine) {
                 self.entries.change(id, |mine| {
-                    // Another call may have made one since.
+                    // Another call may have set one meanwhile.
                     made = if mine.since == before.since { made } else { mine.since.unwrap_or(made) };
                     mine.since = Some(made);
                 });

@@ -14,10 +14,10 @@ use crate::backend::BoxFuture;
 use crate::backend::remote::join_all;
 use crate::clock::Moment;
 
-/// For how long a waiter may not have asked, at least: one that is polled asks every two seconds.
+/// The shortest time unpolled after which a waiter's entry is deleted. A polled waiter asks every two seconds.
 const UNASKED: Duration = Duration::from_secs(4);
 
-/// How many entries of waiters that do not ask are deleted in one round, at most.
+/// How many entries of unpolled waiters one round deletes, at most.
 const GIVEN_UP: usize = 16;
 
 impl Store {
@@ -42,7 +42,7 @@ impl Store {
         self.sessions.grants(asked).fresh(begin).await
     }
 
-    /// Keeps a session alive, unless it was at most `age` ago. Returns whether it lives.
+    /// Sends a sign of life for a session, unless the last one is at most `age` old. Returns whether the session lives.
     pub(super) async fn keep(&self, session: &Arc<Session>, age: Duration) -> Result<bool, Failure> {
         if !session.is_over() && !session.is_younger(age) {
             let round = async {
@@ -55,9 +55,9 @@ impl Store {
 
     /// Sends one sign of life, and reads the keys of the lease.
     ///
-    /// The sign of life counts from before a linearizable read: a leader that hung does not know that it was replaced,
-    /// and answers a sign of life although the lease counts elsewhere by then. It does not answer the read, and a new
-    /// leader has begun every lease anew.
+    /// The sign of life counts from before a linearizable read. A leader that hung may not know that it was replaced,
+    /// and still answers signs of life, although another member counts the lease by then. It cannot answer the read,
+    /// and a new leader has begun every lease anew.
     async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
         let sent = now();
         self.linearizable_read().await?;
@@ -76,11 +76,11 @@ impl Store {
         }
     }
 
-    /// Deletes the entries of waiters that have not asked for a whole ttl: a future that is not polled must not delay
-    /// the waiters after it, although other waiters keep its lease alive.
+    /// Deletes the entries of waiters that were not polled for a whole ttl. Other waiters keep their lease alive, but a
+    /// future that is not polled must not delay the waiters behind it.
     ///
-    /// An entry whose waiter asks meanwhile is written before it is relied on, and then not deleted. The round does not wait
-    /// for it: a cluster whose disk hangs still keeps leases alive.
+    /// If a waiter asks meanwhile, it writes its entry again before it relies on it, and the entry is not deleted. The round
+    /// does not wait for the deletions: a cluster whose disk hangs still keeps leases alive.
     fn give_up_unasked(&self, session: &Session, at: Moment) {
         let unasked = self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP);
         if unasked.is_empty() {
@@ -148,7 +148,7 @@ impl Store {
         loop {
             let (id, sent) = (lease_id(), now());
             match self.grant_as(id, ttl).await {
-                // Another client has chosen the same number, of 2^63.
+                // Another client has drawn the same id, one of 2^63.
                 Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => tries += 1,
                 given => return given.map(|given| (id, given, sent)),
             }

@@ -30,13 +30,13 @@ fn encoded(key: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the key of a stored key.
+/// Returns the key that [`encoded`] has encoded.
 fn decoded(stored: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(stored).ok()?;
     Some(text.replace("%2F", "/").replace("%25", "%"))
 }
 
-/// Returns the first and the first but the last key that begin with `prefix`.
+/// Returns the range of the keys that begin with `prefix`: its first key, and the first one after it.
 fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let mut end = prefix.clone();
     while let Some(last) = end.pop() {
@@ -75,7 +75,7 @@ pub(super) fn key_of_entry(stored: &[u8]) -> Option<String> {
     if name.is_empty() || more.is_some() { None } else { decoded(key) }
 }
 
-/// Returns the id of the lease that keeps the keys of `owner` after their release. Two ids of etcd are equal once in 2^63.
+/// Returns the id of the lease that keeps the keys of `owner` after their release. It equals another id once in 2^63.
 pub(super) fn keeping_lease(owner: Owner) -> i64 {
     let digest = Sha256::new().chain_update(b"keep ").chain_update(owner.token().as_str()).finalize();
     let id = digest[..8].iter().fold(0, |id, &byte| (id << 8) | i64::from(byte));
@@ -83,12 +83,12 @@ pub(super) fn keeping_lease(owner: Owner) -> i64 {
     (id & i64::MAX).max(1)
 }
 
-/// Returns the name of the grant of `token`, which does not show the token.
+/// Returns the id of the grant of `token`, which does not reveal the token.
 pub(super) fn grant_id(token: &OwnerToken) -> Option<GrantId> {
     hex(&digest(token)[..20]).parse().ok()
 }
 
-/// Returns the name of the grant of another program.
+/// Returns the id of the grant of another program.
 pub(super) fn foreign_id(stored: &[u8], created: i64) -> Option<GrantId> {
     let digest = Sha256::new().chain_update(stored).chain_update(created.to_be_bytes()).finalize();
     hex(&digest[..20]).parse().ok()

@@ -9,10 +9,10 @@ use crate::backend::{Claim, GrantId, Held, Mode};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
-/// The mark in the value of an entry whose owner has released it, and which keeps the key locked for a while.
+/// Ends the value of an entry whose owner has released the key, and which keeps the key locked for a while.
 const KEPT: &str = " kept=1";
 
-/// The lease of an entry without one. Only other programs write such entries.
+/// The lease id of an entry that has no lease. Only other programs write such entries.
 pub(super) const NO_LEASE: i64 = 0;
 
 /// One entry of a queue.
@@ -112,13 +112,13 @@ impl Line {
         let (mut gone, read) = (Vec::new(), self.revision);
         for event in events {
             let is_put = event.kind == 0;
-            // The read is newer than a late report of a watch.
+            // A late report of the watch may be older than the last read.
             let Some(kv) = event.kv.filter(|kv| kv.mod_revision > read) else { continue };
             self.revision = kv.mod_revision;
             let entries = self.queue.entries_mut();
             let at = entries.iter().position(|entry| entry.stored == kv.key);
             match (is_put, at) {
-                // A name that is used again is another entry, at the end.
+                // A name that was deleted and created again is another entry, at the end.
                 (true, Some(at)) if entries[at].created != kv.create_revision => {
                     entries.remove(at);
                     entries.push(Entry::new(kv));
@@ -137,12 +137,12 @@ impl Line {
         gone
     }
 
-    /// Returns the place of the entry of an owner that it has not released.
+    /// Returns the place of an owner's entry, unless the owner has released it.
     pub(super) fn place_of(&self, owner: Owner) -> Option<usize> {
         self.queue.place(|entry| entry.owner == Some(owner) && !entry.kept)
     }
 
-    /// Returns the entry of an owner if it holds the key for it.
+    /// Returns the entry of an owner if that owner holds the key.
     pub(super) fn held_by(&self, owner: Owner) -> Option<&Entry> {
         let place = self.place_of(owner).filter(|place| self.queue.holds(*place))?;
         self.queue.entries().get(place)
@@ -158,13 +158,13 @@ impl Line {
         self.queue.waiters().len()
     }
 
-    /// Returns the refusal of a claim that can never be beside the holders.
+    /// Returns why a claim of this mode can never be granted beside the holders, if so.
     pub(super) fn conflict(&self, mode: Mode) -> Option<String> {
         let holds = self.queue.clash(mode)?;
         Some(conflict::in_use("the key", Use::Lock(holds), Use::Lock(mode)))
     }
 
-    /// Returns the refusal of `claim`, whose entry is at `place` if it waits since `queued_at`.
+    /// Returns the answer for a refused `claim`. If the claim waits, its entry is at `place` since `queued_at`.
     pub(super) fn held(&self, claim: &Claim, place: Option<usize>, queued_at: Option<Moment>) -> Held {
         let holding = self.queue.holders().len();
         let place = place.filter(|place| *place >= holding);

@@ -2,18 +2,18 @@
 //!
 //! **When a grant ends.** A lease lives for its whole ttl from the moment at which its last answered sign of life was
 //! sent, and every entry bound to it lives as long. So an entry that is bound to the lease later is granted for the
-//! rest of it, and not for the ttl. A lease of which more than [a quarter](oldest) is over is kept alive together with
-//! the request that binds an entry to it, so a grant has three quarters of its ttl at least while the cluster answers.
+//! rest of it, and not for the ttl. If more than [a quarter](oldest) of the lease is over, it is kept alive together
+//! with the request that binds the entry, so a grant has at least three quarters of its ttl while the cluster answers.
 //!
-//! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it:
-//! each requests a recent sign of life, and concurrent requests share one. An unused lease expires. The entry of a
-//! waiter that has not asked for a whole ttl, or four seconds if that is longer, is deleted, as its own lease would have ended.
+//! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it: each
+//! requests a recent sign of life, and concurrent requests share one. An unused lease expires. If a waiter is not polled for a
+//! whole ttl (at least four seconds), its entry is deleted, as a lease of its own would have ended.
 //!
-//! **What a lease must not have.** A request that creates an entry and is not answered may be executed later, when its
-//! owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it,
-//! the locks under it move to another one with their next renewal, and then it is revoked, or expires. The same holds
-//! for a release that is not answered. A request that only moves an entry retires no lease: it changes nothing once the
-//! entry was written or deleted.
+//! **When a lease is retired.** A request that creates an entry and is not answered may be executed late, after its
+//! owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it, the locks
+//! under it move to another one with their next renewal, and then it is revoked, or expires. The same holds for a
+//! release that is not answered. A request that only binds an existing entry to a lease retires none: it changes
+//! nothing once the entry was written or deleted.
 //!
 //! A lease that is lost takes all entries with it. Their owners are notified together, and the next lock gets another
 //! lease.
@@ -38,19 +38,19 @@ pub(super) struct Session {
     pub(super) asked: Duration,
     /// The ttl that the server granted.
     pub(super) ttl: Duration,
-    /// The lease lives for `ttl` from this time on, whatever member leads.
+    /// The last sign of life: the lease lives for `ttl` from then on, whatever member leads.
     proof: Mutex<Proof>,
     pub(super) rounds: SingleFlight<Result<(), Failure>>,
-    /// Whether a request may create an entry under it late.
+    /// Whether an unanswered request may still take effect under it.
     retired: AtomicBool,
-    /// Whether it has ended at the server.
+    /// Whether the lease has ended at the server, or is about to.
     over: AtomicBool,
 }
 
 #[derive(Clone)]
 pub(super) struct Proof {
     pub(super) sent: Moment,
-    /// The stored keys that were bound to the lease after that.
+    /// The stored keys that a later read found bound to the lease; `None` if that read failed.
     pub(super) keys: Option<Arc<HashSet<Vec<u8>>>>,
 }
 
@@ -88,7 +88,7 @@ impl Session {
             asked: ttl,
             ttl,
             proof: Mutex::new(Proof { sent, keys: None }),
-            // A round that a blocked runtime has begun must not cost the others their lease. A second one does no harm.
+            // How long a caller waits for another's round, whose runtime may be blocked. A second round does no harm.
             rounds: SingleFlight::new(Duration::ZERO, ttl / 8),
             retired: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -119,7 +119,7 @@ impl Session {
         self.retired.load(Ordering::Acquire) || self.is_over()
     }
 
-    /// Marks that an entry may be created under it late.
+    /// Marks that an unanswered request may still take effect under it.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
@@ -138,7 +138,7 @@ impl Session {
         });
     }
 
-    /// Returns whether a key that was bound before `bound` is certainly no longer bound to the lease.
+    /// Returns whether a key that was bound to the lease by `bound` is no longer: a later round did not find it.
     pub(super) fn lacks(&self, key: &[u8], bound: Moment) -> bool {
         let proof = self.proof.lock();
         bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))
@@ -149,7 +149,7 @@ impl Session {
     }
 }
 
-/// Returns the rest at `at` of a lease that was kept alive at `sent`.
+/// Returns how much of a lease is left at `at`, after its last sign of life at `sent`.
 fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
     sent.plus(ttl).remaining(at).saturating_sub(at.since(sent) / 100)
 }
@@ -172,7 +172,7 @@ impl Sessions {
         self.all.lock().push(session);
     }
 
-    /// Takes out the sessions for which `ends`, and forgets the sessions that have ended.
+    /// Takes out the sessions for which `ends` is true, and forgets the sessions that have ended.
     pub(super) fn take(&self, ends: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
         let at = now();
         let mut all = self.all.lock();
@@ -183,13 +183,13 @@ impl Sessions {
     }
 }
 
-/// Draws the id of a lease from the operating system: two children of one process must not draw the same.
+/// Draws the id of a lease from the operating system: two children of one process must not draw the same id.
 pub(super) fn lease_id() -> i64 {
     getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
 }
 
-/// A request that creates an entry under a session, or deletes one, and may not be answered. Unless it is, the session is
-/// retired.
+/// A request that creates or deletes an entry under a session, and may stay unanswered. Dropping this before the answer
+/// retires the session.
 pub(super) struct UnderWay<'a>(Option<&'a Session>);
 
 impl<'a> UnderWay<'a> {

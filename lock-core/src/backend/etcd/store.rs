@@ -39,7 +39,7 @@ pub(super) struct Store {
     pub(super) runtimes: Mutex<Vec<(u128, Handle)>>,
     /// This store, for the tasks that it spawns.
     pub(super) own: Weak<Self>,
-    /// The shortest lease that the cluster gives.
+    /// The shortest lease that the cluster grants.
     pub(super) min_ttl: Duration,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Returns the request for the line of a key.
+/// Returns the request for the queue of a key.
 pub(super) fn reads(key: &Key) -> RequestOp {
     let (from, to) = keyspace::line(key);
     RangeRequest { key: from, range_end: to, ..RangeRequest::default() }.into()
@@ -61,7 +61,7 @@ pub(super) fn counts(key: &Key) -> RequestOp {
     RangeRequest { key: from, range_end: to, count_only: true, ..RangeRequest::default() }.into()
 }
 
-/// Reads the answer to [`reads`], the next of a transaction.
+/// Reads the next answer of a transaction, to a request of [`reads`].
 pub(super) fn line(
     answers: &mut impl Iterator<Item = RangeResponse>,
     revision: i64,
@@ -74,13 +74,13 @@ pub(super) fn line(
 const PING_KEY: &[u8] = b"lock:ping";
 
 impl Store {
-    /// Returns the longest time of a call.
+    /// Returns the time limit of a call.
     pub(super) fn timeout(&self) -> Duration {
         self.connections.connector().config.timeout
     }
 
-    /// Returns how long a holder that requested `asked` may rely on a lease of `given`. If ttls are rounded up, its own
-    /// deadline is the requested one.
+    /// Returns how long a holder that requested `asked` may rely on a lease of `given`: only for `asked` if ttls are
+    /// rounded up.
     pub(super) fn relied_on(&self, given: Duration, asked: Duration) -> Duration {
         if self.connections.connector().config.rounds_ttl { given.min(asked) } else { given }
     }

@@ -81,9 +81,9 @@ impl Postgres {
 impl PostgresBuilder {
     /// Opens the connections with `open`, in place of the store's own way. Default: the store opens them.
     ///
-    /// The store asks for a connection for each tokio runtime that takes locks, one for its renewals, and one that
-    /// listens, again whenever one of them is lost, and keeps each for as long as it lasts. `open` runs on the runtime
-    /// that needs the connection. It may take as long as `connect_timeout` of the settings (default 10 s, and 2 s once the store was connected).
+    /// The store asks for a connection for each tokio runtime that takes locks, one for its renewals, and one that listens. It
+    /// keeps each for as long as it lasts, and asks again when one is lost. `open` runs on the runtime that needs the connection.
+    /// It may take as long as `connect_timeout` of the settings (default 10 s, and 2 s once the store was connected).
     ///
     /// `open` is given the settings of [`from_config`](Postgres::from_config), with the options that the store wants
     /// for its session added. A connection that was opened without these options is used as one behind a pooler: nothing
@@ -92,7 +92,7 @@ impl PostgresBuilder {
     ///
     /// # Examples
     ///
-    /// With a password that changes, and TLS of the application, whose connector `tls` here is none:
+    /// With a password that changes, and the application's own TLS connector `tls` (here none):
     ///
     /// ```no_run
     /// use lock_core::backend::postgres::{OpenConnection, Postgres, tokio_postgres};
@@ -167,15 +167,15 @@ impl PostgresBuilder {
     }
 
     /// Sets the silence of a process after which the server frees its advisory locks; only for
-    /// [`connect_advisory`](Self::connect_advisory). Default: 10 s. From 1 s to 1 h; anything else, and this with
-    /// [`connect`](Self::connect), is refused when it connects.
+    /// [`connect_advisory`](Self::connect_advisory). Default: 10 s. From 1 s to 1 h. Connecting fails with any other
+    /// value, and [`connect`](Self::connect) fails if this is set.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
         self
     }
 
     /// Says that the server is behind a pooler in session pooling, which keeps a connection of the server for each client:
-    /// then notifications arrive and [`connect_advisory`](Self::connect_advisory) works. It is verified when the store
+    /// then notifications arrive and [`connect_advisory`](Self::connect_advisory) works. The store verifies this when it
     /// connects. See [the module](super#behind-a-pooler). Default: `false`.
     pub fn session_pooling(mut self, session: bool) -> Self {
         self.session_pooling = session;

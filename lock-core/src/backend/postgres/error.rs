@@ -42,10 +42,10 @@ struct Rule {
     advice: &'static str,
 }
 
-/// The error of `verify` whose lease is over; see verify.sql.
+/// The error of `verify` if the lease is over; see verify.sql.
 pub(crate) const LEASE_OVER: &str = "LC001";
 
-/// The error of a migration that meets the tables of a later version; see tables.sql.
+/// The error of a migration that finds the tables of a later version; see tables.sql.
 pub(crate) const LATER_VERSION: &str = "LC003";
 
 /// The error of a call in a transaction with an older snapshot; see shared.sql.
@@ -83,7 +83,7 @@ const NOT_PERMITTED: &str = "the user lacks a permission: let the owner of the t
 
 const LOCKED: &str = "another transaction keeps a row of the lock tables locked";
 
-/// The first row whose code begins the server's code wins.
+/// The first rule whose code is a prefix of the server's code applies.
 const RULES: &[Rule] = &[
     rule(
         UNPREPARED,

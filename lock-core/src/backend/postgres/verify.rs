@@ -10,7 +10,7 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 /// Runs a check. With `alive` false it fails the transaction in any case.
 pub(crate) async fn verify(transaction: &Transaction<'_>, check: &LeaseCheck, alive: bool) -> Result<()> {
     let keys = check.keys();
-    // A row with an empty owner token has no lease.
+    // No grant has an empty owner token, so the check fails.
     let owner = if alive { check.owner() } else { "" };
     let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&keys, Type::TEXT_ARRAY), (&owner, Type::TEXT)];
     match transaction.query_typed(check.sql(), &parameters).await {

@@ -34,7 +34,7 @@ struct Acquire<'a> {
 enum Plan {
     Refused(Attempt),
     Put(Put),
-    /// It has one, which another store of this process has made.
+    /// The claim has an entry, which another store of this process has made.
     Known,
 }
 
@@ -47,30 +47,30 @@ struct Put {
     waits: Option<Waits>,
 }
 
-/// What a claim sees that is about to wait.
+/// What a claim that is about to wait has seen of the queue.
 #[derive(Clone)]
 struct Waits {
     held: Held,
     holding: usize,
 }
 
-/// The result of the step.
+/// The result of the request for a new entry.
 enum Written {
-    /// It is in the queue.
+    /// The claim is in the queue.
     In(Joined),
     /// The queue has changed since it was seen.
     Changed(Line),
-    /// Its lease was over.
+    /// The lease of the entry was over.
     Over,
 }
 
-/// How a claim has got into the queue.
+/// How a claim has entered the queue.
 enum Joined {
     /// As the only entry, so it holds the key.
     Alone,
-    /// Among these, one of several holders unless others joined at the same moment.
+    /// In this queue, as a holder unless others joined at the same moment.
     Among(Line),
-    /// As a waiter, behind so many entries.
+    /// As a waiter, with the number of entries before it.
     Waiting(Held, usize),
 }
 
@@ -110,7 +110,7 @@ impl Acquire<'_> {
                 Ok(Written::In(joined)) => return self.joined(joined).await,
                 Ok(Written::Changed(line)) => self.plan(&line)?,
                 Ok(Written::Over) => Plan::Put(put),
-                // A full database refuses the entry before it checks the queue: then the queue says more.
+                // A full database refuses the entry before it checks the queue. A refusal by the queue says more.
                 Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
                     let line = self.store.read(&self.claim.key).await?;
                     match self.plan(&line)? {
@@ -123,13 +123,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// Plans by the copy of the queue, if there is one. Otherwise the first request creates the entry, if a refused one
-    /// leaves nothing in the store.
+    /// Plans by the copy of the queue, if there is one. Otherwise the first request creates the entry, unless a refusal
+    /// would leave a lease in the store.
     async fn first_plan(&self) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(self.store.timeout() / 4).await
             && let Some(Ok(plan)) = copy.look(|line| self.plan(line))
-            // The copy may be older than an answer that this process has got, so no error is by the copy alone.
+            // The copy may be older than an answer to this process: alone, it proves no error and no full queue.
             && (self.room().is_none() || !matches!(plan, Plan::Refused(_)))
         {
             return Ok(plan);
@@ -142,8 +142,8 @@ impl Acquire<'_> {
         self.plan(&line)
     }
 
-    /// Returns the copy of the queue if the claim may wait in it. A claim behind another one of this process will need
-    /// one: to read the queue for each of a thousand would send a million entries.
+    /// Returns the copy of the queue if the claim may wait in it. A claim behind another one of this process gets a
+    /// copy at once: a thousand claims that each read the queue would transfer a million entries.
     fn copy(&self) -> Option<CopyUse<Entry>> {
         let (store, claim) = (self.store, self.claim);
         if !self.ask.enqueues() {
@@ -187,8 +187,9 @@ impl Acquire<'_> {
         Ok(Plan::Put(Put { behind, waits: Some(waits) }))
     }
 
-    /// Adds an entry at the end of the queue, if the last one that was seen still exists: all entries of a queue are
-    /// compatible, so later ones are compatible with this claim too. If its name turns out to be in use, that is noted.
+    /// Adds an entry at the end of the queue, if the last entry that was seen still exists. Entries added since need no
+    /// check: all entries of a queue are compatible. If the name of the new entry turns out to be in use, it is added
+    /// to `used`.
     async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Written, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.waits {
@@ -222,7 +223,7 @@ impl Acquire<'_> {
                 self.forget(&lease).await;
                 let revision = answer.revision();
                 let line = store::line(&mut answer.ranges(), revision)?;
-                // By another program, or by an earlier owner whose `min_hold` is not over.
+                // The name is used by another program, or by an earlier owner whose `min_hold` is not over.
                 used.extend(line.has(&stored).then_some(stored));
                 Ok(Written::Changed(line))
             }
@@ -265,12 +266,12 @@ impl Acquire<'_> {
     async fn forget(&self, lease: &Lease) {
         self.store.entries.remove(&self.id);
         if lease.session().is_none() {
-            // Otherwise it expires.
+            // If this fails, the lease expires.
             let _ = self.store.revoke(lease.id()).await;
         }
     }
 
-    /// Returns how the claim has got in, by what its transaction has read at `revision`.
+    /// Returns how the claim has entered the queue, from what its transaction read at `revision`.
     fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
         Ok(match &put.waits {
             Some(Waits { held, holding }) => {
@@ -286,14 +287,14 @@ impl Acquire<'_> {
         })
     }
 
-    /// The claim has got an entry.
+    /// Answers a claim whose entry was created; `None` to attempt it again.
     async fn joined(&self, joined: Joined) -> Result<Option<Attempt>, Failure> {
         let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
         let expected_to_hold = !matches!(joined, Joined::Waiting(..));
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
             Joined::Among(line) => view(self.claim, self.began, &line, &mine),
-            // One of those before it holds the key, or several do. Only a read tells how many, and it is seldom needed.
+            // One or more of the entries before it hold the key. Only a read shows how many, and it is seldom needed.
             Joined::Waiting(_, before) if self.room().is_some_and(|room| before > room) => {
                 let line = self.store.read(&self.claim.key).await?;
                 match view(self.claim, self.began, &line, &mine) {
@@ -329,9 +330,9 @@ impl Acquire<'_> {
         store.entries.change(&self.id, |mine| mine.asked = self.began);
         let is_sure = mine.created.is_some() && mine.is_certain();
         let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
-            // All waiters of the key wait for one read.
+            // All waiters of the key share one read.
             Some(copy) if copy.is_known(store.timeout() / 4).await => {
-                // Until its creation has reached the copy, the name may be that of an earlier entry.
+                // Until the copy has this entry's creation, its name may be that of an earlier entry.
                 let has_arrived = |line: &Line| mine.created <= Some(line.revision);
                 let look = |line: &Line| has_arrived(line).then(|| view(claim, self.began, line, mine));
                 copy.look(look).flatten()
@@ -360,7 +361,7 @@ impl Acquire<'_> {
                 Ok(None)
             }
             View::Foreign(entry) => {
-                // No part of the claim would end it: its owner queues again.
+                // Nothing else would delete what another program wrote here. The owner queues again.
                 store.delete(&[&entry]).await?;
                 store.entries.remove(&self.id);
                 Ok(None)
@@ -368,8 +369,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Keeps the entry of a waiter alive: on its lease, or on another one if that must not be used any more or it is
-    /// uncertain which one it is. Returns whether the entry stays.
+    /// Keeps the entry of a waiter alive on its lease, or on another one if that is retired or uncertain. Returns
+    /// whether the entry stays.
     async fn stays(&self) -> Result<bool, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();
@@ -394,17 +395,17 @@ impl Acquire<'_> {
         let line = store.read(&claim.key).await?;
         match line.place_of(claim.owner) {
             Some(place) => drop(store.entries.note(&self.id, &line.queue.entries()[place])),
-            // What another program has written to it is deleted by the next attempt.
+            // The next attempt deletes an entry that another program has overwritten.
             None if store.entries.get(&self.id).is_some_and(|mine| line.has(&mine.stored)) => {}
             None => drop(store.entries.remove(&self.id)),
         }
         Ok(())
     }
 
-    /// Grants the claim, whose turn has come by a read at `revision`.
+    /// Grants the claim, whose turn was found by a read at `revision`.
     ///
-    /// A claim that is renewed begins on the lease of its wait, and has its whole ttl from its first renewal on: a hold that is
-    /// over before that pays for nothing more.
+    /// A claim that is renewed stays on the lease of its wait until its first renewal, which gives it its whole ttl: a hold
+    /// that is over before that needs no further request.
     async fn turn(&self, revision: i64, waiting: usize) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();
@@ -419,7 +420,7 @@ impl Acquire<'_> {
             {
                 return Ok(None);
             }
-            // Two readers or two permits may be read at one revision, and must not have one fencing token.
+            // Two readers or permits may be granted at one revision, and must not share a fencing token.
             let since = (claim.mode == Mode::Exclusive).then_some(revision);
             return self.granted(waiting, since).await;
         }
@@ -433,8 +434,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Makes the grant of a claim that holds the key, at `revision` if that is its own. Returns `None` if its entry may be
-    /// lost by now.
+    /// Makes the grant of a claim that holds the key since `revision`; `None` if other holders may have the same one.
+    /// Returns `None` if its entry may be lost by now.
     async fn granted(&self, waiting: usize, revision: Option<i64>) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         let Some(mine) = store.entries.grant(&self.id, revision) else { return Ok(None) };
@@ -451,7 +452,7 @@ impl Acquire<'_> {
 }
 
 impl Store {
-    /// Returns a grant for as long as its lease is certain.
+    /// Returns a grant that lasts for as long as its lease certainly lives.
     pub(super) fn grant_on(&self, lease: &Lease, claim: &Claim, began: Moment) -> Result<Grant, Failure> {
         let (sent, length) = match lease {
             Lease::Shared(session) => (began, session.left(began)),

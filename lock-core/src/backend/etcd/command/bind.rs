@@ -16,7 +16,7 @@ impl Store {
         claim.keys().map(|key: &Key| Id::new(key, claim.owner)).collect()
     }
 
-    /// Returns the lease of a lock of `ttl`: its session's, or a separate one if it is not renewed.
+    /// Returns a lease for a lock of `ttl`: that of the session, or a separate one if the lock is not renewed.
     pub(in super::super) async fn lease_for(&self, claim: &Claim, ttl: Duration) -> Result<Lease, Failure> {
         if claim.renews {
             return self.session(ttl).await.map(Lease::Shared);
@@ -26,8 +26,8 @@ impl Store {
     }
 
     /// Binds entries to a lease in one transaction. Returns its revision; `None` if an entry was written or deleted since it
-    /// was read, or the lease is over. If the answer is lost, they are bound to one of two leases, and are written again
-    /// before the claim relies on either. A request that arrives late changes nothing then, so its lease stays in use.
+    /// was read, or the lease is over. If the answer is lost, the entries are bound to one of two leases, and are written
+    /// again before the claim relies on either. After that a late request changes nothing, so its lease stays in use.
     pub(in super::super) async fn bind(
         &self,
         ids: &[Id],
@@ -40,7 +40,7 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        // From here on the session does not end by itself. If it has ended before, its revocation would delete the entries.
+        // The entries are noted, so this process no longer ends the session. If it has, the revocation would delete them.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_moved(ids, lease);
             return Ok(None);
@@ -67,7 +67,7 @@ impl Store {
                     });
                 }
                 self.end_retired();
-                // A session that was ended meanwhile has taken the entries along.
+                // If the session was ended meanwhile, the entries were deleted with it.
                 let is_over = lease.session().is_some_and(|session| session.is_over());
                 return Ok((!is_over).then_some(revision));
             }

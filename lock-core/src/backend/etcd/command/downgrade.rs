@@ -9,7 +9,7 @@ use crate::backend::{Claim, Mode, Renew, Renewal};
 use crate::error::LockErrorKind;
 
 impl Store {
-    /// Changes the entry in its place: the next readers then hold the key with it, and their watch shows that.
+    /// Changes the mode of the entry in its place: the next readers then hold the key too, and their watch shows it.
     pub(in super::super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         loop {
             let line = self.read(&claim.key).await?;

@@ -22,8 +22,7 @@ struct Key {
 }
 
 impl Store {
-    /// Lists held keys, one page of the store after another. Each of them, and the leases of each batch of keys, must
-    /// come within the time of a call.
+    /// Lists held keys, page by page. Each page, and the leases of each batch of keys, must come in one call's time.
     pub(in super::super) async fn list(
         &self,
         prefix: &str,
@@ -70,7 +69,7 @@ impl Store {
     }
 }
 
-/// Sorts a page by keys, and returns the keys with all their entries: the entries of the last key may continue on the
+/// Groups the entries of a page by key, and returns the complete keys. The entries of the last key may continue on the
 /// next page, so it stays `open`.
 fn complete(open: &mut Option<Key>, page: Vec<KeyValue>) -> Vec<Key> {
     let mut complete = Vec::new();

@@ -12,8 +12,8 @@ use crate::backend::etcd::store::{self, Store, reads};
 use crate::backend::{Claim, Released};
 
 impl Store {
-    /// Frees the grant or the place of the owner. An unanswered request of the owner has retired its lease, or has a
-    /// separate lease, which is revoked: so a late request has no effect.
+    /// Releases the grant of the owner, or its place in the queue. An entry that a late request of the owner creates
+    /// does not last: its session is retired, or its separate lease is revoked here.
     pub(in super::super) async fn release(
         &self,
         claim: &Claim,
@@ -50,7 +50,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes known entries, in one request. Returns `None` if they have changed.
+    /// Deletes known entries, in one request. Returns `None` if one of them is gone.
     async fn delete_known(&self, claim: &Claim, mine: &[Mine]) -> Result<Option<Released>, Failure> {
         let mut txn = TxnRequest::default();
         let holds = mine.iter().all(|mine| mine.holds);
@@ -98,7 +98,7 @@ impl Store {
                 continue;
             }
             if keep_for.is_some() && own.is_empty() && kept.is_empty() {
-                // Its entries were deleted, so no entry can be bound any more to the lease that would have kept them.
+                // The entries are gone, so none can be bound any more to the lease that was to keep the key.
                 self.revoke(keyspace::keeping_lease(claim.owner)).await?;
             }
             // A repeated release finds the entries that the first one has kept.
@@ -107,10 +107,10 @@ impl Store {
         }
     }
 
-    /// Binds the entries to a separate lease that is not renewed. Returns whether they still existed.
+    /// Binds the entries to a separate lease that is not renewed. Returns whether they were unchanged.
     async fn keep_key(&self, claim: &Claim, own: &[&Entry], keep: Duration) -> Result<bool, Failure> {
-        // All tries use one lease, so that unanswered tries leave no further leases. If it exists already, it was
-        // requested earlier, and for that much longer.
+        // All tries use one lease, so that unanswered tries leave no further leases. If it exists already, an earlier
+        // try has requested it, for the longer rest of that time.
         let id = keyspace::keeping_lease(claim.owner);
         match self.grant_as(id, keep).await {
             Err(failure) if failure.reaction != Reaction::LeaseExists => return Err(failure),
@@ -137,7 +137,7 @@ impl Store {
     }
 }
 
-/// Returns whether an entry belongs to the claim. Another program may have written its own value to it.
+/// Returns whether an entry belongs to the claim, even if another program has overwritten its value.
 fn is_of(entry: &Entry, claim: &Claim, mine: Option<&Mine>) -> bool {
     let overwritten = |mine: &Mine| mine.stored == entry.stored && mine.created == Some(entry.created);
     entry.owner == Some(claim.owner) || entry.owner.is_none() && mine.is_some_and(overwritten)

@@ -87,7 +87,7 @@ impl Store {
             && let Some(mine) = self.entries.known(&ids)
             && mine.iter().all(|mine| mine.holds && mine.is_certain())
         {
-            // Most have waited, and are now bound to a lease of their whole ttl: their entries are known.
+            // Most of these have waited, and get a lease of their whole ttl now, without a read: the entries are known.
             let sent = now();
             if let Some(lease) = self.bind_longer(renew, &ids, &mine).await? {
                 return Ok(self.renewed_on(&lease, renew, sent, None));
@@ -119,8 +119,8 @@ impl Store {
         Renewal::Renewed { sent, lease: self.relied_on(length, renew.ttl), waiters }
     }
 
-    /// Keeps the lease of a grant without automatic renewal alive, if it is long enough: another one could be shorter than
-    /// its rest. The entries were read after `sent`, so the sign of life counts from there.
+    /// Keeps the lease of a grant without automatic renewal alive, if it is long enough: a new lease could be shorter than
+    /// the rest of this one. The entries were read after `sent`, so the sign of life counts from there.
     async fn kept_as_it_is(
         &self,
         renew: Renew<'_>,
@@ -164,7 +164,7 @@ impl Store {
         {
             return Ok(None);
         }
-        // The lease of an extend may have no other use. If the answer is lost, the renewals go on with the former lease.
+        // The lease of an extend may have no other use: if the answer is lost, it is retired and the former renewed.
         let of_extend = lease.session().filter(|_| renew.ttl > renew.claim.ttl);
         let under_way = UnderWay::begin(of_extend.map(AsRef::as_ref));
         let bound = self.bind(ids, mine, &lease).await;

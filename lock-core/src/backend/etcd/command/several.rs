@@ -49,7 +49,7 @@ impl Store {
         }
     }
 
-    /// Returns the lease of entries that hold their keys, if they have one in common that the claim can rely on, and one
+    /// Returns the lease of entries that hold their keys, if they share a lease on which the claim can rely, and a
     /// fencing token.
     async fn common_lease(&self, claim: &Claim, ids: &[Id]) -> Result<Option<Lease>, Failure> {
         let Some(mine) = self.entries.known(ids) else { return Ok(None) };
@@ -101,7 +101,7 @@ impl Store {
             let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
-        // From here on the session does not end by itself. If it has ended before, its revocation would delete the entries.
+        // The entries are noted, so this process no longer ends the session. If it has, the revocation would delete them.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_taken(ids, own, &lease);
             return Ok(None);
@@ -123,13 +123,13 @@ impl Store {
             && answer.succeeded
         {
             self.taken(ids, &lease, answer.revision());
-            // A session that was ended meanwhile has taken the entries along.
+            // If the session was ended meanwhile, the entries were deleted with it.
             let is_over = lease.session().is_some_and(|session| session.is_over());
             return Ok((kept.unwrap_or(true) && !is_over).then_some(lease));
         }
         self.not_taken(ids, own, &lease);
         match lease.session() {
-            // Otherwise it expires.
+            // If this fails, the lease expires.
             None => drop(self.revoke(lease.id()).await),
             Some(session) if answer.as_ref().is_err_and(|failure| failure.reaction == Reaction::NoLease) => {
                 self.session_lost(session);
@@ -172,7 +172,8 @@ fn unchanged(key: &Key, entry: Option<&Entry>) -> Compare {
     }
 }
 
-/// Returns the entry that the claim has for each key, if all others are free; otherwise the number of a key that is not.
+/// Returns the claim's entry for each key that it holds, if the other keys are free; otherwise the number of one that
+/// is not.
 fn own_entries<'l>(claim: &Claim, lines: &'l [Line]) -> Result<Vec<Option<&'l Entry>>, usize> {
     let own = lines.iter().enumerate().map(|(at, line)| match line.held_by(claim.owner) {
         None if !line.queue.entries().is_empty() => Err(at),

@@ -16,7 +16,7 @@ pub(super) enum View {
     Waits(Held),
     /// Another program has written it.
     Foreign(Box<Entry>),
-    /// It holds or waits in another mode than the claim requests.
+    /// Its owner has released it, or it has another mode than the claim requests.
     Unfit(Held),
 }
 
@@ -31,7 +31,7 @@ pub(super) fn view(claim: &Claim, began: Moment, line: &Line, mine: &Mine) -> Vi
         return View::Foreign(Box::new(entry.clone()));
     }
     if entry.kept || entry.mode != claim.mode {
-        // It has released the key, or it is a reader that asks as a writer: it would wait for itself.
+        // The owner has released the key, or it is a reader that asks as a writer, which would wait for itself.
         return View::Unfit(line.held(claim, None, None));
     }
     match line.queue.holds(place) {

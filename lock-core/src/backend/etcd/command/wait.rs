@@ -23,7 +23,7 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
 use crate::key::Key;
 
-/// How often the leases of waiters are checked. The shortest is etcd's minimum.
+/// How often the leases of waiters are checked. The shortest lease is etcd's minimum.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 
 /// How many of these checks come before the queue is read again, in case a watch is silent.
@@ -42,7 +42,7 @@ impl Store {
         let Some(key) = key else { return };
         let (copy, id) = (self.copy_of(key, claim), Id::new(key, claim.owner));
         self.entries.change(&id, |mine| mine.asked = now());
-        // Without a watch the library sends requests, but not in a tight loop.
+        // If the watch fails, the claim is attempted again, but not in a tight loop.
         if !copy.is_known(self.timeout()).await {
             return sleep(AGAIN).await;
         }
@@ -119,7 +119,7 @@ impl Store {
             sleep(SIGN_OF_LIFE).await;
             signs += 1;
             let waiting = copy.waiting();
-            // Without an answer, the next one is due soon.
+            // If this fails, the next check follows soon.
             let _ = self.within(self.timeout(), self.keep_waiters(&waiting)).await;
             if signs % BETWEEN_READS == 0 && !waiting.is_empty() {
                 let newer = copy.read(self.within(self.timeout(), self.read(key)).await?);

@@ -1,9 +1,9 @@
-//! What was read of a cluster.
+//! The facts that were read of a cluster.
 
 use crate::backend::etcd::config::Config;
 use crate::backend::etcd::proto::{AlarmMember, StatusResponse};
 
-/// What was read of a cluster.
+/// The facts that were read of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) list: List,
@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) id: u64,
     /// The address at which it answers, or which it announces.
     pub(super) name: String,
-    /// The URL for the other members.
+    /// The URL that the other members use.
     pub(super) peer: String,
     pub(super) is_learner: bool,
     pub(super) answer: Answer,
@@ -45,14 +45,14 @@ pub(super) enum Answer {
     NotStarted,
     /// The member answers, and does not tell its state to this user.
     Refused,
-    /// What the member announces leads this client elsewhere.
+    /// The address that the member announces does not lead this client to it.
     Elsewhere,
 }
 
-/// How a client proves who it is.
+/// How this client proves its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It does not.
+    /// Not at all.
     Open,
     /// By its certificate. Whether etcd has users too is not known.
     Certificate,
@@ -87,7 +87,7 @@ impl Facts {
         self.members.iter().filter(|member| !member.is_learner)
     }
 
-    /// Returns the states that were told, each with its member.
+    /// Returns the states that are known, each with its member.
     pub(super) fn states(&self) -> impl Iterator<Item = (&Member, &StatusResponse)> {
         self.members.iter().filter_map(|member| Some((member, member.state()?)))
     }

@@ -12,11 +12,11 @@ use crate::backend::etcd::link::{Members, Place, places, state};
 use crate::backend::etcd::proto::{self, StatusResponse};
 use crate::backend::remote::join_all;
 
-/// A server that told its state, with its name.
+/// The name of a server that reported its state, and that state.
 type Seen = (String, StatusResponse);
 
-/// Asks every member for its state: at the addresses of the URL, and the others at those that they announce. Returns
-/// the number of addresses of the URL too.
+/// Asks every member for its state: at the addresses of the URL, and the others at the addresses that they announce.
+/// Also returns the number of addresses of the URL.
 pub(super) async fn ask(
     servers: &Members,
     list: Option<Vec<proto::Member>>,
@@ -75,7 +75,7 @@ async fn ask_announced(servers: &Members, member: &proto::Member, limit: Duratio
         return Answer::NotStarted;
     }
     let config = &servers.config;
-    // `localhost`, which etcd announces by default, leads to another machine only from that one.
+    // `localhost`, which etcd announces by default, reaches a member only from its own machine.
     let is_here = config.members.iter().any(|(host, _)| is_local(host));
     let hosts = member.client_urls.iter().filter_map(|url| host_of(url, config.tls.is_some()));
     let hosts: Vec<_> = hosts.filter(|(host, _)| is_here || !is_local(host)).collect();
@@ -86,7 +86,7 @@ async fn ask_announced(servers: &Members, member: &proto::Member, limit: Duratio
     answer(member.id, states(servers, &places, false, limit).await)
 }
 
-/// Returns the answer of the member `id`, from those of its addresses.
+/// Returns the answer of the member `id`, from the answers of its addresses.
 fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
     let (mut refused, mut elsewhere) = (false, false);
     for answer in answers {
@@ -96,7 +96,7 @@ fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
             Err(failure) => {
                 let is_of_user = matches!(failure.reaction, Reaction::Forbidden | Reaction::LogIn);
                 refused |= is_of_user || failure.is_permanent();
-                // TLS came to an end with a server of another name, or of another authority.
+                // The TLS handshake reached a server of another name, or of another authority.
                 elsewhere |= failure.is_settled();
             }
         }

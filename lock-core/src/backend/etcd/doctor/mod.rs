@@ -1,4 +1,4 @@
-//! What endangers locks in the way a cluster is set up: [`facts`] are read here, and judged by [`rules`].
+//! Finds what endangers locks in the setup of a cluster: [`facts`] are read here, and judged by [`rules`].
 
 mod cluster;
 mod facts;
@@ -17,7 +17,7 @@ use super::store::Store;
 use crate::backend::Finding;
 
 impl Store {
-    /// Looks for what endangers locks. Each of its steps has the time of a call.
+    /// Looks for what endangers locks. Each step has the time limit of a call.
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>, Failure> {
         Ok(rules::findings(&self.facts().await?))
     }

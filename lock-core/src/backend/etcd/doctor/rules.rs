@@ -7,13 +7,13 @@ use crate::backend::{Finding, Severity};
 
 /// The quota of a member that was started without `--quota-backend-bytes`.
 pub(super) const DEFAULT_QUOTA: i64 = 2 << 30;
-/// The percentage of the quota from which on it is told.
+/// The percentage of the quota above which the size is reported.
 pub(super) const FULL: i64 = 80;
-/// The least space inside a file that is worth a look.
+/// The least free space in a database file that is reported.
 pub(super) const FREE: i64 = 64 << 20;
 /// How many entries of the log a member may be behind: with more, etcd refuses requests.
 pub(super) const BEHIND: u64 = 5_000;
-/// How many leases are usual.
+/// The largest number of leases that is not reported.
 pub(super) const LEASES: usize = 10_000;
 
 /// Judges a cluster.
@@ -53,8 +53,8 @@ fn alarms(facts: &Facts) -> Vec<Finding> {
     facts.alarms.iter().flatten().filter_map(finding).collect()
 }
 
-/// Returns the beginning of a line that frees the space of old revisions. The backtick is not closed. A revision that is
-/// compacted already is no reason to stop.
+/// Returns the beginning of a command that frees the space of old revisions. Its backtick is not closed. If the revision
+/// is compacted already, the command continues.
 fn frees(facts: &Facts) -> String {
     let revision = match facts.revision() {
         0 => "<revision of `etcdctl endpoint status -w json`>".to_owned(),
@@ -84,7 +84,7 @@ fn size(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
     let percent = state.db_size.saturating_mul(100).checked_div(quota).filter(|_| quota > 0)?;
     let (size, whole) = (mib(state.db_size), mib(quota));
     if !is_known && percent > 100 {
-        // With the default quota it would have an alarm.
+        // Above the default quota there would be an alarm, so its own quota is larger.
         let found = format!("its database has {size}, and this version does not tell its quota");
         let advice = "compare that with its `--quota-backend-bytes`: at the quota the cluster grants no lock";
         return Some(Finding::new(Severity::Note, "etcd.size", found, advice));
@@ -105,7 +105,7 @@ fn size(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
 
 fn free_space(member: &Member, state: &StatusResponse) -> Option<Finding> {
     let (size, used) = (state.db_size, state.db_size_in_use);
-    // 0 is what a version before 3.4 tells.
+    // Versions before 3.4 report 0.
     let is_much = used > 0 && size - used >= FREE && used < size / 2;
     let found = format!(
         "its database file has {}, of which {} are in use; all of it counts for the quota",
@@ -127,7 +127,7 @@ fn no_leader(member: &Member, state: &StatusResponse) -> Option<Finding> {
 }
 
 fn lagging(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
-    // 0 is what a version before 3.4 tells.
+    // Versions before 3.4 report 0.
     let applied = Some(state.raft_applied_index).filter(|applied| *applied > 0)?;
     let committed = facts.states().map(|(_, state)| state.raft_index).max()?;
     let behind = committed.saturating_sub(applied);

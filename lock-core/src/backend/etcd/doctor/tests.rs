@@ -1,11 +1,11 @@
-//! Facts that make a finding, and their neighbours that do not.
+//! Facts that make a finding, and similar facts that do not.
 
 use super::facts::{Access, Answer, Facts, List, Member};
 use super::rules::{BEHIND, DEFAULT_QUOTA, FREE, FULL, LEASES, findings};
 use crate::backend::Severity;
 use crate::backend::etcd::proto::{AlarmMember, Header, StatusResponse};
 
-/// Three members, of which nothing is to be told.
+/// Three members without a finding.
 fn healthy() -> Facts {
     let member = |id: u64| {
         let header = Some(Header { member_id: id, revision: 42 });

@@ -31,7 +31,7 @@ impl<Q: Message + 'static, A: Message + Default + 'static> Codec for Messages<Q,
     }
 }
 
-/// One direction.
+/// Encodes or decodes one type of message.
 #[derive(Debug)]
 pub(super) struct Half<T>(PhantomData<fn() -> T>);
 

@@ -15,14 +15,14 @@ use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse, Wat
 use crate::backend::remote::Answers;
 use crate::sync::RwLock;
 
-/// The largest answer that is read: the list of all locks comes in parts far below it, the queue of one key in one.
+/// The largest answer that is read. The list of all locks comes in far smaller parts, the queue of a key in one.
 const LARGEST_ANSWER: usize = 64 << 20;
 
 /// The calls that change something. A member that is cut off answers none of them.
 const CHANGES: [&str; 3] =
     ["/etcdserverpb.KV/Txn", "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"];
 
-/// An HTTP/2 connection to one member, or two, with the login of the URL's user.
+/// One or two HTTP/2 connections to a member, with the login of the URL's user.
 pub(crate) struct Connection {
     http2: Http2,
     /// For the watches; another connection to the same member, or the same one.
@@ -110,8 +110,8 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests`. It ends when the answers are dropped, not after the last request: a proxy
-    /// (`etcd grpc-proxy`) takes that for the end of the stream, and stops answering.
+    /// Opens a stream that sends `requests`. It ends when the answers are dropped, and not after the last request: a
+    /// proxy (`etcd grpc-proxy`) would then stop answering.
     pub(crate) async fn exchange<Q, A>(
         &self,
         path: &'static str,

@@ -34,14 +34,14 @@ const LEADERLESS: u32 = 2;
 /// The pause between two linearizable reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// The longest time for such a read if no change is answered either. It is long enough for a slow disk, and for the
+/// The longest time without an answer to such a read or to a change. It is long enough for a slow disk, and for the
 /// election of a leader.
 const UNCONFIRMED: Duration = Duration::from_secs(2);
 
 /// The state that a connection passes to the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
-    /// Whether there was one.
+    /// Whether there was an earlier connection.
     any: bool,
     /// The replaced connections. Each ends when all calls over it have ended.
     left: JoinSet<()>,
@@ -115,7 +115,7 @@ impl Members {
             // Any refusal shows that the server is alive; a broken connection ends the driver.
             let status = match answer {
                 Ok(status) => Some(status),
-                // A later version of etcd tells it to root alone.
+                // Later versions of etcd report the status to root alone.
                 Err(failure) if failure.reaction == Reaction::Forbidden => None,
                 Err(_) => continue,
             };

@@ -70,9 +70,9 @@ async fn dial_at(
     address: SocketAddr,
 ) -> Result<Session, Failure> {
     let (peer, http2, driver) = begin(members, host, TcpStream::connect(address)).await?;
-    // Over TLS etcd allows 250 streams at once by default, and each claim that waits has one for its watch. Without a
-    // separate connection, many of them would block every other call. It leads to the same address, because the next
-    // address of the name may be another member.
+    // Over TLS etcd allows 250 streams at once by default, and the watch of each key for which this process waits has
+    // one. Without a separate connection, many of them would block every other call. It leads to the same address,
+    // because the next address of the name may be another member.
     let watches = match members.tls.is_some() {
         true => Some(begin(members, host, TcpStream::connect(peer)).await?),
         false => None,
@@ -89,12 +89,12 @@ async fn dial_at(
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     match status(&connection).await {
-        // A later version of etcd tells it to root alone. The read below finds a member that serves nothing.
+        // Later versions of etcd report it to root alone. The read below finds a member that serves nothing.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         answer => check(&answer.map_err(at_first)?)?,
     }
-    // A member may know a leader that no longer receives its messages. And the leader of this member led after this
-    // dial began: so a lease that it keeps alive counts from any read over the connection before.
+    // A member may know a leader that no longer receives its messages. The read also proves that the member's leader
+    // led after this dial began, so a sign of life over this connection may count from a read over the previous one.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
 }
@@ -123,8 +123,8 @@ pub(super) async fn begin(
     Ok((peer, http2, driver))
 }
 
-/// Adds the other services that may listen on that port to the failure of the first call. A server that wants a
-/// certificate of the client says so only now, by closing the connection.
+/// Adds to the failure of the first call what else may listen on that port. A server that wants a certificate of the
+/// client says so only now, by closing the connection.
 fn at_first(failure: Failure) -> Failure {
     if failure.is_permanent() {
         return failure;
@@ -148,7 +148,7 @@ pub(crate) async fn linearizable_read(connection: &Connection) -> Result<(), Fai
     let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
     let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;
     match answer {
-        // Permissions are checked when a majority has confirmed the read.
+        // etcd checks permissions after a majority has confirmed the read.
         Err(failure) if failure.reaction != Reaction::Forbidden => Err(failure),
         _ => Ok(()),
     }
@@ -163,7 +163,7 @@ pub(super) fn check(status: &StatusResponse) -> Result<(), Failure> {
     if status.leader == 0 {
         return unavailable("it knows no leader: an election is under way, or most of the members are gone");
     }
-    // Conditions on a range, which make a lock of any kind one transaction, came with 3.3.
+    // Conditions on a range came with 3.3. They let one transaction take a lock of any kind.
     if version(&status.version).is_some_and(|version| version < (3, 3)) {
         let text = format!("it is etcd {}, and locks need 3.3 or later", status.version);
         return Err(Failure::new(LockErrorKind::Unsupported, text));

@@ -17,7 +17,7 @@ use tonic::body::Body;
 
 /// How much of one answer may be under way, in bytes.
 const STREAM_WINDOW: u32 = 2 << 20;
-/// The same of all answers.
+/// The same limit for all answers together.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// The sending side of a connection. Clones share it.
@@ -61,7 +61,7 @@ impl Http2 {
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // The failure of its own call tells each caller why it ended.
+            // Each caller learns from its own call why the connection ended.
             let _ = connection.await;
         });
         Ok((Self { sender }, Driver(driver)))

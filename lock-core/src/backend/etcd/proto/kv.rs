@@ -59,7 +59,7 @@ pub(in super::super) struct PutRequest {
 }
 
 impl PutRequest {
-    /// Writes nothing to `key` and binds it to no lease, unless another field says what.
+    /// Writes an empty value to `key` and binds it to no lease, unless other fields are set.
     pub(in super::super) fn new(key: &[u8]) -> Self {
         Self { key: key.to_vec(), ..Self::default() }
     }

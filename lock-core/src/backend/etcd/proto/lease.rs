@@ -55,7 +55,7 @@ pub(in super::super) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseTimeToLiveResponse {
-    /// The rest; -1 when there is no such lease.
+    /// The rest of the ttl; -1 when there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
     #[prost(bytes = "vec", repeated, tag = "5")]

@@ -20,8 +20,8 @@ struct WatchCreateRequest {
 impl WatchRequest {
     /// Asks for every later change of the keys from `key` to `range_end`.
     ///
-    /// It does not begin at an earlier revision: the server reports nothing to such a watch before it has gone through
-    /// the changes since, which it begins ten times a second.
+    /// The watch begins at no earlier revision: the server would first replay the changes since, and it begins such
+    /// replays only ten times a second.
     pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>) -> Self {
         Self { create: Some(WatchCreateRequest { key, range_end }) }
     }

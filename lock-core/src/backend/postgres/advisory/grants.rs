@@ -1,7 +1,7 @@
 //! The locks that one session holds. This does no I/O.
 //!
-//! The server grants an advisory lock to a session that has it already, again and again. So a session excludes other
-//! sessions, and this table excludes the owners of its own process.
+//! The server grants an advisory lock once more to a session that has it already. So the session excludes only other
+//! sessions, and this table excludes the other owners of its process.
 
 use std::collections::HashMap;
 

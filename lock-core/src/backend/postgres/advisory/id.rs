@@ -20,7 +20,7 @@ pub(super) fn halves(id: i64) -> (i64, i64) {
 mod tests {
     use super::*;
 
-    /// Returns `('x' || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))::bit(64)::bigint`.
+    /// The number is `('x' || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))::bit(64)::bigint`.
     #[test]
     fn numbers_stay_as_they_are() {
         for (key, id) in [("order:42", -2_708_853_543_617_250_617), ("k", -9_055_398_367_036_157_706)] {

@@ -28,7 +28,7 @@ impl session_keeper::Session for Session {
         let mut looked = now();
         loop {
             tokio::select! {
-                // The server has reported the end, or a statement has freed nothing.
+                // The connection has ended, or a statement that frees a lock has failed.
                 () = self.lost() => return,
                 () = self.ends() => return,
                 () = keeper.closed() => return,
@@ -39,7 +39,7 @@ impl session_keeper::Session for Session {
                     }
                 }
             }
-            // The server may have ended it by now, and granted the keys to others.
+            // The server may have ended the session by now, and granted the keys to others.
             if self.certain(now()).is_zero() {
                 return;
             }

@@ -46,7 +46,7 @@ pub(super) struct Session {
     /// The process of the server.
     pub(super) pid: i32,
     timeout: Duration,
-    /// When the last statement was sent that was answered.
+    /// When the last answered statement was sent.
     proof: Mutex<Moment>,
     /// `None` once the session is over.
     pub(super) grants: Mutex<Option<Grants>>,
@@ -250,7 +250,7 @@ impl Session {
         }
     }
 
-    /// Returns for how long from `at` the session is certain.
+    /// Returns for how long from `at` the session certainly lives.
     pub(super) fn certain(&self, at: Moment) -> Duration {
         self.proof.lock().plus(self.timeout).remaining(at)
     }

@@ -253,7 +253,7 @@ impl Backend for PostgresAdvisory {
 
 impl Drop for PostgresAdvisory {
     fn drop(&mut self) {
-        // The grants are collected first: no listener is called under the lock.
+        // The keepers are taken out first, so that no listener is called under the lock.
         self.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }

@@ -71,7 +71,7 @@ impl Answer {
         let number = self.fence.and_then(|number| u64::try_from(number).ok());
         let number = number.ok_or_else(|| Failure::unexpected("no fencing token"))?;
         claim.mark_fenced();
-        // A token ahead of the clock comes from a clock that was set back: the process must not number on from it.
+        // A token ahead of the clock comes from a clock that was set back: the process must not count on from it.
         if self.fence > Some(self.now) {
             claim.mark_fence_ahead();
         }
@@ -105,7 +105,7 @@ impl Answer {
         Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
     }
 
-    /// Returns likewise the failure of `claim`, which names the key of several.
+    /// As [`conflict`](Self::conflict), for `claim`. Names the key if the claim has several.
     pub(super) fn clash(&self, claim: &Claim) -> Failure {
         let failure = self.conflict(Use::Lock(claim.mode));
         match self.key_of(claim) {
@@ -114,7 +114,7 @@ impl Answer {
         }
     }
 
-    /// Returns the key of several that the answer is about.
+    /// Returns the key that the answer is about, if the claim has several.
     fn key_of<'a>(&self, claim: &'a Claim) -> Option<&'a Key> {
         let at = usize::try_from(self.number?).ok()?.checked_sub(1)?;
         claim.keys().nth(at).filter(|_| !claim.more.is_empty())

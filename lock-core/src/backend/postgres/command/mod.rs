@@ -12,8 +12,8 @@
 //!
 //! **The life of a waiter.** Its first request may take an entry in the queue (`together` here; `attempt.sql`, which
 //! tries `short.sql` and then `acquire.sql`). It then sleeps until the server notifies it (`link/listen.rs`), or until
-//! its next heartbeat, a third of the life of its entry. The release of the holder grants the key to the first entry
-//! for that life (`serve` in `shared.sql`), and notifies it. Its first renewal asks for the whole ttl.
+//! its next heartbeat, after a third of its entry's life. The release of the holder grants the key to the first waiter
+//! for the life of an entry (`serve` in `shared.sql`), and notifies it. Its first renewal asks for the whole ttl.
 
 mod acquire;
 mod answer;

@@ -89,7 +89,7 @@ fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)>
     }
 }
 
-/// Returns the last fencing token that the process of a grant numbered; 0 for none.
+/// Returns the last fencing token that the process itself assigned for a grant; 0 for none.
 pub(super) fn own_fence(claim: &Claim) -> i64 {
     claim.own_fence().map_or(0, FencingToken::get_i64)
 }

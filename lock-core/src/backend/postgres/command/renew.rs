@@ -11,8 +11,8 @@ use crate::backend::remote::renewal::{self, KeyLease, of_grants};
 use crate::backend::{Renew, Renewal};
 use crate::clock::Clock;
 
-/// The number of locks in one statement. It is small enough to leave in one piece: a server that has received a part of
-/// it would keep rows locked until the rest arrives.
+/// The number of locks in one statement. It is small enough to be sent in one piece: a server that has received a part
+/// of it would keep rows locked until the rest arrives.
 const PER_STATEMENT: usize = 250;
 
 type Verdict = renewal::Verdict<Reaction>;
@@ -53,7 +53,7 @@ impl Server {
         // This is read before the request is sent, because a lease counts from it.
         let sent = Clock::Suspend.now();
         let rows = live.query(&self.shared().statements.renew, parameters).await?;
-        // A lock without a row is not its owner's.
+        // If the answer has no row for a lock, its owner does not hold it.
         let mut verdicts = vec![Verdict::NotOwned; chunk.len()];
         for row in rows {
             let number: i64 = row.try_get(0).map_err(|_| Failure::unexpected("no number"))?;

@@ -26,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts with the connection that proved the server fit.
+    /// Creates the server with its first connection, over which the server proved fit.
     pub(crate) fn new(shared: Arc<Shared>, first: Session, listening: Option<Listening>) -> Self {
         Self { connections: PerRuntime::new(shared, Some(first)), stuck: Arc::default(), listening }
     }
@@ -72,7 +72,7 @@ impl Server {
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
             // The connection may have been lost, and a new dial may have failed, since the request was sent. The reason
-            // helps the reader, and the doubt stays.
+            // helps the reader; the outcome is still unknown.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 2;
 /// How long calls for a key fail here after the first one that timed out, and twice as long after each further one. The
 /// row may be free again soon, and a waiter keeps its place only if its next heartbeat is in time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// How long they fail at most. A fifth of the time goes to such waits then.
+/// The longest time for which they fail. Then a fifth of the connection's time goes to such waits.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How many keys are remembered before unused ones are removed.
 const REMEMBERED: usize = 64;
@@ -35,7 +35,7 @@ pub(super) struct StuckKeys {
     keys: Mutex<HashMap<Name, Calls>>,
 }
 
-/// The runtime whose connection the calls take, and the key.
+/// The runtime whose connection the calls use, and the key.
 pub(super) type Name = (Id, String);
 
 /// The calls for one key.
@@ -54,7 +54,7 @@ struct Row {
     locked_at: Option<Moment>,
     /// How long calls then fail here.
     pause: Duration,
-    /// Whether a call is finding out.
+    /// Whether a call is finding out if the row is free.
     asked: bool,
 }
 
@@ -122,7 +122,7 @@ impl Entry {
             None => None,
         };
         let entry = Self { of: Arc::clone(&self.of), name: self.name.clone(), turns: self.turns.clone() };
-        // This is checked after the wait, in which another call may have found out.
+        // This is checked after the wait: meanwhile another call may have found the row locked.
         let mut turn = Turn { entry, permit, finds_out: false };
         let (admitted, finds_out) = turn.entry.with(|calls| {
             let admitted = calls.row.admits(Clock::Suspend.now());
@@ -161,7 +161,7 @@ impl Turn {
         self.finds_out
     }
 
-    /// Notes the answer. A call without one, because its connection is lost, says nothing of the row.
+    /// Notes the answer. Any failure but that of a locked row, such as a lost connection, counts as a free row.
     pub(super) fn settle(self, failure: Option<&Failure>) {
         let locked = failure.is_some_and(|failure| failure.reaction == Reaction::Locked);
         self.entry.with(|calls| calls.row.answered(locked, Clock::Suspend.now()));

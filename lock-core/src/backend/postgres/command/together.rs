@@ -62,8 +62,8 @@ impl Server {
         Ok((turn, self.connections.get().await?))
     }
 
-    /// Sends requests for the keys of a claim, and delivers the answers to their callers. This continues when it is dropped, once
-    /// it was polled.
+    /// Sends requests for the keys of a claim, and delivers the answers to their callers. Once polled, this continues after
+    /// its drop.
     async fn send(&self, live: &Arc<Connection>, claim: &Claim, batch: Vec<QueuedRequest>, turn: Turn) {
         let statements = &self.shared().statements;
         let kind = batch.first().map_or(RequestKind::Attempt, |one| one.kind);
@@ -85,7 +85,7 @@ impl Server {
                 connection.note_commit();
             }
         };
-        // The callers get every outcome.
+        // Every caller has its outcome already.
         let _ = live.query_with(statement, parameters, answered).await;
     }
 }
@@ -106,7 +106,7 @@ fn tell(batch: Vec<QueuedRequest>, answer: Result<&[Row], &Failure>, sent: Momen
             Err(failure) => Err(failure.clone()),
         };
         granted |= answer.as_ref().is_ok_and(|answer| answer.verdict == 1);
-        // It wakes the caller's task, whose waker may be one of the application.
+        // This wakes the caller's task, and the waker may be one of the application.
         let _ = survives(|| one.told.send(answer).is_ok());
     }
     granted

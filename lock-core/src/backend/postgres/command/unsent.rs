@@ -19,7 +19,7 @@ pub(super) const PER_CALL: usize = 100;
 pub(super) enum RequestKind {
     /// An attempt at one key.
     Attempt,
-    /// An attempt at several keys. The name of their entry is all of them.
+    /// An attempt at several keys. All of them are in the name of its entry.
     AttemptAll,
     /// A heartbeat of a claim that is queued.
     Heartbeat,

@@ -17,7 +17,7 @@ impl Config {
         }
     }
 
-    /// Returns whether the URL leaves the decision about notifications to the server.
+    /// Returns whether notifications are expected at the address of the URL.
     pub(crate) fn is_expected_to_listen(&self) -> bool {
         matches!(self.listen, Listen::Here)
     }

@@ -47,7 +47,7 @@ impl Config {
             "user" => self.user = Some(FORM.decode(value)?),
             "password" => self.password = Some(FORM.decode(value)?),
             "dbname" => self.database = Some(FORM.decode(value)?),
-            // They come before the settings of the store. If both set the same option, the store's value counts.
+            // These options come before the store's settings. If both set the same option, the store's value counts.
             "options" => drop(self.driver.options(FORM.decode(value)?)),
             "sslmode" => {
                 self.tls = (value != "disable").then(TlsFiles::default);
@@ -59,7 +59,7 @@ impl Config {
                     ));
                 }
             }
-            // The word of libpq for the system's store.
+            // libpq's word for the certificate store of the system.
             "sslrootcert" if value == "system" && self.tls.is_some() => {}
             "ca" | "sslrootcert" => self.tls_file("ca", value)?,
             "cert" | "sslcert" => self.tls_file("cert", value)?,
@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// The modes of libpq. For the modes with TLS there is one way here: the certificate is verified, with its name.
+/// The modes of libpq. Whenever TLS is used here, the server's certificate and name are verified.
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /// Reads the limit: a duration, or seconds as in libpq. 0 stands for the default.

@@ -18,7 +18,7 @@ impl Config {
         let (mut config, mut named_hosts) =
             (Self::new(Address(Vec::new()), user, password), Hosts::read(hosts)?);
         config.database = Some(FORM.decode(database)?).filter(|name| !name.is_empty());
-        // The mode comes first: the files belong to it, whatever their position.
+        // `sslmode` is set first, wherever it stands in the URL: the files of TLS need it.
         let (mode, others): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| *name == "sslmode");
         for (name, value) in mode.into_iter().chain(others) {
             match name {

@@ -24,15 +24,15 @@ impl Timers {
         Self { counted }
     }
 
-    /// Returns the silence after which the server ends the session, as a setting in ms. It is off for a session that
-    /// holds nothing.
+    /// Returns the silence after which the server ends the session, as a setting in ms. It is 0, which means off, if no
+    /// grant ends with the session.
     pub(crate) fn idle_session_timeout(self) -> String {
         self.counted.unwrap_or_default().as_millis().to_string()
     }
 
     /// Returns when the server begins to probe a silent client.
     fn keepalives_idle(self) -> Duration {
-        // It is in whole seconds, as the server needs it, rounded up.
+        // Rounded up to whole seconds, as the server needs them.
         let counted = self.counted.unwrap_or_default();
         Duration::from_secs(counted.as_secs() + u64::from(counted.subsec_nanos() > 0)) + BEFORE_PROBES
     }

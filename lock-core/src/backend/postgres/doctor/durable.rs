@@ -3,7 +3,7 @@
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// Programs that receive the log of the server, and take over no server.
+/// Programs that receive the log of the server, and cannot take over from it.
 const ARCHIVES: [&str; 3] = ["pg_basebackup", "pg_receivewal", "barman_receive_wal"];
 
 /// Returns the statements that change a setting of the server.
@@ -64,7 +64,7 @@ pub(super) fn synchronous_standby(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let names = facts.setting("synchronous_standby_names");
-    // A user that does not see their state sees how many there are.
+    // A user that may not see the state of standbys sees their number, so each of them counts.
     let serves = |standby: &&Fact| !facts.sees_all() || matches!(&*standby.text, "sync" | "quorum");
     let (awaited, connected) = (awaited(names), facts.rows_of("standby").filter(serves).count());
     (connected < awaited).then(|| {

@@ -96,7 +96,7 @@ fn fact(row: &Row) -> Result<Fact, tokio_postgres::Error> {
     })
 }
 
-/// Returns how far a clock is ahead that was read between two moments. The time of the request is no difference.
+/// Returns how far a clock is ahead that was read between two moments; 0 if its time is between them.
 pub(super) fn ahead(at: f64, sent: Duration, answered: Duration) -> f64 {
     let (sent, answered) = (sent.as_secs_f64(), answered.as_secs_f64());
     at - at.clamp(sent, answered.max(sent))
@@ -144,7 +144,7 @@ impl Facts {
         self.rows_of("sessions").all(|all| all.text == "true")
     }
 
-    /// Returns the statement that changes a setting of this user, in a place that counts more than the present one.
+    /// Returns the statement that changes a setting of this user, in a place that overrides the present one.
     pub(super) fn set(&self, name: &str, value: &str) -> String {
         let user = self.user();
         let place = match (self.row(name), self.rows_of("database").next()) {

@@ -19,7 +19,7 @@ fn needed(facts: &Facts) -> i64 {
     if facts.advisory || facts.pooled { 1 } else { OF_A_PROCESS }
 }
 
-/// Returns what to add to a larger setting: a standby with a smaller one than its primary stops.
+/// Returns what to add to the advice to raise a setting: a standby stops if its value is below its primary's.
 fn standbys_first(facts: &Facts) -> &'static str {
     if facts.rows_of("standby").next().is_some() { ", each standby before its primary" } else { "" }
 }
@@ -128,7 +128,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Judges the table of locks of the server, which has this size at least.
+/// Judges the lock table of the server, whose size is at least `size`.
 pub(super) fn lock_table(facts: &Facts) -> Option<Finding> {
     let each = facts.number("max_locks_per_transaction");
     let size = each * (facts.number("max_connections") + facts.number("max_prepared_transactions"));

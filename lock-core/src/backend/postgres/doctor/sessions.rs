@@ -6,12 +6,12 @@ use super::durable::awaited;
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// After how many seconds a session that is idle in a transaction is told. A healthy one is idle for an instant.
+/// After how many seconds a session that is idle in a transaction is reported. A healthy one is idle for an instant.
 const IDLE_SECS: i64 = 2;
-/// After how many seconds an open transaction is told.
+/// After how many seconds an open transaction is reported.
 const OLD_SECS: i64 = 600;
 
-/// The modes of a lock on a whole table in which the library can change no row.
+/// The modes of a table lock that keep the library from changing any row.
 const BLOCKING: [&str; 4] = ["ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"];
 
 fn time(seconds: i64) -> String {
@@ -26,7 +26,7 @@ fn session(of: &Fact) -> String {
     }
 }
 
-/// Finds the sessions that keep a lock on the tables and do nothing. A mere reader keeps none that a call waits for.
+/// Finds the sessions that keep a lock on the tables and do nothing. One that only reads blocks no call.
 pub(super) fn idle_in_transaction(facts: &Facts) -> Vec<Finding> {
     let keeps = |one: &&Fact| one.other >= IDLE_SECS && one.text != "AccessShareLock";
     let finding = |one: &Fact| {

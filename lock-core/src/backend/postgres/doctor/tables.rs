@@ -4,8 +4,8 @@ use super::facts::{Fact, Facts};
 use crate::backend::postgres::sql::VERSION;
 use crate::backend::{Finding, Severity};
 
-/// From how many dead rows a table is told, if they are more than the live ones. Some thousand locks a second make as
-/// many between two runs of autovacuum.
+/// From how many dead rows on a table is reported, if it has fewer live ones. Some thousand locks a second make as many
+/// between two runs of autovacuum.
 const DEAD: i64 = 300_000;
 
 const EVERY: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];

@@ -22,8 +22,7 @@ const ASK: &str = "SELECT a.pid, a.backend_start::text, coalesce(a.wait_event_ty
 /// The wait event of a process of the server that waits for a synchronous standby.
 const STANDBY: &str = "SyncRep";
 
-/// How many processes of the server may still work on a request, for another reason, while a new connection is
-/// used.
+/// How many of these processes may still work on a request, and wait for no standby, while a new connection is used.
 const AT_MOST: usize = 1;
 
 /// The processes that were given up, and may hang.

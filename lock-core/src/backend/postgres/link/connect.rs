@@ -41,7 +41,7 @@ pub(super) async fn connect(
         Way::Tcp(host, address) => match shared.tls() {
             None => plain(config, *address).await,
             Some(tls) => match encrypted(config.clone(), tls, host, *address).await {
-                // This is as in libpq: a connection whose TLS fails is not encrypted.
+                // As in libpq, a connection is opened without encryption if TLS fails.
                 Err(failure)
                     if shared.config.prefers_tls && failure.is_settled() && !failure.is_permanent() =>
                 {

@@ -59,7 +59,7 @@ pub(super) struct ServerProcess {
 struct Prepared {
     /// The statements, with their texts. A handful, so a scan is faster than a map.
     statements: Vec<(String, Statement)>,
-    /// Whether the store has its sessions alone, as far as it knows.
+    /// Whether no one else uses the sessions of the store, as far as it knows.
     own: Arc<AtomicBool>,
 }
 
@@ -90,8 +90,8 @@ impl Connection {
         self.process.get()
     }
 
-    /// Prepares statements. Only for a session that has the settings of the library and no other user. The server
-    /// spends a quarter of a common call on the text of its statement otherwise.
+    /// Prepares statements. Only for a session that has the settings of the library and no other user. Without this,
+    /// the server spends a quarter of a common call on the text of its statement.
     ///
     /// `own` is turned off for all sessions when one of them turns out to be shared.
     pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {
@@ -177,13 +177,13 @@ impl Connection {
         &self,
         call: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> Result<T, Failure> {
-        // The first poll hands the statement to the driver, which has a queue without a bound. It takes no turn of the
-        // task in tokio's budget, which could delay that.
+        // The first poll hands the statement to the driver's queue, which has no bound. `unconstrained` is there
+        // because tokio's budget could delay that.
         let mut call = Box::pin(unconstrained(call));
         match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
             Poll::Ready(answer) => answer,
-            // This is a separate task. The driver stops reading while a caller takes no rows, and a future that is no
-            // longer polled must not stop all the others.
+            // A separate task reads the rows: while one caller takes none, the driver stops reading. So a future that
+            // is no longer polled would stop all the others.
             Poll::Pending => {
                 let running = pin!(tokio::spawn(call));
                 running.await.map_err(|_| {
@@ -207,7 +207,7 @@ impl Connection {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Notes that the server has answered a statement that is on its disk by then.
+    /// Notes that the server has answered a statement whose commit is on its disk.
     pub(crate) fn note_commit(&self) {
         self.has_committed.store(true, Ordering::Relaxed);
     }

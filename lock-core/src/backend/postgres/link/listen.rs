@@ -30,8 +30,7 @@ use crate::sync::{Mutex, Notify};
 /// How long a claim that will be queued waits until notifications can arrive. Without them it waits for a heartbeat.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The listening connection, on the runtime of one manager's background. When that runtime ends, the next manager's
-/// takes over.
+/// The listening connection, on the background runtime of one manager. When that runtime ends, the next one takes over.
 #[derive(Debug)]
 pub(crate) struct Listening {
     connections: Arc<PerRuntime<ListenConnector>>,
@@ -160,7 +159,7 @@ impl Turn {
     }
 }
 
-/// The runtime has ended, or the store has.
+/// Runs when the runtime or the store has ended.
 impl Drop for Turn {
     fn drop(&mut self) {
         {

@@ -1,8 +1,9 @@
 //! The proof that a pooler keeps a connection of the server for each client (`pooling=session`).
 //!
 //! A pooler does not reveal its mode, and a session that it shares must not be changed. So two plain clients ask in
-//! turn which process of the server serves them. A pooler in session mode serves each client with another process,
-//! always the same. A pooler that shares its connections gives both the same process, or one of them several.
+//! turn which process of the server serves them. A pooler in session mode serves each client with its own process,
+//! always the same. A pooler that shares its connections serves both with the same process, or one of them with
+//! several.
 //!
 //! Without the option no such proof is made: it holds with a high probability only, and a wrong guess would leave
 //! settings and locks in the sessions of others.

@@ -25,12 +25,12 @@ use crate::error::LockErrorKind;
 /// long: a server that waits for its disk is not lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
-/// The limit while the server answers earlier calls, such as some that wait for the row of one key in turn. There is a
-/// limit, because all later calls are delayed, and a new connection does not have these calls.
+/// The limit while the server answers earlier calls, such as some that wait for the row of one key in turn. They delay
+/// all later calls, so a connection is given up here too: the next one does not have them.
 const MISSED_AT_WORK: u32 = 6;
 
-/// The pauses before the dials after connections that fell silent. A server that answers a dial and hangs in the commits
-/// that follow keeps a process for each of them. So only a commit that was answered resets the pauses.
+/// The pauses before a dial, after a connection fell silent. A server that answers a dial and then hangs in commits
+/// keeps a process for each connection. So only an answered commit resets the pauses.
 const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
 
 /// The number of heartbeats between two checks whether it is time for a sweep. The server lets one connection sweep at
@@ -99,7 +99,7 @@ impl Connector for Shared {
 /// The history of the connections before this one.
 #[derive(Debug)]
 pub(crate) struct Former {
-    /// Whether there was one.
+    /// Whether there was an earlier connection.
     lost: bool,
     silences: Pauses,
 }
@@ -125,8 +125,8 @@ impl Shared {
             if let Err(failure) = beat(session, self.config.timeout, &mut missed, answered).await {
                 return failure;
             }
-            // Only after a heartbeat, and not after the dial: a server that accepts every connection and closes it
-            // would be dialled without a pause.
+            // The pauses are reset after a heartbeat, and not after the dial: otherwise a server that accepts every
+            // connection and closes it would be dialled without a pause.
             if missed == 0 {
                 pauses.reset();
                 beats = beats.wrapping_add(1);

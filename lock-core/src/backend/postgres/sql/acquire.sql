@@ -26,13 +26,13 @@ DECLARE
     v_others integer;
     v_holder lock_core.holders;
 BEGIN
-    -- A claim that is not queued is refused without a lock: where many try, they neither write nor wait for each other.
+    -- Refuses a claim that is not queued without a row lock: many attempts then neither write nor wait for each other.
     IF p_room IS NULL AND length(p_mode) = 1 AND EXISTS (SELECT FROM lock_core.holders h
             WHERE h.key = p_key AND h.mode = 'x' AND h.expires_at > t AND h.owner <> p_owner) THEN
         RETURN lock_core.held(p_key, p_owner, t, false);
     END IF;
     v_key := lock_core.lock_row(p_key, true);
-    -- Behind the lock: the time until then does not count.
+    -- The clock is read again: the wait for the lock takes nothing from the lease.
     t := clock_timestamp();
     v_until := t + p_ttl * interval '1 microsecond';
     v_queue := EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key);
@@ -46,7 +46,7 @@ BEGIN
             bool_or(h.owner = p_owner AND h.expires_at > t AND h.kept)
         INTO v_mode, v_count, v_ended, v_again, v_kept FROM lock_core.holders h WHERE h.key = p_key;
     IF v_kept THEN
-        -- A late copy of the request of an owner that has released, and whose place stays taken.
+        -- A late copy of the request: its owner has released since, and the key stays taken for a while.
         RETURN lock_core.held(p_key, p_owner, t, false);
     END IF;
     -- A reader does not become a writer by asking again.
@@ -60,7 +60,7 @@ BEGIN
             PERFORM lock_core.clear(p_key, t);
             SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         END IF;
-        -- The queue is served before a newcomer. While an exclusive holder has the key nobody can be.
+        -- The queue is served before a newcomer. An exclusive holder leaves nothing to serve.
         IF v_mode IS DISTINCT FROM 'x' AND v_queue THEN
             SELECT * INTO v_won, v_served, v_blocked FROM lock_core.serve(p_key, t, p_owner, p_ttl);
             SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
@@ -97,14 +97,14 @@ BEGIN
     IF NOT v_served THEN
         PERFORM lock_core.commit_later();
     END IF;
-    -- An entry that is still there is kept.
+    -- A claim that is queued already keeps its place.
     UPDATE lock_core.waiters w
         SET deadline = t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', ttl = p_ttl, record = p_record
         WHERE w.key = p_key AND w.owner = p_owner;
     IF FOUND THEN
         RETURN lock_core.held(p_key, p_owner, t, true);
     END IF;
-    -- Of those that wait, all stand before a claim that is queued now. They are counted once.
+    -- All waiters are ahead of a claim that is queued now, so their number is also its place.
     v_others := lock_core.waiting(p_key, '', t);
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key AND h.mode = 'x';
     IF v_others >= p_room OR p_barges AND lock_core.hands_off(v_holder, p_owner, t) THEN
@@ -116,7 +116,7 @@ BEGIN
         SELECT p_key, p_owner, greatest(lock_core.micros(t), coalesce(max(w.ticket) + 1, 0)),
             t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, p_mode, p_record
         FROM lock_core.waiters w WHERE w.key = p_key;
-    -- The holder is told of the first waiter. Of later ones it knows by then, from this message or from its renewal.
+    -- Only the first waiter is announced: from then on the holder knows, also from its renewals, that claims wait.
     IF v_others = 0 AND v_holder.owner IS NOT NULL THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
@@ -143,7 +143,7 @@ DECLARE
     v_count bigint;
     v_latched integer[] := '{}';
 BEGIN
-    -- Every key is locked before any is looked at.
+    -- All keys are locked before any key is checked.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_row := lock_core.lock_row(p_keys[number], true);
         -- A repeated request: every key has the same token of this owner, and the answer is that token.

@@ -1,8 +1,8 @@
 -- One attempt at a claim for one key, and one release: the common cases first (short.sql), then the long way.
 --
--- A session of the library has the settings of shared.sql from its start, and calls these functions. Any other session, such as one
--- that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which make the settings. With a `search_path` of
--- its own, such a session would let operators of others into the functions that make none.
+-- A session of the library has the settings of shared.sql from its start, and calls these functions. Any other session, such as
+-- one that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which set them. Otherwise the
+-- `search_path` of that session could bring operators of other users into the functions without settings.
 
 -- Makes one attempt. Returns the answer in the form of `flat`. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempt(

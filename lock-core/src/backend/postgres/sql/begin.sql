@@ -1,6 +1,6 @@
--- While the migration runs, names are looked up in `pg_catalog` alone: whoever may create in `public` could otherwise have the
--- administrator run a function of theirs. The last file sets this back. Only for the text that is run by hand: `migrate` sets the
--- path for its transaction alone.
+-- The migration looks up names in `pg_catalog` alone. Otherwise any user who may create in `public` could make the administrator
+-- run that user's function. The last file restores the path. Only the text that is run by hand needs this: `migrate` sets the
+-- path for its own transaction.
 DO $$
 BEGIN
     PERFORM pg_catalog.set_config('lock_migration.search_path', pg_catalog.current_setting('search_path'), false);

@@ -30,12 +30,12 @@ SELECT 'database', pg_catalog.quote_ident(h.datname), NULL, NULL, h.datconnlimit
     (SELECT pg_catalog.count(*) FROM sessions a WHERE a.datid = h.oid)
 FROM here h
 UNION ALL
--- Whether the user sees all of a session of others, the number of sessions, and of those that it does not see.
+-- Whether the user sees the sessions of others in full, the number of sessions, and of those that it sees in part only.
 SELECT 'sessions', NULL, pg_catalog.pg_has_role('pg_read_all_stats'::pg_catalog.name, 'USAGE')::pg_catalog.text, NULL,
     pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE a.backend_type IS NULL)
 FROM sessions a WHERE a.datid IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
 UNION ALL
--- What receives the log of the server: whether commits wait for it, and its state. A subscriber of rows takes over no server.
+-- Standbys: whether commits wait for each, and its state. Logical subscribers cannot take over, so they are left out.
 SELECT 'standby', r.application_name, r.sync_state, r.state, NULL, NULL
 FROM pg_catalog.pg_stat_replication r
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
@@ -54,7 +54,7 @@ SELECT 'no call', f.proname, NULL, NULL, NULL, NULL
 FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
 WHERE n.nspname = $1 AND NOT pg_catalog.has_function_privilege(f.oid, 'EXECUTE')
 UNION ALL
--- A session that is idle in a transaction and has locked a table: its modes, its user, its process, and since how many s.
+-- A session that is idle in a transaction and has locked a table: its modes, its user, its process, and for how many s.
 SELECT 'idle', a.application_name, pg_catalog.string_agg(DISTINCT l.mode, ' '), pg_catalog.quote_ident(a.usename), a.pid,
     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.state_change)::bigint
 FROM pg_catalog.pg_locks l
@@ -77,6 +77,6 @@ UNION ALL
 FROM pg_catalog.pg_prepared_xacts p JOIN here h ON h.datname = p.database
 ORDER BY p.prepared LIMIT 1)
 UNION ALL
--- The locks of all kinds that are in the table of the server.
+-- The number of locks of all kinds in the lock table that the sessions share.
 SELECT 'locks', NULL, NULL, NULL, pg_catalog.count(*), NULL
 FROM pg_catalog.pg_locks l WHERE NOT l.fastpath

@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION lock_core.list(
         SELECT DISTINCT h.key FROM lock_core.holders h
             WHERE h.expires_at > clock_timestamp() AND h.key >= p_prefix
                 AND CASE WHEN p_exact THEN h.key = p_prefix ELSE starts_with(h.key, p_prefix) END
-                -- The end of the prefix in the order of bytes, so that the index is read no further: no key is longer.
+                -- An upper bound of the keys with this prefix, so that the index is read no further: no key is longer.
                 AND h.key <= p_prefix || repeat(chr(1114111), 129)
             ORDER BY h.key LIMIT p_limit
     ), holding AS (
@@ -31,8 +31,8 @@ CREATE OR REPLACE FUNCTION lock_core.list(
     ORDER BY 1, 2
 $$;
 
--- Who holds and who waits, for an operator with psql: one row for each, without a limit, so that a condition on the key reads
--- the rows of that key alone. `id` is for `force_release`.
+-- Shows an operator with psql the holders and waiters, one row for each. Without a limit, so that a condition on the key
+-- reads the rows of that key alone. `id` is for `force_release`.
 CREATE OR REPLACE VIEW lock_core.held AS
     SELECT h.key, false AS waits, h.mode, lock_core.id(h.owner) AS id, h.record,
             greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0) * interval '1 microsecond' AS "left",
@@ -42,12 +42,12 @@ CREATE OR REPLACE VIEW lock_core.held AS
     SELECT w.key, true, w.mode, '', w.record, interval '0', false, NULL
         FROM lock_core.waiters w WHERE w.deadline >= clock_timestamp();
 
--- Deletes what is over among the next `p_limit` keys: grants, waiters and latches, and the rows of keys that nobody uses.
+-- Deletes expired grants, waiters and latches of the next `p_limit` keys, and the rows of keys that are not in use.
 --
--- p_to  the key that the caller came to with its last call: it goes on from there at once, unless somebody else has gone on
---       meanwhile. Null: it does nothing within five seconds of the last call, whoever made that, nor within a quarter of a
---       minute of one that came to the end
--- Returns a row with the key that it came to, null at the end; how many keys it looked at, and how many rows of keys it deleted.
+-- p_to  the key that the caller's last call came to: the sweep goes on from there at once, unless another caller has gone on
+--       meanwhile. Null: the sweep does nothing within 5 s of the last call of any caller, nor within 15 s of one that came to
+--       the end
+-- Returns a row with the key that it came to (null at the end), how many keys it checked, and how many rows of keys it deleted.
 -- No row: it did nothing
 CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer, p_to text)
 RETURNS TABLE (came_to text, looked bigint, deleted bigint) LANGUAGE plpgsql
@@ -58,7 +58,7 @@ DECLARE
     v_last text;
     v_keys text[];
 BEGIN
-    -- A time far ahead is from before the clock was set back. An operator may write 'infinity', to stop all sweeps.
+    -- A time far ahead was written before the clock was set back. An operator may write 'infinity', to stop all sweeps.
     SELECT f.swept_to INTO v_after FROM lock_core.floor f
         WHERE isfinite(f.swept_at) AND (
             p_to = f.swept_to OR f.swept_at <= t - interval '5 seconds' OR f.swept_at > t + interval '2 minutes'
@@ -70,7 +70,7 @@ BEGIN
     SELECT max(n.key), count(*) INTO v_last, looked FROM (
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after ORDER BY k.key LIMIT p_limit
     ) n;
-    -- Locked first, and looked at in statements of their own: a grant may be committed between the two.
+    -- The rows are locked here, and checked again by later statements: a grant may be committed between the two.
     v_keys := ARRAY(
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after AND k.key <= v_last
             AND k.latch_until <= t
@@ -78,7 +78,7 @@ BEGIN
             AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = k.key AND w.deadline > t - interval '1 minute')
         ORDER BY k.key FOR UPDATE SKIP LOCKED
     );
-    -- As `clear`, for all of them.
+    -- As `clear`, for all of these keys.
     DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
         SELECT o.ctid FROM lock_core.holders o WHERE o.key = ANY (v_keys) AND o.expires_at <= t FOR UPDATE SKIP LOCKED
     ));
@@ -93,7 +93,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = w.key);
     IF looked < p_limit THEN
         v_last := NULL;
-        -- Without a row in `keys`, after a restore of some of the tables.
+        -- Holders without a row in `keys`, after a restore of only some of the tables.
         DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
             SELECT o.ctid FROM lock_core.holders o
                 WHERE o.expires_at <= t AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = o.key)

@@ -48,7 +48,7 @@ pub(crate) fn identifier(schema: &str) -> String {
     if schema == NAME { schema.to_owned() } else { format!("\"{schema}\"") }
 }
 
-/// The words of the files that stand for constants.
+/// The placeholders in the files, with the constants that replace them.
 fn constants() -> [(&'static str, String); 7] {
     [
         // The settings of a function that any session may call; see shared.sql.

@@ -1,9 +1,9 @@
 -- Releases the grant of an owner on all of the keys, or removes its entries from their queues, and serves the next waiters.
 --
 -- p_keep  how long the keys stay taken, in us; null: they are free
--- p_own   the last fencing token of this grant that its process numbered; 0: none
--- Returns 1 released, 0 nobody holds it, -1 somebody else holds it; an owner that left a queue gets one of the last two. For
--- several keys the least of these
+-- p_own   the last fencing token that the process itself assigned for this grant; 0: none
+-- Returns 1 released, 0 nobody holds it, -1 another owner holds it. An owner that left a queue gets 0 or -1. For several
+-- keys, the least of these
 CREATE OR REPLACE FUNCTION lock_core.release(
     p_keys text[], p_owner text, p_mode text, p_keep bigint, p_own bigint
 ) RETURNS integer LANGUAGE plpgsql
@@ -26,8 +26,8 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- The part for one key. `later`: whether a crash of the server may lose it. Not if it served a waiter, keeps the key taken, or
--- raised the token.
+-- Releases one key. `later`: whether a crash of the server may lose this release: not if it served a waiter, keeps the key
+-- taken, or raised the token.
 CREATE OR REPLACE FUNCTION lock_core.release_one(
     p_key text, p_owner text, p_mode text, p_keep bigint, p_own bigint, OUT answer integer, OUT later boolean
 ) LANGUAGE plpgsql AS $$
@@ -72,8 +72,8 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         answer := CASE WHEN lock_core.fits(p_mode, v_mode, v_count) THEN 0 ELSE -1 END;
-        -- The waiters behind one that left may fit beside the holders now, such as readers behind a writer. After a lease
-        -- has run out, a heartbeat serves the waiters.
+        -- The waiters behind one that left may fit beside the holders now, such as readers behind a writer. If this owner
+        -- was not queued, its lease may have run out: then a heartbeat serves the waiters.
         IF NOT v_queued THEN
             RETURN;
         END IF;

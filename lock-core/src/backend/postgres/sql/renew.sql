@@ -1,9 +1,9 @@
--- Extends the leases of grants, each only if its owner has it, and never to a shorter lease. Returns the number of each one
--- that its owner has, with how many claims wait for its key, or null where somebody else keeps its row locked: it was not
--- renewed, and the others were all the same. Waits for no lock, so it is in no deadlock: a renewal changes nothing that others
--- decide by, except that the grant lives.
+-- Extends the lease of each grant that its owner still has, and never shortens one. Returns the number of each such grant with
+-- how many claims wait for its key, or with null if another transaction keeps its row locked: then this grant was not renewed,
+-- and the others were. Waits for no lock, so it is in no deadlock. It needs no lock of the key: it changes nothing that other
+-- calls decide by, except that the grant lives.
 --
--- p_owns  the last token that the process of each grant numbered; 0: none
+-- p_owns  for each grant, the last token that its process assigned; 0: none
 CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])
 RETURNS TABLE (number bigint, waiting integer) LANGUAGE plpgsql
 :settings AS $$
@@ -11,7 +11,7 @@ DECLARE
     t timestamptz := clock_timestamp();
     v_done bigint[] := '{}';
     v_now bigint[];
-    -- As `slot_of`, for all of them in one statement.
+    -- As `slot_of`, for all grants in one statement.
     v_slots text[] := ARRAY(
         SELECT coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = r.key AND h.slot = r.owner), '')
             FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number) ORDER BY r.number
@@ -38,8 +38,8 @@ BEGIN
         -- Another call for the same grant has its row locked, such as an extension: it ends soon.
         PERFORM pg_sleep(0.02);
     END LOOP;
-    -- A key that somebody else is just changing is left out, so that a renewal waits for no row of `keys`: the next one, and
-    -- the release, tell the token again.
+    -- Saves the tokens in `p_owns`. A key whose row another call has locked is skipped, so that a renewal does not wait
+    -- for it: the next renewal, and the release, send the token again.
     IF (SELECT max(o.own) FROM unnest(p_owns) o (own)) > 0 THEN
         WITH told AS MATERIALIZED (
             SELECT k.key, r.own FROM unnest(p_keys, p_owners, p_owns, v_slots) r (key, owner, own, slot)
@@ -49,14 +49,14 @@ BEGIN
         )
         UPDATE lock_core.keys k SET fence = d.own, fence_of = '-' FROM told d WHERE k.key = d.key AND k.fence < d.own;
     END IF;
-    -- The common case: all are renewed, and nobody waits for one of the keys. To join them all again would take longer than what
-    -- came before.
+    -- The common case: all are renewed, and no claim waits for one of the keys. The join below takes longer than all of
+    -- this.
     IF cardinality(v_done) = cardinality(p_keys)
             AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = ANY (p_keys) AND w.deadline >= t) THEN
         RETURN QUERY SELECT d.number, 0 FROM unnest(v_done) d (number);
         RETURN;
     END IF;
-    -- Counted once for each key, which may have thousands of holders.
+    -- The waiters are counted once for each key, because a key may have thousands of holders.
     RETURN QUERY WITH counted AS MATERIALIZED (
             SELECT u.key, lock_core.waiting(u.key, '', t) AS claims
                 FROM (SELECT DISTINCT r.key FROM unnest(p_keys) r (key)) u
@@ -68,11 +68,11 @@ BEGIN
         WHERE h.expires_at > t AND NOT h.kept;
 END $$;
 
--- Makes the fencing token of a grant that came without one. The server's time is the lower bound, and the last token of each
--- key too, so that tokens grow with a clock that is set back and after the loss of the last transactions.
+-- Makes the fencing token of a grant that came without one. The token is at least the server's time, and above the last
+-- token of each key: so tokens grow even if the clock is set back or the last transactions are lost.
 --
 -- p_of   the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
--- p_own  the last token of this grant that its process numbered; 0: none
+-- p_own  the last token that the process itself assigned for this grant; 0: none
 -- The verdict of the answer is 1, or 0 when nobody has the lock, or -1 when somebody else has it
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
 RETURNS lock_core.answer LANGUAGE plpgsql
@@ -88,7 +88,7 @@ BEGIN
         v_row := lock_core.lock_row(p_keys[number], false);
         t := clock_timestamp();
         IF v_row.key IS NULL THEN
-            -- Without its row, nothing keeps others from granting the key meanwhile.
+            -- Without a row to lock, nothing keeps other calls from granting the key meanwhile.
             a.now_us := lock_core.micros(t);
             a.verdict := 0;
             RETURN a;

@@ -1,27 +1,27 @@
--- What the other functions share: the lock of a key, its holders and its queue.
+-- Shared by the other functions: the lock of a key, its holders and its queue.
 --
--- The settings of the functions that any session may call (`:settings`). `lock_timeout` ends a wait for the row of a key, which others
--- hold for the time of one such call, with an error. Without it the connection would stand still. A session keeps the plans that it made while
--- the tables were small: without `enable_seqscan = off` it would go on reading whole tables when they have grown (measured: 12
--- times the CPU time after 8,000 locks). That setting raises the estimated costs so far that each plan would be compiled: hence `jit = off`.
--- `search_path` keeps out the operators and functions of others. If any user may create in `public`, one that fits better than that of
--- Postgres would be called instead, with the rights of the service.
+-- The settings of the functions that any session may call (`:settings`). `lock_timeout` limits the wait for the row of a key,
+-- which another call locks for as long as it runs; without a limit the connection could hang. A session keeps the plans that it
+-- made while the tables were small: without `enable_seqscan = off` it would go on reading whole tables when they have grown
+-- (measured: 12 times the CPU time after 8,000 locks). That setting raises the estimated costs so far that each plan would be
+-- compiled: hence `jit = off`. `search_path` keeps out operators and functions of other users. Otherwise, if any user may create
+-- in `public`, one that fits the arguments better than that of Postgres would be called instead, with the rights of the service.
 --
--- A function that others call is in plpgsql, which keeps its plans for the session. One in SQL is planned at each call, unless it is a
--- single expression.
+-- Functions that other functions call are in plpgsql, which keeps their plans for the session. A SQL function is planned at each
+-- call, unless it is a single expression.
 --
 -- Every function that changes a key begins with `lock_row` or with the same lock, except a renewal. Under READ COMMITTED each
 -- later statement has a snapshot of its own, and therefore sees the changes of the call that had the lock before.
 --
--- The row of an owner is found by its slot, or a condition on the owner alone would read the rows of all holders of the key. The planner
--- uses no index for `slot IN ('', owner)`: it expects one row for a key, as most have.
+-- The row of an owner is found by its slot: a condition on the owner alone would read the rows of all holders of the key. For
+-- `slot IN ('', owner)` the planner uses no index, because it expects one row for a key, as most have.
 
 -- Returns a time in us.
 CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT (extract(epoch FROM t) * 1000000)::bigint
 $$;
 
--- Refuses a transaction with an older snapshot, which would miss the holders that others have committed meanwhile.
+-- Refuses any isolation level but READ COMMITTED: an older snapshot would miss holders that were committed meanwhile.
 CREATE OR REPLACE FUNCTION lock_core.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -29,8 +29,8 @@ BEGIN
     END IF;
 END $$;
 
--- Locks the row of a key until the end of the transaction, and returns it. Makes it if need be: always with `p_make`, and
--- otherwise where the key has holders or waiters. Returns null if it made none.
+-- Locks the row of a key until the end of the transaction, and returns it. Creates a missing row if `p_make`, or if the
+-- key has holders or waiters; otherwise returns null.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -49,7 +49,7 @@ BEGIN
         v_made := v_made OR FOUND;
     END LOOP;
     IF v_made THEN
-        -- Read behind the lock: whoever deleted the row before has committed the floor.
+        -- The floor is read after the lock: the transaction that deleted the row before has committed the floor.
         UPDATE lock_core.keys k SET fence = f.fence FROM lock_core.floor f WHERE k.key = p_key AND f.fence > 0
             RETURNING k.* INTO v_key;
         IF NOT FOUND THEN
@@ -59,16 +59,16 @@ BEGIN
     RETURN v_key;
 END $$;
 
--- Lets the server answer the transaction before it is on disk, up to a second. A crash of the server then loses it. Only for changes
--- that no one relies on: a place in the queue, which its waiter takes again, and a release, because the key is free at the latest at the
--- end of its lease.
+-- Lets the server confirm the transaction up to a second before it is on disk. A crash of the server in that time loses it. Only
+-- for changes that may be lost: a place in the queue, because its waiter queues again, and a release, because the key is free at
+-- the latest at the end of its lease.
 CREATE OR REPLACE FUNCTION lock_core.commit_later() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$;
 
--- Sends a message to the process of an owner. A message is a hint, and arrives when the transaction is committed. With a full
--- queue of messages, because a session of the application listens and does not read, the commit would fail: so none is sent.
+-- Notifies the process of an owner. The message is a hint, and arrives when the transaction commits. If a session of the
+-- application listens and does not read, the server's message queue fills and commits would fail: then none is sent.
 CREATE OR REPLACE FUNCTION lock_core.tell(p_owner text, p_message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_notification_queue_usage() < 0.9 THEN
@@ -76,12 +76,12 @@ BEGIN
     END IF;
 END $$;
 
--- Deletes the holders whose lease is over. One whose row a transaction of the application
--- has locked (see verify.sql) stays, and excludes others until that transaction ends. The condition is checked again on the locked
--- row, which a renewal may have changed.
+-- Deletes the holders whose lease is over. A row that a transaction of the application has locked (see verify.sql) stays, and
+-- keeps the key taken until that transaction ends. Postgres checks the condition again on the locked row: a renewal may have
+-- changed it.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    -- An array and not a join: the planner expects a few rows, and would compare each one with each.
+    -- An array instead of a join: the planner expects few rows, and would compare every pair of rows.
     v_ended text[] := ARRAY(
         SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at <= t FOR UPDATE SKIP LOCKED
     );
@@ -91,7 +91,7 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the slot of the row of an owner, if there is one. An index serves a condition on it, because it is stable.
+-- Returns the slot that the row of an owner has, if any. As it is STABLE, a condition on its result can use an index.
 CREATE OR REPLACE FUNCTION lock_core.slot_of(p_key text, p_owner text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.slot = p_owner), '');
@@ -109,7 +109,7 @@ BEGIN
     )
     DELETE FROM lock_core.holders h USING mine m WHERE h.key = p_key AND h.slot = m.slot;
     IF NOT FOUND THEN
-        -- This changes no column of an index, so it does not wait for a transaction that has verified the lease. It waits
+        -- This update changes no indexed column, so it does not wait for a transaction that has verified the lease, only
         -- for a renewal, which is short.
         UPDATE lock_core.holders h SET expires_at = '-infinity'
             WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner;
@@ -135,7 +135,7 @@ CREATE OR REPLACE FUNCTION lock_core.clashes(p_mode text, p_held text) RETURNS b
     SELECT p_held IS NOT NULL AND p_held <> p_mode AND (length(p_held) > 1 OR length(p_mode) > 1)
 $$;
 
--- Writes a grant. An owner whose own row could not be deleted gets it back. The row of another is never written over.
+-- Writes a grant. An owner's old row that could not be deleted is used again. The row of another is never overwritten.
 CREATE OR REPLACE FUNCTION lock_core.put(
     p_key text, p_owner text, p_mode text, p_record text, p_until timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -157,9 +157,9 @@ BEGIN
     RETURN (SELECT count(*)::integer FROM lock_core.waiters w WHERE w.key = p_key AND w.owner <> p_but AND w.deadline >= t);
 END $$;
 
--- Serves the waiters at the head of the queue that fit beside the holders, and drops the dead ones among them. The caller
--- has deleted the holders that have ended. Returns whether `p_me` was served (for `p_ttl`, and without a message, because it
--- gets the answer), whether anybody was, and whether a waiter is left that goes before any newcomer.
+-- Grants the key to the waiters at the head of the queue that fit beside the holders, and deletes the dead waiters among
+-- them. The caller has deleted the holders that have ended. Returns whether `p_me` was served (for `p_ttl`, and without a
+-- message, because it gets the answer), whether any waiter was, and whether a waiter is left that goes before any newcomer.
 CREATE OR REPLACE FUNCTION lock_core.serve(
     p_key text, t timestamptz, p_me text, p_ttl bigint, OUT won boolean, OUT served boolean, OUT blocked boolean
 ) LANGUAGE plpgsql AS $$
@@ -173,14 +173,14 @@ BEGIN
     served := false;
     blocked := false;
     SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
-    -- One pass: a query for each head would read the deleted rows before it again and again.
+    -- One pass: with a query for each head, each query would read the rows that were deleted before it.
     FOR v_head IN SELECT w.ctid AS place, w.* FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LOOP
-        -- Nobody behind the head is served before it, not even one that would fit: a writer would never be served.
+        -- No waiter is served before the head, even if it would fit: otherwise a writer would never be served.
         IF v_head.deadline >= t AND NOT lock_core.fits(v_head.mode, v_mode, v_count) THEN
             blocked := true;
             EXIT;
         END IF;
-        -- By its place, which cannot change meanwhile: the planner may look an owner up in the index by ticket.
+        -- Deleted by ctid, which cannot change meanwhile: to find an owner, the planner may scan the index by ticket.
         DELETE FROM lock_core.waiters w WHERE w.ctid = v_head.place;
         CONTINUE WHEN v_head.deadline < t;
         served := true;
@@ -195,15 +195,15 @@ BEGIN
             -- extends it to the whole ttl.
             PERFORM lock_core.put(p_key, v_head.owner, v_head.mode, v_head.record,
                 t + least(v_head.ttl, :waiter_lease_us) * interval '1 microsecond');
-            -- Counted once.
+            -- The queue is counted once, not for each grant.
             v_left := coalesce(v_left - 1, lock_core.waiting(p_key, '', t));
             PERFORM lock_core.tell(v_head.owner, 'granted ' || v_head.owner || ' ' || v_left);
         END IF;
     END LOOP;
 END $$;
 
--- Returns whether a holder can hand off to a claim of `p_owner`, inside their process: it has not released, and the first 33
--- digits of both tokens are equal, which are the process and whether its grants are handed off.
+-- Returns whether a holder can hand off to a claim of `p_owner`, inside their process: its grant is exclusive, live and not
+-- released, and both tokens begin with the same 33 digits (32 name the process, one says whether its grants are handed off).
 CREATE OR REPLACE FUNCTION lock_core.hands_off(p_holder lock_core.holders, p_owner text, t timestamptz) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_holder.mode = 'x' AND NOT p_holder.kept AND p_holder.expires_at > t
@@ -224,8 +224,8 @@ BEGIN
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key
         ORDER BY CASE WHEN length(h.mode) > 1 THEN h.expires_at END, h.expires_at DESC LIMIT 1;
     IF FOUND THEN
-        -- A lease that is over is still there while a transaction of the application has it locked. The end of that is not
-        -- known, so the claim looks again soon.
+        -- An expired row is still there while a transaction of the application has it locked. The end of that transaction
+        -- is not known, so the claim retries soon.
         a.left_us := CASE WHEN v_holder.expires_at <= t THEN 50000
             ELSE lock_core.micros(v_holder.expires_at) - a.now_us END;
         a.record := v_holder.record;

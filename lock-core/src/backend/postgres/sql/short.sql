@@ -4,8 +4,8 @@
 --
 -- The functions have no settings of their own, which would cost a tenth more.
 --
--- A statement behind the lock of the key has a snapshot of its own. So nothing is decided by what an earlier statement has read: a
--- waiter that was queued while this call waited for the lock would be missed until its next heartbeat.
+-- Each statement after the lock of the key has a snapshot of its own, and only those decide. An earlier statement would miss a
+-- waiter that was queued while this call waited for the lock, until the next heartbeat of that waiter.
 
 -- Grants a key that has no holder and no waiter. Returns the answer in the form of `flat`.
 CREATE OR REPLACE FUNCTION lock_core.take_free(
@@ -76,7 +76,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    -- The holder is notified of the first waiter. It learns of later ones from this notification or from its renewal.
+    -- Only the first waiter is announced: from then on the holder knows, also from its renewals, that claims wait.
     IF v_others = 0 THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
@@ -92,8 +92,8 @@ END $$;
 -- goes to that waiter.
 --
 -- Returns `1`, or `granted <owner> <waiters>` if the new holder is of the same process. That process learns it from this answer,
--- sooner than from a notification, which is sent to another process only. `waiters` is 1 if anybody waits behind the new holder, or
--- else 0: a count of all would cost each hand-off a time in proportion to the queue.
+-- sooner than from a notification, which only another process gets. `waiters` is 1 if anybody waits behind the new holder, or
+-- else 0: to count all would make each hand-off slower the longer the queue is.
 CREATE OR REPLACE FUNCTION lock_core.hand_off(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -124,7 +124,7 @@ BEGIN
     IF v_next.mode <> 'x' OR v_next.deadline < t THEN
         RETURN NULL;
     END IF;
-    -- Beside an exclusive holder there is no other. Its row becomes that of the next holder, with a short lease, as in `serve`.
+    -- An exclusive holder is the only one. Its row becomes that of the next holder, with a short lease, as in `serve`.
     UPDATE lock_core.holders h
         SET owner = v_next.owner, record = v_next.record, granted_at = t,
             expires_at = t + least(v_next.ttl, :waiter_lease_us) * interval '1 microsecond'

@@ -3,8 +3,8 @@
 use super::migration::identifier;
 use crate::backend::postgres::config::Config;
 
-/// The statements, written once for a store. Each is one transaction. The server keeps the plans of the functions that
-/// a statement calls for the session, even if another client uses the session next.
+/// The statements of a store, built once. Each is one transaction. For a session, the server keeps the plans of the
+/// functions that a statement calls, even if another client uses the session next.
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// One attempt at one key, for a session that has the settings of the library; see attempt.sql.

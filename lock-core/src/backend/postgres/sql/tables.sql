@@ -6,11 +6,11 @@
 -- waiters   the queue: one row for each claim that waits
 -- floor     one row: the largest fencing token of the keys whose rows were deleted, and how far the last sweep came
 --
--- A key is text in the order of its bytes, so that the index serves a prefix, in any locale. All times are the server's.
+-- Keys are compared by their bytes, so that the index finds a prefix in any locale. All times are the server's.
 -- fillfactor leaves room on each page for the new version of a row that is updated.
 DO $$
 BEGIN
-    -- `CREATE SCHEMA IF NOT EXISTS` needs the right to create one, also where it exists.
+    -- `CREATE SCHEMA IF NOT EXISTS` needs the right to create a schema, even if the schema exists.
     IF to_regnamespace('lock_core') IS NULL THEN
         CREATE SCHEMA lock_core;
     END IF;
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
     fence       bigint NOT NULL DEFAULT 0,
     -- Its holder: the owner token, with `:<number>` for a later holder of the grant by hand-off.
     fence_of    text NOT NULL DEFAULT '',
-    -- A count-down latch: the count that is left, the owner that set it, and its end. In use while that is ahead.
+    -- A count-down latch: the count that is left, the owner that set it, and when it expires. In use until then.
     latch_left  integer NOT NULL DEFAULT 0,
     latch_by    text NOT NULL DEFAULT '',
     latch_until timestamptz NOT NULL DEFAULT '-infinity'
@@ -34,11 +34,11 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
     owner      text COLLATE "C" NOT NULL,
     -- `x` exclusive, `s` shared, `p<of>` one permit of that number.
     mode       text NOT NULL,
-    -- Who it is, for people.
+    -- Describes the owner for people.
     record     text NOT NULL,
-    -- The end of the lease. A grant that has ended may stay until somebody needs the key.
+    -- The end of the lease. The row of an ended grant may stay until a claim needs the key.
     expires_at timestamptz NOT NULL,
-    -- Released by its holder, and not to be granted before its end.
+    -- Released by its holder, while the key stays taken until `expires_at`.
     kept       boolean NOT NULL DEFAULT false,
     -- '' for a grant that was exclusive at first: a key has one such row at most. The owner for any other.
     slot       text COLLATE "C" NOT NULL DEFAULT '',
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS lock_core.waiters (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 DO $$
 BEGIN
-    -- `CREATE INDEX IF NOT EXISTS` locks the table, also where the index exists, and a service that runs would wait.
+    -- `CREATE INDEX IF NOT EXISTS` locks the table even if the index exists, and a running service would wait.
     IF to_regclass('lock_core.waiters_in_order') IS NULL THEN
         CREATE INDEX waiters_in_order ON lock_core.waiters (key, ticket);
     END IF;
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS lock_core.latch_waiters (
 CREATE TABLE IF NOT EXISTS lock_core.floor (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     fence    bigint NOT NULL DEFAULT 0,
-    -- When the last sweep was, and the key that it came to.
+    -- When the last sweep was (plus 10 s if it came to the end), and the key that it came to.
     swept_at timestamptz NOT NULL DEFAULT '-infinity',
     swept_to text COLLATE "C" NOT NULL DEFAULT ''
 );
@@ -96,7 +96,7 @@ CREATE TABLE IF NOT EXISTS lock_core.version (
 );
 DO $$
 BEGIN
-    -- The functions of a later version would be replaced by those of this one.
+    -- Otherwise this migration would replace the functions of a later version.
     IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > :version) THEN
         RAISE EXCEPTION 'the lock tables are those of a later version, and were left alone' USING ERRCODE = ':later_version';
     END IF;
@@ -114,27 +114,28 @@ BEGIN
             -- The server's time in us.
             now_us  bigint,
             fence   bigint,
-            -- How many live claims wait, without the asking one.
+            -- How many live claims wait, without the caller's.
             waiting integer,
-            -- What is left of the lease that must end first, in us.
+            -- The rest of the lease that must end before the claim can be granted, in us.
             left_us bigint,
-            -- Its holder.
+            -- The record of its holder.
             record  text,
-            -- How many live claims wait before the asking one, where that is queued.
+            -- How many live claims wait before the caller's, if that is queued.
             place   integer,
-            -- Whether the holder can hand off to the asking claim.
+            -- Whether the holder can hand off to the caller's claim.
             own     boolean,
-            -- Whether the asking claim was queued now, or kept in the queue.
+            -- Whether the caller's claim was queued now, or kept in the queue.
             queued  boolean,
-            -- What is in the way: for -2 the mode in force, `latch` for a latch; for 0 `kept` where the holder has released the key and it stays taken.
+            -- Why the claim is refused: for -2 the mode of the holders, or `latch`; for 0 `kept` if the holder has released the
+            -- key and it stays taken.
             mode    text,
-            -- Of a claim of several keys, the number of the key that is in use, for -2 and 0.
+            -- For a claim of several keys, the number of the key that is in use, for -2 and 0.
             number  integer
         );
     END IF;
 END $$;
 
--- Deleted keys leave their fencing tokens behind, so that tokens grow also after that, and with a clock that is set back.
+-- Saves the largest token of deleted keys, so that tokens grow even after a deletion, and with a clock that is set back.
 CREATE OR REPLACE FUNCTION lock_core.raise_floor() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -148,7 +149,7 @@ BEGIN
 END $$;
 DO $$
 BEGIN
-    -- Making a trigger locks the table: see the index above.
+    -- Creating a trigger locks the table, as an index does above.
     IF NOT EXISTS (SELECT FROM pg_trigger g
             WHERE g.tgrelid = to_regclass('lock_core.keys') AND g.tgname = 'raise_floor') THEN
         CREATE TRIGGER raise_floor AFTER DELETE ON lock_core.keys REFERENCING OLD TABLE AS gone

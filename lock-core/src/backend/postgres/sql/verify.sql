@@ -1,5 +1,5 @@
 -- Locks the lease of an owner on all of the keys for the rest of the caller's transaction, and fails that transaction when
--- the lease is over. Nobody else gets one of the keys before the transaction has ended, also when the lease ends meanwhile.
+-- the lease is over. No other owner gets one of the keys before that transaction ends, even if the lease ends earlier.
 --
 -- The lock is the weakest there is: renewals go on, and no other statement of this library waits for it.
 CREATE OR REPLACE FUNCTION lock_core.verify(p_keys text[], p_owner text) RETURNS void LANGUAGE plpgsql
@@ -13,7 +13,8 @@ BEGIN
                 AND h.expires_at > clock_timestamp() AND NOT h.kept
             FOR KEY SHARE;
         IF NOT FOUND THEN
-            -- The snapshot of a higher level may be older than the grant, or than its last renewal: run it again.
+            -- A snapshot of a higher level may be older than the grant or its last renewal, so the caller is to run the
+            -- transaction again.
             RAISE EXCEPTION 'the lease of the lock is over' USING ERRCODE =
                 CASE current_setting('transaction_isolation') WHEN 'read committed' THEN ':lease_over' ELSE '40001' END;
         END IF;

@@ -1,4 +1,4 @@
-//! The cases: a rule, its severity, a fact that makes it, and a neighbour of that fact that does not.
+//! The cases: a rule, its severity, a fact that triggers it, and a similar fact that does not.
 
 use super::row;
 use crate::backend::Severity::{self, Danger, Note, Warning};
@@ -14,7 +14,7 @@ pub(super) const TABLES: &[(&str, Severity, Change, Change)] = &[
         "synchronous_commit",
         Warning,
         |f| f.with("synchronous_commit", "off"),
-        // Without a standby to wait for, it is as strong as `on`.
+        // Without a standby to wait for, `local` is as strong as `on`.
         |f| f.with("synchronous_commit", "local"),
     ),
     (
@@ -76,7 +76,7 @@ pub(super) const TABLES: &[(&str, Severity, Change, Change)] = &[
         "statement_timeout",
         Note,
         |f| Facts { pooled: true, ..f.with("statement_timeout", "0") },
-        // The library sets it.
+        // The library sets this timeout itself.
         |f| f.with("statement_timeout", "0"),
     ),
     (
@@ -169,7 +169,7 @@ pub(super) const ADVISORY: &[(&str, Severity, Change, Change)] = &[
         "failover",
         Warning,
         |f| f.with("synchronous_standby_names", "*").standby("a", "sync", "streaming"),
-        // Nothing is committed.
+        // Advisory locks commit nothing, so `fsync` does not matter.
         |f| f.with("synchronous_standby_names", "*").with("fsync", "off"),
     ),
     (

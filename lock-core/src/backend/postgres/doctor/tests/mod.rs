@@ -1,4 +1,4 @@
-//! Each rule with a fact that makes it, and with a neighbour of that fact that does not.
+//! Each rule with a fact that triggers it, and with a similar fact that does not.
 
 mod cases;
 
