@@ -128,7 +128,7 @@ fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     locks.into_iter().take_while(fits).collect()
 }
 
-/// Returns when the oldest holder got the lock. Holders from other libraries, of which nothing is known, come last.
+/// Returns when the oldest holder got the lock, or asked for it. Holders from other libraries, of which nothing is known, come last.
 fn oldest(lock: &LockInfo) -> Duration {
     lock.holders.iter().filter_map(lock_core::HolderInfo::since).min().unwrap_or(Duration::MAX)
 }

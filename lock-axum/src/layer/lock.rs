@@ -64,8 +64,8 @@ impl<K> LockLayer<K> {
     /// While it waits, a request keeps what it has reserved in the services inside the layer, such as a permit of a
     /// concurrency limit.
     ///
-    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come one call later (on
-    /// Redis after the `timeout` of the URL, 500 ms): see [`LockRequest::wait`](lock_core::LockRequest::wait). For a
+    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come later than the limit by the
+    /// time of one call (on Redis the `timeout` of the URL, 500 ms): see [`LockRequest::wait`](lock_core::LockRequest::wait). For a
     /// limit on everything, use a timeout in an outer layer.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);

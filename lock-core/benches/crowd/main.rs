@@ -1,12 +1,12 @@
 //! A crowd of waiters of one process for one key, on every store, over lines with a round trip of 0, 2 and 10 ms.
 //!
 //! ```sh
-//! cargo bench -p lock-core --features redis,postgres,etcd,zookeeper --bench crowd                      # about 20 minutes
+//! cargo bench -p lock-core --features redis,postgres,etcd,zookeeper --bench crowd                      # about 25 minutes
 //! cargo bench -p lock-core --features redis,postgres,etcd,zookeeper --bench crowd -- postgres 600 read # some rows
 //! ```
 //!
-//! Each row has a server of its own, which serves 300 waiters before it is measured, and a bar: all are served, in at most twice the time that the holds and the round trips between them take. The bench
-//! ends with an error if a row misses it. *displaced* is by how many places a waiter was served earlier or later than it came, on
+//! Each row has a server of its own, which serves 300 waiters before it is measured, and a bar: all are served, in at most twice
+//! the time that the holds and the round trips between them take. The bench ends with an error if a row misses it. *displaced* is by how many places a waiter was served earlier or later than it came, on
 //! average.
 //!
 //! Between two holders there is one round trip: for the release and its notification. ZooKeeper reports that a node is gone and not

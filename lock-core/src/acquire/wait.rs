@@ -91,7 +91,7 @@ impl Acquire<'_> {
             // loop.
             _ if self.store.ask_again.is_some() => self.store.ask_again,
             _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
-            _ if place.is_queued() && store.watches() => Some(floor),
+            _ if place.is_queued() => Some(floor),
             // A holder of this process hands off or notifies. A lease in a session has no end that the store could
             // report.
             Holder::Here { free_at } if store.in_order() => {
@@ -141,12 +141,10 @@ impl Acquire<'_> {
             return false;
         }
         match self.place() {
-            Place::Queued | Place::HeadQueued if store.by_heartbeats() || store.watches() => true,
+            Place::Queued | Place::HeadQueued => true,
             Place::BehindHead => store.in_order(),
-            Place::AtHead | Place::HeadQueued => {
-                store.in_order() && matches!(self.found.holder, Holder::Here { .. })
-            }
-            Place::Nowhere | Place::Queued => false,
+            Place::AtHead => store.in_order() && matches!(self.found.holder, Holder::Here { .. }),
+            Place::Nowhere => false,
         }
     }
 

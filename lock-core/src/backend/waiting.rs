@@ -75,7 +75,7 @@ impl Waiting {
         matches!(self, Self::Queue { confirms: true, .. })
     }
 
-    /// Returns the longest time for which a waiter without a heartbeat is kept; `None` without an order of arrival.
+    /// Returns the longest time for which a waiter that is gone is kept; `None` without an order of arrival.
     #[must_use]
     pub const fn waiter_lease(self) -> Option<Duration> {
         match self {

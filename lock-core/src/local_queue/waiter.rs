@@ -126,7 +126,7 @@ impl<'a> Waiter<'a> {
         drop(self.take_handoff());
     }
 
-    /// Returns whether it has the key, and so is out of the queue.
+    /// Returns whether it is out of the queue, with the key or without.
     pub(crate) fn is_served(&self) -> bool {
         self.served
     }

@@ -32,7 +32,7 @@ pub(super) struct Config {
     pub(super) tls: Option<TlsFiles>,
     /// The time limit of the first connection, from the look-up of the name to the first answer.
     pub(super) connect_timeout: Duration,
-    /// The first time limit of a later dial. A dial that runs out of time raises it.
+    /// The time limit of a later dial, unless the dial before it was slow.
     pub(super) dial_timeout: Duration,
     /// The time limit of a call, reconnecting included.
     pub(super) timeout: Duration,

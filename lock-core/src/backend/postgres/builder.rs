@@ -83,7 +83,7 @@ impl PostgresBuilder {
     ///
     /// The store asks for a connection for each tokio runtime that takes locks, one for its renewals, and one that listens. It
     /// keeps each for as long as it lasts, and asks again when one is lost. `open` runs on the runtime that needs the connection.
-    /// It may take as long as `connect_timeout` of the settings (default 10 s, and 2 s once the store was connected).
+    /// It may take as long as `connect_timeout` of the settings (default 10 s; once the store was connected, 2 s, or up to 10 s after a slow dial).
     ///
     /// `open` is given the settings of [`from_config`](Postgres::from_config), with the options that the store wants
     /// for its session added. A connection that was opened without these options is used as one behind a pooler: nothing

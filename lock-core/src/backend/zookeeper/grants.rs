@@ -27,7 +27,7 @@ pub(super) struct Entry {
     /// The name of its node; `None` while no answer has named one.
     pub(super) node: Option<String>,
     pub(super) granted: bool,
-    /// The hand-offs so far, and that holder's fencing token.
+    /// After how many hand-offs a token was made, and that token.
     fence: Option<(u64, FencingToken)>,
     removal: Removal,
 }

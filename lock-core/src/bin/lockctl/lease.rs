@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The longest pause between two checks of the lease.
 const LOOK: Duration = Duration::from_millis(50);
-/// The shortest pause between two of them.
+/// The shortest pause between two checks of the lease.
 const LEAST: Duration = Duration::from_millis(5);
 /// How much later than `lockctl` the warden acts, on all but short leases: only one may send TERM.
 const ALIKE: Duration = Duration::from_millis(20);

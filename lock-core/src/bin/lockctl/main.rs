@@ -6,9 +6,9 @@
 //! | `store` | the manager of the store that the command line names |
 //! | `acquire`, `progress` | the wait for a lock, and what is shown meanwhile |
 //! | `run`, `supervise`, `lease` | a command under a lock, and its end before the lease is over |
-//! | `child`, `target`, `warden`, `watch` | its processes, and the process that ends them if `lockctl` cannot |
-//! | `detached` | a lock that outlives `lockctl`, by its token |
 //! | `child`, `target`, `warden`, `watch` | the processes of a command, and the process that ends them if `lockctl` cannot |
+//! | `detached` | a lock that outlives `lockctl`, by its token |
+//! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
 //! | `list`, `top`, `table`, `force` | who holds what, and its release by force |
 //! | `ping`, `doctor` | whether a store answers; what endangers its locks |
 //! | `bench`, `postgres` | the rate of a store; the tables of Postgres |

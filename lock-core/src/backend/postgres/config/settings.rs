@@ -71,7 +71,7 @@ pub(crate) struct Config {
     pub(crate) opener: Option<Opener>,
     /// The time limit of the first connection, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
-    /// The first time limit of a later dial. A dial that runs out of time raises it.
+    /// The time limit of a later dial, unless the dial before it was slow.
     pub(crate) dial_timeout: Duration,
     /// The time limit of one call, reconnecting included.
     pub(crate) timeout: Duration,

@@ -121,7 +121,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
         let (by, side) = (facts.ahead.abs(), if facts.ahead > 0.0 { "ahead of" } else { "behind" });
         let found = format!(
             "the clock of the server is {by:.1} s {side} the clock of this machine: leases count by the server's clock, so \
-             they end early or late if it is set right in one step; `since` of a holder is the time of its own machine"
+             they end early or late if it is set right in one step; `since=` in the record of a holder is the time of its own machine"
         );
         let advice = "let NTP keep both machines (`chronyc tracking`), and let it slew the server's clock, not step it";
         Finding::new(Severity::Warning, "postgres.clock", found, advice)

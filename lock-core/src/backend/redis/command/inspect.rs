@@ -193,7 +193,7 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     let holders = holders.iter().map(|value| {
         let mut holder = holder(value)?;
         if R::QUEUES && mode == Mode::Exclusive {
-            // A value without a time was granted within a second of its request.
+            // A value without a time was granted within about a second of its request.
             holder.held_since = holder.since();
         }
         Some(holder)

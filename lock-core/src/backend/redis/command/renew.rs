@@ -171,3 +171,18 @@ fn verdict(answer: &Value, sent: Moment) -> Verdict {
         other => Verdict::Unknown(Failure::unexpected(other)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_the_number_of_waiters_and_one() {
+        let of = |answer| verdict(&answer, Clock::Suspend.now());
+        assert!(matches!(of(Value::Int(0)), Verdict::NotOwned));
+        assert!(matches!(of(Value::Int(1)), Verdict::Renewed(_, 0)));
+        assert!(matches!(of(Value::Int(3)), Verdict::Renewed(_, 2)));
+        assert!(matches!(of(Value::Int(-1)), Verdict::Unknown(_)));
+        assert!(matches!(of(Value::BulkString(b"WRONGTYPE other data".to_vec())), Verdict::Unknown(_)));
+    }
+}

@@ -49,7 +49,10 @@ if #ARGV[6] == 1 then
         kept = 1
         -- 13 digits, and Lua's own conversion keeps 14.
         local till = math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE)
-        call('HSET', waiting, token, till .. ' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], TOKEN_LEN + 2))
+        local record = string.sub(ARGV[2], TOKEN_LEN + 2)
+        local at = string.find(record, ' granted=', 1, true)
+        record = at and string.sub(record, 1, at - 1) or record
+        call('HSET', waiting, token, till .. ' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. record)
         -- Both keys expire together. Every heartbeat prolongs them, and so does the first claim of every 10 s here: if
         -- every waiter is served before its first heartbeat, there is no heartbeat.
         if others == 0 or not fresh then

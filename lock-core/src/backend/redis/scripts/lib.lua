@@ -428,7 +428,11 @@ end
 -- Writes the record of a waiter with its new deadline.
 function Lock.note(lock, token, value, mode, ttl)
   local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
-  redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, TOKEN_LEN + 2))
+  local record = string.sub(value, TOKEN_LEN + 2)
+  -- The value is that of a claim that may be granted at once, and now it waits.
+  local at = string.find(record, ' granted=', 1, true)
+  record = at and string.sub(record, 1, at - 1) or record
+  redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. record)
 end
 
 -- Prolongs both keys of the queue alike: without one of them, the other would name waiters that are not queued.

@@ -8,9 +8,9 @@
 --          4  "1": a key with other data fails the script, as it fails an acquire; otherwise it is skipped
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
 --          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
---          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
+--          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: see `peek`, or SHA-1 of the member; record: owner record, "" for another library's;
 --          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it was granted, in ms, "" if that is not stored, or
---          was within a second of the request. No answer has an owner token.
+--          was within about a second of the request. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
 -- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. The keys may belong
