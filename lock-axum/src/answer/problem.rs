@@ -32,8 +32,8 @@ impl Problem {
         self.detail.as_deref().unwrap_or(self.outcome.text().detail)
     }
 
-    /// Returns the time after which the client may retry: up to a quarter later than another try makes sense, so that
-    /// clients that were refused together do not retry together.
+    /// Returns when the client may retry, with up to a quarter added at random, so that clients that were refused together
+    /// do not retry together.
     pub(super) fn told_retry_after(&self) -> Option<Duration> {
         self.retry_after.map(|after| after + (after / 4).mul_f64(self.jitter))
     }

@@ -248,7 +248,7 @@ impl Claim {
     }
 
     /// Returns the last fencing token of this grant that was numbered in this process, without the store. Release,
-    /// renewal and [`fence`](Backend::fence) raise the last token that the store knows to it.
+    /// renewal and [`fence`](Backend::fence) raise the store's last token to at least this.
     #[must_use]
     pub fn own_fence(&self) -> Option<FencingToken> {
         Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)

@@ -22,7 +22,7 @@ impl Hold {
         self.lease.as_ref().expect("BUG: only what consumes the hold takes the lease")
     }
 
-    /// Takes the lease out. The caller must then leave it.
+    /// Takes the lease out. The caller must then end this entry.
     pub(super) fn take(mut self) -> Option<Arc<Lease>> {
         self.lease.take()
     }

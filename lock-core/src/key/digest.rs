@@ -30,7 +30,7 @@ pub(super) fn is_too_long(text: &str) -> bool {
 ///
 /// The values of a template such as `<a>#<b>` can spell the prefix and the hash of a longer key. Rendering therefore
 /// shortens such a text too, so that only a collision of the hash makes two rendered keys equal.
-/// [`Key::new`](super::Key::new) does not: a key that is copied from the store or a log must name the same lock.
+/// [`Key::new`](super::Key::new) does not shorten it: a key from the store or a log must name the same lock.
 pub(super) fn is_mistakable(text: &str) -> bool {
     let Some(tail) = text.len().checked_sub(TAIL_LEN).and_then(|at| text.get(at..)) else {
         return false;

@@ -44,8 +44,8 @@ impl FenceSequence {
             .then_some(Self { last: FencingToken::new(last), ..self })
     }
 
-    /// Returns the number after `earlier`, below a token that the store has just made. That token then counts as the
-    /// store's time only.
+    /// Returns the number after `earlier`, below a token that the store has just made. That token is then
+    /// only an upper bound.
     pub(crate) fn next_after(self, earlier: Self) -> Option<Self> {
         Self { last: earlier.last, ..self }.next(self.arrived)
     }

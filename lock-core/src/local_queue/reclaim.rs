@@ -32,7 +32,7 @@ impl ReclaimSignal {
         self.raised.store(false, Ordering::SeqCst);
     }
 
-    /// Notes that the pass has found a waiter that still has time.
+    /// Keeps the signal raised: a waiter still has time.
     pub(super) fn keep(&self) {
         self.raised.store(true, Ordering::SeqCst);
     }

@@ -44,7 +44,7 @@ impl<'a> Waiter<'a> {
         self.local_queue.last_answer(&self.key)
     }
 
-    /// Returns whether it is the head, which alone asks the store.
+    /// Returns whether it is the head: the others send no request.
     pub(crate) fn is_head(&self) -> bool {
         self.local_queue.is_head(&self.key, &self.node)
     }

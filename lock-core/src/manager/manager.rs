@@ -71,8 +71,8 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests all of `keys` or none, each for one holder: no one [reads](Self::read) one of them at the same time, so
-    /// this is also how to write to several things that others read. The keys are sorted and deduplicated, so that two
+    /// Requests all of `keys` or none, each exclusively. No one can [read](Self::read) any of them meanwhile, so use it also
+    /// to write to several things that others read. The keys are sorted and deduplicated, so that two
     /// requests with the same keys in different orders never wait for each other. A request that waits for one key
     /// waits for all, and a lock that loses one key loses all. [`Unsupported`](LockErrorKind::Unsupported) on a store
     /// that cannot lock several keys.

@@ -93,8 +93,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 /// Extra time for releases started at the end of the grace period. A healthy store answers well within it.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
-/// Returns how long a shutdown waits after its `grace`. A store that has not answered in all that time gets no further
-/// second.
+/// Returns how long a shutdown waits after its `grace`. If no lock was revoked, the `grace` counts towards
+/// [`LAST_RELEASES`].
 fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     if report.revoked.is_empty() {
         LAST_RELEASES.saturating_sub(grace).max(LAST_ANSWERS)

@@ -62,7 +62,7 @@ pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
-/// Polls `call`, within which code of the application may run, as [`survives`] calls it.
+/// Polls `call`, which may run code of the application. Returns `None` after a panic.
 pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
     let mut call = pin!(call);
     poll_fn(|cx| match survives(|| call.as_mut().poll(cx)) {

@@ -113,7 +113,7 @@ pub(crate) fn channel(slot: u16) -> String {
     tagged(crate::backend::redis::keyspace::CHANNEL, slot)
 }
 
-/// Returns a name in a slot that begins with `name`.
+/// Returns `name` with a hash tag of `slot`.
 pub(crate) fn tagged(name: &str, slot: u16) -> String {
     format!("{name}{{{}}}", TAGS[usize::from(slot)])
 }

@@ -45,7 +45,7 @@ impl<C: Connector + fmt::Debug> fmt::Debug for PerRuntime<C> {
 }
 
 impl<C: Connector> PerRuntime<C> {
-    /// Starts with a connection that has proved the server fit. Without one, dials at once.
+    /// Starts with a connection whose server passed all checks. Without one, dials at once.
     pub(crate) fn new(connector: Arc<C>, first: Option<C::Session>) -> Self {
         let link = supervise(Arc::clone(&connector), first);
         let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));

@@ -1,7 +1,7 @@
 //! The templates of the attributes of a program, collected without a list by hand. `options/attributes.rs`, which
 //! collects their profiles, says how and why.
 
-/// The template of an attribute that leaves the manager to the program.
+/// The template of an attribute without a `manager`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct NamedTemplate(&'static str);

@@ -37,7 +37,7 @@ pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, 
         Box::pin(async move {
             let dialled = timeout(limit, dial_one(members, member)).await;
             let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(limit)));
-            // No request of a caller was sent yet, so the failure cannot leave one in doubt.
+            // No request of a caller was sent yet, so none can have been executed.
             dialled.map_err(|failure| failure.naming(Member(member)).before_any_request())
         })
     };

@@ -69,7 +69,7 @@ impl Hosts {
     }
 }
 
-/// Reads `host[:port],..` in an option, in which no host may be missing.
+/// Reads `host[:port],..` from an option; each entry needs a host.
 pub(super) fn address(hosts: &str) -> Result<Address> {
     Hosts::read(hosts)?.address()
 }

@@ -123,7 +123,7 @@ impl Facts {
     }
 }
 
-/// Returns by how much a clock that showed `now` (us) between the two times is certainly ahead of theirs, in ms.
+/// Returns how far a server's clock that showed `now` (us) is certainly ahead of ours, in ms; negative: behind.
 fn ahead(now: i64, (sent, received): (Duration, Duration)) -> i64 {
     let since = |time: Duration| now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     let (least, most) = (since(received), since(sent));

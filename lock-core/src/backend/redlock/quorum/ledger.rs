@@ -294,7 +294,7 @@ impl Drop for Tracked {
             return;
         }
         let mut entries = self.ledger.lock();
-        // Meanwhile the owner may have been tracked again, and another `Tracked` may have been the last one.
+        // Meanwhile a new `Tracked` may use the entry, or have been the last one and removed it.
         let is_in_map =
             entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
         if is_in_map && !self.entry.is_used() && self.entry.is_blank() {

@@ -136,7 +136,7 @@ impl<T> RoundHandle<T> {
         Self::with_disposition(nodes, Disposition::GiveBack)
     }
 
-    /// Creates a round with the disposition `dropped` for the case that it is dropped without a verdict.
+    /// Creates a round that treats its grants as `dropped` says if it is dropped without a verdict.
     pub(super) fn with_disposition(nodes: usize, dropped: Disposition) -> Self {
         Self { round: Arc::new(Round::new(nodes)), dropped }
     }

@@ -107,7 +107,7 @@ impl VoterState {
         let (Some(reading), Some(peers)) = (self.observed.reading(), self.peers.get()) else { return };
         // The clock is not marked as compared: too few clocks are known yet, and the next heartbeat tries again.
         let Some(beside) = peers.beside(reading) else { return };
-        // The swap lets one of several heartbeats at the same time report the difference.
+        // The swap lets only one of several concurrent heartbeats report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
             return;
         }

@@ -6,7 +6,7 @@ use super::facts::{Ensemble, Facts, Limits, Quota};
 use crate::backend::zookeeper::config::Auth;
 use crate::backend::{Finding, Severity};
 
-/// The most keys that are usual.
+/// The most keys without a note.
 pub(super) const CHILDREN: i32 = 10_000;
 /// The percentage of a hard quota from which on it is a warning.
 pub(super) const FULL: i64 = 80;
