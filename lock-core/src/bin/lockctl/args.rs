@@ -46,6 +46,8 @@ pub(crate) enum Command {
     ///
     /// The lock is released when the command itself has ended. Processes that the command has left in the background work
     /// on without the lock, so let the command wait for them. If the lock is lost, they are ended too.
+    ///
+    /// The command finds the key in `LOCK_KEY`, and the fencing token in `LOCK_FENCING_TOKEN` if the store gives one.
     Run(Run),
     /// Hold a lock until a signal (TERM, INT, HUP).
     Hold(Lock),
