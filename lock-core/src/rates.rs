@@ -39,8 +39,8 @@ impl Rates {
     }
 }
 
-/// The requests of this second and of the one before. Of the one before, only the part counts that lies within the last
-/// second, as if its requests had come evenly.
+/// The requests of the current second and of the second before. The rate is the sum of the current ones and of a share of the
+/// earlier ones: the share of their second that lies within the last second, as if they had come evenly.
 #[derive(Debug)]
 struct Window {
     began: Moment,

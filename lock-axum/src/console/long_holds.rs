@@ -29,9 +29,9 @@ impl<'a> Usual<'a> {
     }
 }
 
-/// Returns a finding for each key that others wait for and that is held for much longer than is usual. While nobody waits
-/// elsewhere, the tasks of one process may hand a lock on to each other for as long as they like. `now` is the time of the
-/// list, since the Unix epoch.
+/// Returns a finding for each key that is held for much longer than is usual while others wait. A key without waiters is
+/// left out: the tasks of one process may hand it off to each other for as long as they like. `now` is when the list was
+/// made, since the Unix epoch.
 pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::new).collect();
     let long = locks.iter().filter(|lock| lock.waiting > 0).filter_map(|lock| {

@@ -101,7 +101,8 @@ impl Store {
             let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
-        // The entries are noted, so this process no longer ends the session. If it has, the revocation would delete them.
+        // From here on this process does not end the session, because the entries are noted. If it has ended the session
+        // before, the revocation deletes them.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_taken(ids, own, &lease);
             return Ok(None);
