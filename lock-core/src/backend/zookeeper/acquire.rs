@@ -82,6 +82,8 @@ impl Site<'_> {
                 return Ok(answer);
             }
         }
+        let exists = self.session.with(|grants| grants.has_node_in(&self.directory))?;
+        let turn = self.session.turns.begin(&self.directory, exists).await;
         self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
         self.claim.mark_sent();
         let (created, seen) = match self.create().await {
@@ -95,6 +97,9 @@ impl Site<'_> {
         };
         let node = created.name.clone();
         self.session.with(|grants| grants.has_node(&self.prefix, &node))?;
+        if let Some(turn) = turn {
+            turn.found();
+        }
         match self.without_others(&node, seen).await {
             Ok(seen) => self.answer(ask, created.sent, seen, &node, Some(created), has_waited).await,
             Err(error) => Ok(Err(error)),

@@ -156,16 +156,23 @@ impl Grants {
 
     /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`.
     pub(super) fn may_serve(&self, directory: &str, owner: Owner) -> bool {
-        let below = format!("{directory}/");
-        let mut claims =
-            self.entries.range(below.clone()..).take_while(|(prefix, _)| prefix.starts_with(&below));
-        claims.any(|(_, entry)| entry.granted && entry.owner.may_hand_off_to(&owner))
+        self.claims_in(directory).any(|entry| entry.granted && entry.owner.may_hand_off_to(&owner))
     }
 
     /// Returns whether a claim of this session has a node in `directory`, or may have one.
     pub(super) fn uses(&self, directory: &str) -> bool {
+        self.claims_in(directory).next().is_some()
+    }
+
+    /// Returns whether a claim of this session has a node in `directory`, which therefore exists.
+    pub(super) fn has_node_in(&self, directory: &str) -> bool {
+        self.claims_in(directory).any(|entry| entry.node.is_some())
+    }
+
+    fn claims_in(&self, directory: &str) -> impl Iterator<Item = &Entry> {
         let below = format!("{directory}/");
-        self.entries.range(below.clone()..).next().is_some_and(|(prefix, _)| prefix.starts_with(&below))
+        let from = self.entries.range(below.clone()..);
+        from.take_while(move |(prefix, _)| prefix.starts_with(&below)).map(|(_, entry)| entry)
     }
 
     /// Notes whether a key was held by another.

@@ -28,6 +28,7 @@ mod session;
 mod several;
 mod store;
 mod tidy;
+mod turns;
 
 #[cfg(feature = "testkit")]
 #[doc(hidden)]

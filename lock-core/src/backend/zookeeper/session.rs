@@ -12,6 +12,7 @@ use super::error::{Failure, is_doubtful};
 use super::grants::Grants;
 use super::line::Place;
 use super::made::Made;
+use super::turns::Turns;
 use crate::backend::remote::queue_copy::QueueCopies;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::clock::{Clock, Moment};
@@ -49,6 +50,8 @@ pub(super) struct Session {
     watched: AtomicUsize,
     /// The directories that the session has made.
     pub(super) made: Made,
+    /// The directories that claims look for.
+    pub(super) turns: Turns,
 }
 
 /// The time at which the last request that the leader has answered was sent.
@@ -110,6 +113,7 @@ impl Session {
             copies: QueueCopies::default(),
             watched: AtomicUsize::new(0),
             made: Made::default(),
+            turns: Turns::default(),
         }
     }
 

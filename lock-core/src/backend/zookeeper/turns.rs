@@ -1,0 +1,151 @@
+//! The order of the claims that meet a key without a directory.
+//!
+//! A claim whose key has no directory makes it, and requests its node once more. A claim that comes a moment later finds the
+//! directory, and would get the earlier place. So while it is not known whether there is one, the claims of a session request
+//! their nodes in turn: the first one alone, and the others right after its answer, in the order in which they came.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
+use tokio::time::timeout;
+
+use crate::sync::Mutex;
+
+/// How long a claim waits for those before it, at most: their runtime may not be driven any more. Then only the order is lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The directories that claims of the session look for now, each with the queue of these claims. The value in it says whether a
+/// claim before has found the directory, or made it.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<HashMap<String, Weak<Turnstile<bool>>>>);
+
+/// The turn of the claim that has to find out. The next claim has its turn when this is dropped.
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    directory: String,
+    found: Option<OwnedMutexGuard<bool>>,
+}
+
+impl Turns {
+    /// Waits until the claims that came before have requested their nodes: if the `directory` is known to exist, only those that
+    /// wait here. Returns the turn of a claim that has to find out.
+    pub(super) async fn begin(&self, directory: &str, exists: bool) -> Option<Turn<'_>> {
+        let turnstile = self.turnstile(directory, exists)?;
+        // Made before the wait, which may be dropped.
+        let mut turn = Turn { turns: self, directory: directory.to_owned(), found: None };
+        turn.found = timeout(PATIENCE, turnstile.lock_owned()).await.ok();
+        let has_to_look = turn.found.as_deref() == Some(&false);
+        has_to_look.then_some(turn)
+    }
+
+    fn turnstile(&self, directory: &str, exists: bool) -> Option<Arc<Turnstile<bool>>> {
+        let mut turns = self.0.lock();
+        if let Some(turnstile) = turns.get(directory).and_then(Weak::upgrade) {
+            return Some(turnstile);
+        }
+        let new = (!exists).then(Arc::default)?;
+        turns.insert(directory.to_owned(), Arc::downgrade(&new));
+        Some(new)
+    }
+}
+
+impl Turn<'_> {
+    /// Lets the others request their nodes at once: the directory is there.
+    pub(super) fn found(mut self) {
+        if let Some(found) = self.found.as_deref_mut() {
+            *found = true;
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // This wakes the next claim, so it comes before the lock.
+        self.found = None;
+        let mut turns = self.turns.0.lock();
+        if turns.get(&self.directory).is_some_and(|turnstile| turnstile.strong_count() == 0) {
+            turns.remove(&self.directory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::task::{JoinSet, yield_now};
+
+    use super::*;
+
+    /// Lets claims come one after the other, the last of them when the first has its answer already, and returns the order in
+    /// which they request their nodes.
+    async fn order(answers: [bool; 2]) -> Vec<usize> {
+        let (turns, requested) = (Arc::new(Turns::default()), Arc::new(Mutex::new(Vec::new())));
+        let (answered, mut tasks) = (Arc::new(tokio::sync::Notify::new()), JoinSet::new());
+        let exists = Arc::new(AtomicBool::new(false));
+        for number in 0..6 {
+            let (turns, requested, answered, exists) =
+                (Arc::clone(&turns), Arc::clone(&requested), Arc::clone(&answered), Arc::clone(&exists));
+            tasks.spawn(async move {
+                let turn = turns.begin("/k", exists.load(Ordering::SeqCst)).await;
+                requested.lock().push(number);
+                let Some(turn) = turn else { return };
+                answered.notified().await;
+                if answers[number] {
+                    exists.store(true, Ordering::SeqCst);
+                    turn.found();
+                }
+            });
+            if number < 4 {
+                yield_now().await;
+            }
+        }
+        for _ in answers {
+            answered.notify_one();
+            yield_now().await;
+        }
+        tasks.join_all().await;
+        assert!(turns.0.lock().is_empty(), "nothing stays");
+        let requested = requested.lock().clone();
+        requested
+    }
+
+    #[tokio::test]
+    async fn who_comes_while_the_directory_is_made_follows_in_the_order_of_arrival() {
+        assert_eq!(order([true, true]).await, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(order([false, true]).await, [0, 1, 2, 3, 4, 5], "the first one failed");
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_directory_that_is_there() {
+        let turns = Turns::default();
+        assert!(turns.begin("/k", true).await.is_none());
+        let first = turns.begin("/k", false).await.expect("nobody looks yet");
+        assert!(turns.begin("/j", false).await.is_some(), "another key");
+        drop(first);
+        assert!(turns.0.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_that_is_not_driven_holds_nobody_up() {
+        let turns = Turns::default();
+        let first = turns.begin("/k", false).await.expect("nobody looks yet");
+        assert!(turns.begin("/k", false).await.is_none(), "it goes on by itself");
+        drop(first);
+        assert!(turns.begin("/k", false).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn who_is_dropped_leaves_the_turn_to_the_next() {
+        let turns = Turns::default();
+        let first = turns.begin("/k", false).await.expect("nobody looks yet");
+        let mut waits = Box::pin(turns.begin("/k", false));
+        assert!(timeout(Duration::ZERO, &mut waits).await.is_err());
+        drop(waits);
+        drop(first);
+        assert!(turns.begin("/k", false).await.is_some());
+        assert!(turns.0.lock().is_empty());
+    }
+}
