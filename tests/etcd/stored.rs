@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LossReason, Released, strategy};
-use lock_tests::{Etcd, PATIENCE, wait_until};
+use lock_tests::{Etcd, PATIENCE, is_held_since_its_grant, wait_until};
 
 use crate::support::{LONG, SHORTEST, cycle, empty, manager, ms, try_once, within};
 
@@ -34,6 +34,18 @@ async fn nothing_is_left_of_a_lock() {
     // A session without keys ends with the manager, or by itself: a shutdown does not wait long.
     locks.shutdown(ms(100)).await;
     wait_until("no lease is left", LONG * 2, async || etcd.leases() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_had_to_wait_holds_since_the_grant() {
+    let etcd = Etcd::start();
+    let (locks, other) = (manager(&etcd).await, manager(&etcd).await);
+    is_held_since_its_grant(&locks, &other, Duration::from_secs(15)).await;
+    // Who is granted the key at once needs no renewal.
+    let held = try_once(&locks, "k").await.expect("free");
+    let holder = other.inspect("k").await.expect("an answer").expect("it is held").holders.remove(0);
+    assert!(holder.held_since >= holder.record.map(|record| record.since_epoch()), "{:?}", holder.held_since);
+    drop(held);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The stored data, the waiters that are woken, and what is left.
 
 use lock_core::strategy;
-use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
+use lock_tests::{PATIENCE, ZooKeeperServers, is_held_since_its_grant, wait_until};
 use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, ms, patient_servers, patient_url, try_once, url};
@@ -71,4 +71,11 @@ async fn a_directory_that_vanishes_is_made_again() {
     let guard = try_once(&locks, "k").await.expect("free");
     assert!(exists().await);
     guard.release().await.expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_had_to_wait_holds_since_the_grant() {
+    let servers = patient_servers();
+    let (locks, other) = (connect(&patient_url(&servers)).await, connect(&patient_url(&servers)).await);
+    is_held_since_its_grant(&locks, &other, LONG).await;
 }

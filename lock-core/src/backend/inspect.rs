@@ -97,10 +97,11 @@ pub struct HolderInfo {
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
     /// When its process was granted the lock: time since the Unix epoch by the store's clock. On Redis it is correct to
-    /// about a second, and by the holder's clock if the grant did not come from the queue. `None` for a client of another
-    /// library, and if the store does not keep that time: etcd, ZooKeeper, `redlock://`, Postgres with `mode=advisory`,
-    /// and on Redis shared locks and semaphores. Then the [record](Self::record) says when the holder asked, and it may
-    /// have waited since.
+    /// about a second, and by the holder's clock if the grant did not come from the queue. On etcd and ZooKeeper it is by the
+    /// holder's clock. There a lock that had to wait has it from its first renewal on (on ZooKeeper, every lock without a
+    /// fencing token). `None` for a client of another library, and if the store does not keep that time: `redlock://`,
+    /// Postgres with `mode=advisory`, and on Redis shared locks and semaphores. Then the [record](Self::record) says when
+    /// the holder asked, and it may have waited since.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "held_since_ms", serialize_with = "crate::serialize::millis_if_any")

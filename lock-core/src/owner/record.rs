@@ -155,6 +155,20 @@ impl OwnerRecord {
         value
     }
 
+    /// Adds to a stored value when it was granted, by the wall clock.
+    #[cfg(feature = "_remote")]
+    pub(crate) fn add_granted(value: &mut String, granted: Duration) {
+        use fmt::Write;
+        let _ = write!(value, " granted={}", granted.as_millis());
+    }
+
+    /// Returns when a stored value was granted, if it says so.
+    #[cfg(feature = "_remote")]
+    pub(crate) fn granted(value: &str) -> Option<Duration> {
+        let granted = value.rsplit(' ').find_map(|part| part.strip_prefix("granted="))?;
+        granted.parse().ok().map(Duration::from_millis)
+    }
+
     /// Reads a stored value; returns `None` if another program wrote it.
     #[must_use]
     pub fn from_value(value: &str) -> Option<Self> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::keyspace;
 use super::line::Entry;
 use super::session::{Session, now};
-use crate::clock::Moment;
+use crate::clock::{self, Moment};
 use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::Mutex;
@@ -79,6 +79,36 @@ pub(super) struct Mine {
     pub(super) maybe: Vec<i64>,
     /// Its separate leases, which the release revokes.
     pub(super) own_leases: Vec<i64>,
+    pub(super) told: Told,
+}
+
+/// Whether the value of an entry says when it was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It does, or another request may have written it.
+    Done,
+    /// There is nothing to say yet.
+    Waits,
+    /// Not yet: it was granted at this time, by the wall clock.
+    Granted(Duration),
+}
+
+impl Told {
+    /// Returns the state after a grant at this moment.
+    pub(super) fn granted(self) -> Self {
+        match self {
+            Self::Waits => Self::Granted(clock::wall()),
+            told => told,
+        }
+    }
+
+    /// Returns the time that the value does not say yet.
+    pub(super) fn due(self) -> Option<Duration> {
+        match self {
+            Self::Granted(at) => Some(at),
+            Self::Done | Self::Waits => None,
+        }
+    }
 }
 
 impl Mine {
@@ -98,6 +128,10 @@ impl Mine {
     fn saw(&mut self, entry: &Entry) {
         if self.lease.id() != entry.lease && self.is_certain() {
             self.maybe.push(entry.lease);
+        }
+        // A downgrade whose answer was lost, for example: the value that is known here may be outdated.
+        if self.created.is_some() && self.modified != entry.modified {
+            self.told = Told::Done;
         }
         (self.created, self.modified) = (Some(entry.created), entry.modified);
     }
@@ -141,7 +175,7 @@ impl Entries {
     /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key, made of the lease and a
     /// number as in the recipe of etcd. A process reuses the names of a key: a read walks over all names that were ever
     /// used until the history of etcd is compacted. The names in `used` belong to other entries.
-    pub(super) fn begin(&self, id: &Id, lease: Lease, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
+    pub(super) fn begin(&self, id: &Id, lease: Lease, told: Told, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
         let mut table = self.0.lock();
         let mut names = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
         let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && !used.contains(name);
@@ -158,6 +192,7 @@ impl Entries {
             since: None,
             maybe: Vec::new(),
             own_leases,
+            told,
         };
         table.insert(id.clone(), mine);
         stored
@@ -179,6 +214,7 @@ impl Entries {
             since: None,
             maybe: vec![entry.lease],
             own_leases: Vec::new(),
+            told: Told::Done,
         });
         mine.saw(entry);
         table.insert(id.clone(), mine.clone());
@@ -191,6 +227,7 @@ impl Entries {
         let mut table = self.0.lock();
         let mine = table.entries.get_mut(id).filter(|mine| mine.is_certain() && !mine.lease.is_over())?;
         mine.holds = true;
+        mine.told = mine.told.granted();
         mine.since = mine.since.or(revision.map(|revision| Since { revision, handoffs: 0 }));
         Some(mine.clone())
     }

@@ -1,5 +1,7 @@
 //! The queue of one key as etcd stores it: its entries in the order of the revisions at which they were created.
 
+use std::time::Duration;
+
 use super::keyspace;
 use super::proto::{Compare, Event, KeyValue, RangeResponse};
 use crate::backend::conflict::{self, Use};
@@ -30,6 +32,8 @@ pub(super) struct Entry {
     /// `None` for an entry of another program.
     pub(super) owner: Option<Owner>,
     pub(super) record: Option<OwnerRecord>,
+    /// When it was granted, by the wall clock of its holder, if its value says so.
+    pub(super) granted: Option<Duration>,
     /// Whether its owner has released it.
     pub(super) kept: bool,
 }
@@ -37,13 +41,16 @@ pub(super) struct Entry {
 /// The queue of a key at one revision of the store.
 pub(super) type Line = Seen<Entry>;
 
-/// Returns the value of an entry of `claim`.
-pub(super) fn value(claim: &Claim, mode: Mode, kept: bool) -> Vec<u8> {
+/// Returns the value of an entry of `claim`, which says when it was `granted`, if that is given.
+pub(super) fn value(claim: &Claim, mode: Mode, granted: Option<Duration>, kept: bool) -> Vec<u8> {
     let mut value = claim.record.to_value(&claim.owner.token());
     match mode {
         Mode::Exclusive => {}
         Mode::Shared => value.push_str(" mode=s"),
         Mode::Permit { of } => value.push_str(&format!(" mode=p{of}")),
+    }
+    if let Some(granted) = granted {
+        OwnerRecord::add_granted(&mut value, granted);
     }
     value.push_str(if kept { KEPT } else { "" });
     value.into_bytes()
@@ -62,6 +69,7 @@ impl Entry {
             mode: mode.filter(|_| owner.is_some()).unwrap_or(Mode::Exclusive),
             owner,
             kept: owner.is_some() && text.ends_with(KEPT),
+            granted: owner.and_then(|_| OwnerRecord::granted(text)),
             record,
             stored: kv.key,
         }

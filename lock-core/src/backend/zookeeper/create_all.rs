@@ -4,7 +4,8 @@ use zookeeper_client::{CreateMode, Error, MultiWriteResult};
 
 use super::acquire_all::Surveyed;
 use super::error::{Failure, is_refusal};
-use super::places::{Seen, Site, TRIES, record};
+use super::places::{Seen, Site, TRIES};
+use super::record::record;
 use super::several::{Several, source};
 
 /// The nodes that a transaction has created, and the lines after it.

@@ -4,7 +4,7 @@ use zookeeper_client::{CreateMode, Error, MultiWriteError};
 
 use super::error::Failure;
 use super::names;
-use super::places::{Site, record};
+use super::places::Site;
 use crate::backend::Mode;
 
 impl Site<'_> {
@@ -30,7 +30,10 @@ impl Site<'_> {
             let Some(reader) = names::as_reader(&self.mark, &node) else { return Ok(false) };
             let error = match self.rename(&node, &reader).await {
                 Ok(()) => {
-                    self.session.with(|grants| grants.has_node(&self.prefix, &reader))?;
+                    self.session.with(|grants| {
+                        grants.has_node(&self.prefix, &reader);
+                        grants.told(&self.prefix, &reader);
+                    })?;
                     return Ok(true);
                 }
                 Err(error) => error,
@@ -52,7 +55,7 @@ impl Site<'_> {
         both.add_delete(&self.path(node), None)?;
         both.add_create(
             &self.path(reader),
-            record(self.claim).as_bytes(),
+            self.data().as_bytes(),
             &self.config.node(CreateMode::Ephemeral),
         )?;
         match both.commit().await {

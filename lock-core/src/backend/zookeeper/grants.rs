@@ -1,9 +1,12 @@
 //! The nodes of one session, as far as it knows. No I/O.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use super::names;
+use super::record::data;
 use crate::backend::{Claim, FencingToken};
+use crate::clock;
 use crate::owner::{Owner, OwnerRecord};
 
 /// How many busy directories are remembered. A forgotten one costs only a write.
@@ -27,6 +30,10 @@ pub(super) struct Entry {
     /// The name of its node; `None` while no answer has named one.
     pub(super) node: Option<String>,
     pub(super) granted: bool,
+    /// When it was granted, by the wall clock.
+    since: Option<Duration>,
+    /// Whether the data of its node says when it was granted.
+    is_told: bool,
     /// After how many hand-offs a token was made, and that token.
     fence: Option<(u64, FencingToken)>,
     removal: Removal,
@@ -41,6 +48,13 @@ enum Removal {
     Own,
 }
 
+impl Entry {
+    /// Returns the data of its node.
+    pub(super) fn data(&self) -> String {
+        data(self.owner, &self.record, self.since)
+    }
+}
+
 impl Grants {
     /// Adds a claim that is about to be sent, unless it exists.
     pub(super) fn begin(&mut self, prefix: &str, claim: &Claim) {
@@ -49,6 +63,8 @@ impl Grants {
             record: claim.record.clone(),
             node: None,
             granted: false,
+            since: None,
+            is_told: false,
             fence: None,
             removal: Removal::Unwatched,
         });
@@ -63,16 +79,25 @@ impl Grants {
         if let Some(entry) = self.entries.get_mut(prefix).filter(|entry| entry.node.as_deref() != Some(node))
         {
             entry.node = Some(node.to_owned());
-            entry.removal = Removal::Unwatched;
+            (entry.removal, entry.is_told) = (Removal::Unwatched, false);
         }
     }
 
-    /// Returns the node of a holder to watch; `None` if it is watched already, or must not be.
-    pub(super) fn watch(&mut self, prefix: &str) -> Option<String> {
+    /// Notes that the data of the node says when the claim was granted.
+    pub(super) fn told(&mut self, prefix: &str, node: &str) {
+        if let Some(entry) = self.entries.get_mut(prefix).filter(|entry| entry.node.as_deref() == Some(node))
+        {
+            entry.is_told = true;
+        }
+    }
+
+    /// Returns the node of a holder to watch, and the data to write into it before, if it does not say yet when it was granted.
+    /// `None` if it is watched already, or must not be.
+    pub(super) fn watch(&mut self, prefix: &str) -> Option<(String, Option<String>)> {
         let watchable = |entry: &&mut Entry| entry.granted && entry.removal == Removal::Unwatched;
         let entry = self.entries.get_mut(prefix).filter(watchable)?;
         entry.removal = Removal::Watched;
-        entry.node.clone()
+        Some((entry.node.clone()?, (!entry.is_told).then(|| entry.data())))
     }
 
     /// Notes that the node of a holder is not watched.
@@ -109,8 +134,10 @@ impl Grants {
 
     /// Notes a grant. Returns whether the claim has an entry.
     pub(super) fn granted(&mut self, prefix: &str) -> bool {
-        let entry = self.entries.get_mut(prefix);
-        entry.map(|entry| entry.granted = true).is_some()
+        let Some(entry) = self.entries.get_mut(prefix) else { return false };
+        entry.granted = true;
+        entry.since.get_or_insert_with(clock::wall);
+        true
     }
 
     /// Returns the token of the holder of these keys after `handoffs` hand-offs. The first token that is noted stays.
@@ -202,7 +229,6 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::*;
     use crate::key::Key;
@@ -279,7 +305,9 @@ mod tests {
         grants.has_node(&prefix, &writer);
         assert_eq!((grants.watch(&prefix), grants.removed(&path(&writer))), (None, None), "it waits");
         assert!(grants.granted(&prefix));
-        assert_eq!(grants.watch(&prefix).as_deref(), Some(writer.as_str()));
+        let (watched, data) = grants.watch(&prefix).expect("it holds");
+        assert_eq!(watched, writer);
+        assert!(data.is_some_and(|data| data.contains(" granted=")), "nobody was told");
         assert_eq!(grants.watch(&prefix), None, "once");
         // A downgrade deletes the node that is watched.
         grants.deletes(&prefix, true);
@@ -287,7 +315,9 @@ mod tests {
         grants.has_node(&prefix, &reader);
         grants.deletes(&prefix, false);
         assert_eq!(grants.removed(&path(&writer)), None, "it has another node now");
-        assert_eq!(grants.watch(&prefix).as_deref(), Some(reader.as_str()));
+        grants.told(&prefix, &writer);
+        grants.told(&prefix, &reader);
+        assert_eq!(grants.watch(&prefix), Some((reader.clone(), None)));
         assert_eq!(grants.removed(&path(&reader)), Some(owner));
         assert_eq!(grants.removed(&path(&reader)), None, "once");
         assert!(grants.get(&prefix).is_none());

@@ -8,7 +8,7 @@ use zookeeper_client::Error;
 use super::error::{Failure, failure};
 use super::line::{Line, Place};
 use super::names;
-use super::places::read_record;
+use super::record::{read_granted, read_record};
 use super::session::Session;
 use super::store::ZooKeeper;
 use crate::backend::remote::join_all;
@@ -183,15 +183,17 @@ impl Look<'_> {
 
     /// Describes a holder; `None` if it has released.
     async fn holder(&self, place: &Place) -> Result<Option<HolderInfo>, Error> {
-        let record = match self.session.client().get_data(&self.path(place)).await {
-            Ok((data, _)) => read_record(&data),
+        let (record, granted) = match self.session.client().get_data(&self.path(place)).await {
+            Ok((data, _)) => (read_record(&data), read_granted(&data)),
             // A node that this user may not read belongs to some holder.
-            Err(Error::NoAuth) => None,
+            Err(Error::NoAuth) => (None, None),
             Err(Error::NoNode) => return Ok(None),
             Err(error) => return Err(error),
         };
         // The grant lives as long as its session, for an unknown time.
-        Ok(self.id(place).await?.map(|id| HolderInfo::new(id, record, None, false)))
+        let id = self.id(place).await?;
+        let granted = granted.filter(|_| record.is_some());
+        Ok(id.map(|id| HolderInfo::new(id, record, None, false).with_held_since(granted)))
     }
 
     async fn waiter(&self, place: &Place) -> Result<WaiterInfo, Error> {

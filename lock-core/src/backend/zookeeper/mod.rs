@@ -21,6 +21,7 @@ mod operator;
 mod own;
 mod places;
 mod process;
+mod record;
 mod release;
 #[cfg_attr(not(feature = "tls"), path = "no_secure.rs")]
 mod secure;

@@ -4,15 +4,17 @@ use zookeeper_client::{Client, CreateMode, Error, Stat};
 
 use super::config::Config;
 use super::error::{Failure, failure, is_doubtful};
+use super::grants::Entry;
 use super::line::Line;
 use super::made::MADE_HERE;
 use super::names;
+use super::record::{read_record, record};
 use super::session::{Session, now};
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::key::Key;
-use crate::owner::{Owner, OwnerRecord};
+use crate::owner::OwnerRecord;
 
 /// How often a directory that was deleted meanwhile is made again.
 pub(super) const TRIES: usize = 8;
@@ -146,10 +148,16 @@ impl<'a> Site<'a> {
     /// Writes the node of the claim again. The number of that change is larger than all earlier ones.
     pub(super) async fn touch(&self, name: &str) -> Result<Stat, Error> {
         let sent = now();
-        let stat =
-            self.session.client().set_data(&self.path(name), record(self.claim).as_bytes(), None).await?;
+        let stat = self.session.client().set_data(&self.path(name), self.data().as_bytes(), None).await?;
         self.session.prove(sent);
+        let _ = self.session.with(|grants| grants.told(&self.prefix, name));
         Ok(stat)
+    }
+
+    /// Returns the data of the node of a holder.
+    pub(super) fn data(&self) -> String {
+        let known = self.session.with(|grants| grants.get(&self.prefix).map(Entry::data));
+        known.ok().flatten().unwrap_or_else(|| record(self.claim))
     }
 
     /// Reads the owner record of a node; `None` for another program.
@@ -189,15 +197,4 @@ pub(super) fn deleted() -> Failure {
         LockErrorKind::Unavailable,
         "somebody deleted the node of this claim while it was being created",
     )
-}
-
-/// Returns the owner record of a node, without the token, because every user may read it.
-pub(super) fn record(claim: &Claim) -> String {
-    let value = claim.record.to_value(&claim.owner.token());
-    value.get(Owner::TOKEN_LEN + 1..).unwrap_or_default().to_owned()
-}
-
-pub(super) fn read_record(data: &[u8]) -> Option<OwnerRecord> {
-    let text = std::str::from_utf8(data).ok()?;
-    OwnerRecord::from_value(&format!("{:0width$} {text}", 0, width = Owner::TOKEN_LEN))
 }

@@ -94,13 +94,18 @@ impl Process {
     }
 
     /// Watches the node of a holder, if it is not watched yet. If another process deletes the node, the holder is
-    /// notified.
+    /// notified. Writes into the node when it was granted, for operators: a lock that is held for less time costs no write.
     pub(super) fn watch(self: &Arc<Self>, session: &Arc<Session>, prefix: &str, directory: &str) {
         let Some(background) = &self.servers.background else { return };
-        let Ok(Some(node)) = session.with(|grants| grants.watch(prefix)) else { return };
+        let Ok(Some((node, untold))) = session.with(|grants| grants.watch(prefix)) else { return };
         let (process, session) = (Arc::clone(self), Arc::clone(session));
-        let path = format!("{directory}/{node}");
+        let (prefix, path) = (prefix.to_owned(), format!("{directory}/{node}"));
         background.spawn(async move {
+            if let Some(data) = untold
+                && session.client().set_data(&path, data.as_bytes(), None).await.is_ok()
+            {
+                let _ = session.with(|grants| grants.told(&prefix, &node));
+            }
             if session.removed(&path).await {
                 process.lost(&session, &path, LossReason::Taken);
             } else {

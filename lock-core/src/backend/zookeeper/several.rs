@@ -30,7 +30,7 @@ use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
 
 use super::config::Config;
 use super::error::Failure;
-use super::places::{Site, record};
+use super::places::Site;
 use super::session::{Session, now};
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Claim, FencingToken, Released};
@@ -98,10 +98,10 @@ impl<'a> Several<'a> {
 
     /// Writes all nodes again in one transaction, which has one number.
     async fn touch(&self, paths: &[String]) -> Result<Option<FencingToken>, Error> {
-        let (sent, data) = (now(), record(self.claim));
+        let sent = now();
         let mut writes = self.session.client().new_multi_writer();
-        for path in paths {
-            writes.add_set_data(path, data.as_bytes(), None)?;
+        for (site, path) in self.sites.iter().zip(paths) {
+            writes.add_set_data(path, site.data().as_bytes(), None)?;
         }
         let written = writes.commit().await.map_err(source)?;
         self.session.prove(sent);

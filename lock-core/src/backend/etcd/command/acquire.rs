@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::view::{View, view};
-use crate::backend::etcd::entries::{Id, Lease, Mine};
+use crate::backend::etcd::entries::{Id, Lease, Mine, Told};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
@@ -14,7 +14,7 @@ use crate::backend::etcd::session::{UnderWay, now, oldest};
 use crate::backend::etcd::store::{self, Store, counts, reads};
 use crate::backend::remote::queue_copy::CopyUse;
 use crate::backend::{Ask, Attempt, Claim, Grant, Held, Mode, Queue};
-use crate::clock::Moment;
+use crate::clock::{self, Moment};
 use crate::error::LockErrorKind;
 
 /// The longest time for which the entry of a waiter stays without a sign of life. It is longer than for other stores:
@@ -197,7 +197,8 @@ impl Acquire<'_> {
             Some(_) => Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?),
         };
         claim.mark_sent();
-        let stored = store.entries.begin(&self.id, lease.clone(), used, now());
+        let told = if put.waits.is_some() { Told::Waits } else { Told::Done };
+        let stored = store.entries.begin(&self.id, lease.clone(), told, used, now());
         let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
         let keeps = async {
             match lease.session() {
@@ -249,7 +250,8 @@ impl Acquire<'_> {
                 Compare::none_created_since(from, to, 1)
             }
         };
-        let value = line::value(self.claim, self.claim.mode, false);
+        let granted = put.waits.is_none().then(clock::wall);
+        let value = line::value(self.claim, self.claim.mode, granted, false);
         let absent = Compare::created_at(stored.clone(), 0);
         let entry = PutRequest { key: stored, value, lease, ..PutRequest::default() };
         let read = reads(&self.claim.key);
@@ -289,7 +291,7 @@ impl Acquire<'_> {
 
     /// Answers a claim whose entry was created; `None` to attempt it again.
     async fn joined(&self, joined: Joined) -> Result<Option<Attempt>, Failure> {
-        let Some(mine) = self.store.entries.get(&self.id) else { return Ok(None) };
+        let Some(mut mine) = self.store.entries.get(&self.id) else { return Ok(None) };
         let expected_to_hold = !matches!(joined, Joined::Waiting(..));
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
@@ -318,8 +320,11 @@ impl Acquire<'_> {
             self.store.release(self.claim, None).await?;
             (held.position, held.queued_at) = (None, None);
         } else if expected_to_hold {
+            // Its value says already that it was granted.
+            mine.told = Told::Waits;
+            self.store.entries.change(&self.id, |mine| mine.told = Told::Waits);
             let session = Lease::Shared(self.store.session(self.claim.ttl.min(WAITER_LEASE)).await?);
-            self.store.bind(std::slice::from_ref(&self.id), &[mine], &session).await?;
+            self.store.bind(std::slice::from_ref(&self.id), &[mine], &session, Some(self.claim)).await?;
         }
         Ok(Some(Attempt::Held(held)))
     }
@@ -382,7 +387,7 @@ impl Acquire<'_> {
             return Ok(true);
         }
         let lease = Lease::Shared(store.session(claim.ttl.min(WAITER_LEASE)).await?);
-        let bound = store.bind(std::slice::from_ref(&self.id), &[mine], &lease).await?;
+        let bound = store.bind(std::slice::from_ref(&self.id), &[mine], &lease, Some(claim)).await?;
         if bound.is_none() {
             self.look_again().await?;
         }
@@ -425,7 +430,9 @@ impl Acquire<'_> {
             return self.granted(waiting, since).await;
         }
         let lease = store.lease_for(claim, claim.ttl).await?;
-        match store.bind(std::slice::from_ref(&self.id), &[mine], &lease).await? {
+        let mine = Mine { told: mine.told.granted(), ..mine };
+        store.entries.change(&self.id, |known| known.told = mine.told);
+        match store.bind(std::slice::from_ref(&self.id), &[mine], &lease, Some(claim)).await? {
             Some(revision) => self.granted(waiting, Some(revision)).await,
             None => {
                 self.look_again().await?;

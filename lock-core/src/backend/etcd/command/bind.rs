@@ -1,9 +1,9 @@
 //! Binding the entries of a claim to a lease.
 
 use crate::backend::Claim;
-use crate::backend::etcd::entries::{Id, Lease, Mine};
+use crate::backend::etcd::entries::{Id, Lease, Mine, Told};
 use crate::backend::etcd::error::{Failure, Reaction};
-use crate::backend::etcd::line::Line;
+use crate::backend::etcd::line::{self, Line};
 use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
 use crate::backend::etcd::session::now;
 use crate::backend::etcd::store::Store;
@@ -25,7 +25,8 @@ impl Store {
         Ok(Lease::Own { id, ttl, sent })
     }
 
-    /// Binds entries to a lease in one transaction. Returns its revision; `None` if an entry was written or deleted since it
+    /// Binds entries to a lease in one transaction, and writes into their values when they were granted, unless they say so or
+    /// the `claim` is not given. Returns its revision; `None` if an entry was written or deleted since it
     /// was read, or the lease is over. If the answer is lost, the entries are bound to one of two leases, and are written
     /// again before the claim relies on either. After that a late request changes nothing, so its lease stays in use.
     pub(in super::super) async fn bind(
@@ -33,6 +34,7 @@ impl Store {
         ids: &[Id],
         mine: &[Mine],
         lease: &Lease,
+        claim: Option<&Claim>,
     ) -> Result<Option<i64>, Failure> {
         for id in ids {
             self.entries.change(id, |mine| {
@@ -45,10 +47,15 @@ impl Store {
             self.not_moved(ids, lease);
             return Ok(None);
         }
-        let put = |mine: &Mine| PutRequest {
-            lease: lease.id(),
-            ignore_value: true,
-            ..PutRequest::new(&mine.stored)
+        let put = |mine: &Mine| {
+            let value = claim.filter(|_| mine.told != Told::Done);
+            let value = value.map(|claim| line::value(claim, claim.mode, mine.told.due(), false));
+            PutRequest {
+                lease: lease.id(),
+                ignore_value: value.is_none(),
+                value: value.unwrap_or_default(),
+                ..PutRequest::new(&mine.stored)
+            }
         };
         let answer = match self.txn(rewriting(mine, put)).await {
             Err(failure) if failure.is_in_doubt() => return Err(failure),
@@ -60,10 +67,13 @@ impl Store {
         match answer {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision();
-                for id in ids {
+                for (id, written) in ids.iter().zip(mine) {
                     self.entries.change(id, |mine| {
                         (mine.lease, mine.modified, mine.bound) = (lease.clone(), revision, now());
                         mine.maybe.clear();
+                        if claim.is_some() && written.told.due().is_some() {
+                            mine.told = Told::Done;
+                        }
                     });
                 }
                 self.end_retired();

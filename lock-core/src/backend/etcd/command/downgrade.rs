@@ -1,6 +1,6 @@
 //! Turning an exclusive lock into a shared one.
 
-use crate::backend::etcd::entries::Id;
+use crate::backend::etcd::entries::{Id, Told};
 use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::line::value;
 use crate::backend::etcd::proto::{PutRequest, RequestOp, TxnRequest};
@@ -11,6 +11,7 @@ use crate::error::LockErrorKind;
 impl Store {
     /// Changes the mode of the entry in its place: the next readers then hold the key too, and their watch shows it.
     pub(in super::super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
+        let id = Id::new(&claim.key, claim.owner);
         loop {
             let line = self.read(&claim.key).await?;
             let Some(entry) = line.held_by(claim.owner) else { return Ok(Renewal::NotOwned) };
@@ -22,8 +23,10 @@ impl Store {
             if entry.mode == Mode::Shared {
                 return self.renew_one(Renew { claim, ttl: claim.ttl }).await;
             }
+            let due = self.entries.get(&id).and_then(|mine| mine.told.due());
+            let granted = due.or(entry.granted);
             let put = PutRequest {
-                value: value(claim, Mode::Shared, false),
+                value: value(claim, Mode::Shared, granted, false),
                 ignore_lease: true,
                 ..PutRequest::new(&entry.stored)
             };
@@ -35,8 +38,7 @@ impl Store {
             // The next read shows whether the change was made.
             let answer = self.txn(txn).await?;
             if answer.succeeded {
-                let id = Id::new(&claim.key, claim.owner);
-                self.entries.change(&id, |mine| mine.modified = answer.revision());
+                self.entries.change(&id, |mine| (mine.modified, mine.told) = (answer.revision(), Told::Done));
             }
         }
     }

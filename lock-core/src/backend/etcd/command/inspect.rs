@@ -78,7 +78,8 @@ impl Store {
     async fn holder(&self, entry: &Entry) -> Result<Option<HolderInfo>, Failure> {
         let Some(id) = entry.id() else { return Ok(None) };
         let remaining = self.remaining(entry.lease).await?;
-        Ok(Some(HolderInfo::new(id, entry.record.clone(), remaining, entry.kept)))
+        let holder = HolderInfo::new(id, entry.record.clone(), remaining, entry.kept);
+        Ok(Some(holder.with_held_since(entry.granted)))
     }
 
     /// Returns the rest of a lease, in whole seconds; `None` for the entry of a program that uses none.

@@ -119,7 +119,7 @@ impl Store {
         let mut txn = TxnRequest::default();
         for entry in own {
             txn.compare.push(entry.unchanged());
-            let value = line::value(claim, entry.mode, true);
+            let value = line::value(claim, entry.mode, entry.granted, true);
             let put = PutRequest { key: entry.stored.clone(), value, lease: id, ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }

@@ -73,7 +73,10 @@ impl Store {
         let Some(Lease::Shared(session)) = mine.first().map(|mine| mine.lease.clone()) else {
             return Known::Unknown;
         };
-        let alike = mine.iter().all(|mine| mine.holds && mine.is_certain() && mine.lease.id() == session.id);
+        let is_told = |mine: &Mine| mine.told.due().is_none();
+        let alike = mine
+            .iter()
+            .all(|mine| mine.holds && mine.is_certain() && mine.lease.id() == session.id && is_told(mine));
         match alike && !session.is_retired() && session.ttl >= renew.ttl {
             true => Known::Under(session, mine),
             false => Known::Unknown,
@@ -167,7 +170,7 @@ impl Store {
         // The lease of an extend may have no other use: if the answer is lost, it is retired and the former renewed.
         let of_extend = lease.session().filter(|_| renew.ttl > renew.claim.ttl);
         let under_way = UnderWay::begin(of_extend.map(AsRef::as_ref));
-        let bound = self.bind(ids, mine, &lease).await;
+        let bound = self.bind(ids, mine, &lease, Some(renew.claim)).await;
         if !bound.as_ref().is_err_and(Failure::is_in_doubt) {
             under_way.answered();
         }

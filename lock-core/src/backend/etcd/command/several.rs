@@ -1,6 +1,6 @@
 //! Acquiring several keys at once: all of them or none, in one transaction.
 
-use crate::backend::etcd::entries::{Id, Lease, Since};
+use crate::backend::etcd::entries::{Id, Lease, Since, Told};
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
@@ -9,6 +9,7 @@ use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
 use crate::backend::etcd::session::{UnderWay, now, oldest};
 use crate::backend::etcd::store::{OPS, Store};
 use crate::backend::{Attempt, Claim};
+use crate::clock;
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
@@ -83,7 +84,7 @@ impl Store {
         own: &[Option<&Entry>],
     ) -> Result<Option<Lease>, Failure> {
         let lease = self.lease_for(claim, claim.ttl).await?;
-        let mut txn = TxnRequest::default();
+        let (mut txn, granted) = (TxnRequest::default(), Some(clock::wall()));
         for ((key, id), entry) in claim.keys().zip(ids).zip(own) {
             let stored = match entry {
                 Some(entry) => {
@@ -91,13 +92,13 @@ impl Store {
                     self.entries.change(id, |mine| mine.maybe.push(lease.id()));
                     entry.stored.clone()
                 }
-                None => self.entries.begin(id, lease.clone(), &[], now()),
+                None => self.entries.begin(id, lease.clone(), Told::Done, &[], now()),
             };
             if lease.session().is_none() {
                 self.entries.change(id, |mine| mine.own_leases.push(lease.id()));
             }
             txn.compare.push(unchanged(key, *entry));
-            let value = line::value(claim, claim.mode, false);
+            let value = line::value(claim, claim.mode, granted, false);
             let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
@@ -154,7 +155,7 @@ impl Store {
             self.entries.change(id, |mine| {
                 mine.created = mine.created.or(Some(revision));
                 (mine.lease, mine.modified, mine.bound) = (lease.clone(), revision, now());
-                mine.holds = true;
+                (mine.holds, mine.told) = (true, Told::Done);
                 mine.maybe.clear();
                 mine.since = Some(Since { revision, handoffs: 0 });
             });

@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
     use crate::backend::Mode;
-    use crate::backend::etcd::entries::{Entries, Id, Lease};
+    use crate::backend::etcd::entries::{Entries, Id, Lease, Told};
     use crate::backend::etcd::line::value;
     use crate::backend::etcd::proto::{KeyValue, RangeResponse};
     use crate::backend::etcd::session::Session;
@@ -64,7 +64,7 @@ mod tests {
         let claim = Claim::new(Key::new("k").expect("a key"), source.mint(), TTL, record);
         let (entries, id) = (Entries::default(), Id::new(&claim.key, claim.owner));
         let lease = Lease::Shared(Arc::new(Session::new(2, TTL, now())));
-        let stored = entries.begin(&id, lease, &[], now());
+        let stored = entries.begin(&id, lease, Told::Waits, &[], now());
         entries.change(&id, |mine| (mine.created, mine.modified) = (Some(6), 6));
         let known = entries.get(&id).expect("it was noted");
         let kv = |key: &[u8], create_revision, value, lease| KeyValue {
@@ -75,8 +75,8 @@ mod tests {
             lease,
         };
         let other = Claim { owner: source.mint(), ..claim.clone() };
-        let before = || kv(b"k/1", 5, value(&other, Mode::Exclusive, false), 1);
-        let mine = |mode, kept, lease| kv(&stored, 6, value(&claim, mode, kept), lease);
+        let before = || kv(b"k/1", 5, value(&other, Mode::Exclusive, None, false), 1);
+        let mine = |mode, kept, lease| kv(&stored, 6, value(&claim, mode, None, kept), lease);
         let own = || mine(Mode::Exclusive, false, 2);
         for (kvs, revision, expected) in [
             (vec![before()], 9, "Gone"),

@@ -150,7 +150,7 @@ impl Store {
         for (id, mine) in retired {
             let Some(session) = mine.lease.session() else { continue };
             let lease = Lease::Shared(self.session(session.ttl).await?);
-            self.bind(std::slice::from_ref(&id), std::slice::from_ref(&mine), &lease).await?;
+            self.bind(std::slice::from_ref(&id), std::slice::from_ref(&mine), &lease, None).await?;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ fn the_value_says_whose_an_entry_is_and_how_it_excludes() {
     let claim = Claim::new(crate::key::Key::new("k").expect("a key"), owner, ttl, record);
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 3 }] {
         for kept in [false, true] {
-            let value = value(&claim, mode, kept);
+            let value = value(&claim, mode, None, kept);
             let entry = Entry::new(KeyValue { value, key: b"k/1".to_vec(), ..KeyValue::default() });
             assert_eq!((entry.owner, entry.mode, entry.kept), (Some(owner), mode, kept));
             assert!(entry.record.is_some() && entry.id() == keyspace::grant_id(&owner.token()));

@@ -1,6 +1,6 @@
 //! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::backend::redis::units::millis;
 use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue, WAITER_LEASE};
 use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
-use crate::owner::OwnerToken;
+use crate::owner::{OwnerRecord, OwnerToken};
 
 /// How long the server remembers the last fencing token after it was made or its holder was renewed: ten leases, but
 /// at most one lease and an hour, and a minute on top.
@@ -39,7 +39,7 @@ const LATE: Duration = Duration::from_secs(1);
 fn value_of(claim: &Claim, token: &OwnerToken) -> String {
     let (mut value, now) = (claim.record.to_value(token), clock::wall());
     if claim.mode == Mode::Exclusive && now.saturating_sub(claim.record.since_epoch()) >= LATE {
-        let _ = write!(value, " granted={}", now.as_millis());
+        OwnerRecord::add_granted(&mut value, now);
     }
     value
 }
