@@ -66,7 +66,12 @@ impl Served {
             None => {
                 let found = self.poll.locks().doctor().await;
                 let found = found.map(|mut findings| {
-                    findings.extend(self.long_holds());
+                    let long = self.long_holds();
+                    let is_told = |finding: &Finding| {
+                        long.iter().any(|long| (long.rule, &long.about) == (finding.rule, &finding.about))
+                    };
+                    findings.retain(|finding| !is_told(finding));
+                    findings.extend(long);
                     Findings { time_ms: millis(wall()), findings }
                 });
                 (Clock::Tokio.now(), found.map_err(Problem::from))

@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 
+use super::held_long;
 use crate::backend::{Finding, LeaseScope, LockInfo, Severity};
+use crate::clock;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::Result;
@@ -28,6 +30,7 @@ impl LockManager {
     /// | `store.refuses` | danger | no lock can be taken now, by the answer to a [ping](Self::ping) |
     /// | `store.degraded` | warning | what a ping calls degraded |
     /// | `locks.without_expiry` | warning | a key of another program whose lock never ends |
+    /// | `locks.held_long` | note | others wait for a lock that is held for more than 10 s, and ten times as long as half of its kind: of the locks whose keys have all but the last `:` part in common, if 20 of them are held. The store must say [since when](crate::HolderInfo::held_since) |
     /// | `locks.unlisted` | note | the user may not list the locks |
     ///
     /// # Errors
@@ -67,10 +70,12 @@ impl LockManager {
         }
         if engine.capability.lists {
             match self.locks().await {
-                Ok(listed) if engine.capability.lease == LeaseScope::Grant => {
-                    findings.extend(without_expiry(&listed.locks));
+                Ok(listed) => {
+                    if engine.capability.lease == LeaseScope::Grant {
+                        findings.extend(without_expiry(&listed.locks));
+                    }
+                    findings.extend(held_long::find(&listed.locks, clock::wall()));
                 }
-                Ok(_) => {}
                 Err(error) => findings.push(unlisted(&error.to_string())),
             }
         }

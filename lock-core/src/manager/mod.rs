@@ -20,6 +20,7 @@ mod config;
 mod connect;
 mod default;
 mod doctor;
+mod held_long;
 mod inspect;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod manager;

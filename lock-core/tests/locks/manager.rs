@@ -132,3 +132,25 @@ async fn what_a_debugger_shows_is_one_short_line() {
     let bad = locks.lock("");
     assert_eq!(format!("{bad:?}"), "LockRequest { key: InvalidKey, kind: Reentrant }");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_doctor_names_the_lock_that_is_held_for_much_longer_than_others() {
+    let locks = LockManager::in_memory();
+    let hangs = locks.lock("order:hangs").acquire().await.unwrap();
+    tokio::time::sleep(millis(11_000)).await;
+    let mut guards = Vec::new();
+    for number in 0..19 {
+        guards.push(locks.lock(format!("order:{number}")).acquire().await.unwrap());
+    }
+    let named = async || {
+        let findings = locks.doctor().await.unwrap().into_iter();
+        let long = findings.filter(|finding| finding.rule == "locks.held_long");
+        long.map(|finding| finding.about).collect::<Vec<_>>()
+    };
+    assert_eq!(named().await, [""; 0], "nobody waits for it");
+    let waiting = tokio::spawn(locks.fair("order:hangs").wait(millis(60_000)).acquire());
+    tokio::time::sleep(millis(100)).await;
+    assert_eq!(named().await, ["order:hangs"]);
+    hangs.release().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+}

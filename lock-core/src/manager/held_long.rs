@@ -1,0 +1,121 @@
+//! Locks that are held for much longer than others of their kind. Pure.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::backend::{Finding, LockInfo, Severity};
+
+/// How many locks of a kind must be held, to tell what is usual.
+const HELD: usize = 20;
+/// A lock is held for long if it is older than this many times the median of its kind, and older than [`SHORT`].
+const TIMES: u32 = 10;
+const SHORT: Duration = Duration::from_secs(10);
+/// The largest number of keys that are named.
+const NAMED: usize = 10;
+
+/// Returns a finding for each key that is held for much longer than the others of its kind, while others wait for it. A key without
+/// waiters is left out: the tasks of one process may hand it off to each other for as long as they like. `now` is the time
+/// since the Unix epoch.
+pub(super) fn find(locks: &[LockInfo], now: Duration) -> Vec<Finding> {
+    let mut kinds: HashMap<&str, Vec<(Duration, &LockInfo)>> = HashMap::new();
+    for lock in locks {
+        if let (Some(kind), Some(age)) = (kind(&lock.key), age(lock, now)) {
+            kinds.entry(kind).or_default().push((age, lock));
+        }
+    }
+    let mut long: Vec<(Duration, Finding)> = Vec::new();
+    for (kind, mut held) in kinds.into_iter().filter(|(_, held)| held.len() >= HELD) {
+        held.sort_unstable_by_key(|(age, _)| *age);
+        let median = held[held.len() / 2].0;
+        let is_long = |age: Duration| age > SHORT && age > median * TIMES;
+        let named = held.iter().filter(|(age, lock)| is_long(*age) && lock.waiting > 0);
+        long.extend(named.map(|(age, lock)| (*age, finding(lock, *age, kind, held.len(), median))));
+    }
+    long.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.about.cmp(&other.about)));
+    long.into_iter().take(NAMED).map(|(_, finding)| finding).collect()
+}
+
+/// Returns the part that the keys of one kind have in common: `shop:order` of `shop:order:42`.
+fn kind(key: &str) -> Option<&str> {
+    key.rsplit_once(':').map(|(kind, _)| kind)
+}
+
+/// Returns for how long a key has been held; `None` if the store does not know.
+fn age(lock: &LockInfo, now: Duration) -> Option<Duration> {
+    let since =
+        lock.holders.iter().filter(|holder| !holder.kept).filter_map(|holder| holder.held_since).min()?;
+    Some(now.saturating_sub(since))
+}
+
+fn finding(lock: &LockInfo, age: Duration, kind: &str, held: usize, median: Duration) -> Finding {
+    let found = format!(
+        "others wait, and it is held for {:.1} s; half of the {held} locks `{kind}:*` that are held now are younger than \
+         {:.1} s",
+        age.as_secs_f64(),
+        median.as_secs_f64(),
+    );
+    let advice =
+        "look at what its holder does; if it hangs, end it, or take the lock from it with `force_release`";
+    Finding::new(Severity::Note, "locks.held_long", found, advice).about(&lock.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{GrantId, HolderInfo, Mode};
+
+    const NOW: Duration = Duration::from_secs(100_000);
+
+    /// A key, held for so many seconds, and how many wait for it.
+    fn held(key: &str, age: Option<u64>, waiting: usize) -> LockInfo {
+        let id: GrantId = "a".repeat(40).parse().expect("an id");
+        let since = age.map(|age| NOW - Duration::from_secs(age));
+        let holder = HolderInfo::new(id, None, None, false).with_held_since(since);
+        LockInfo::new(key, Mode::Exclusive, vec![holder]).with_waiters(waiting, Vec::new())
+    }
+
+    #[test]
+    fn what_is_long_depends_on_the_others_of_its_kind() {
+        for (others, of_age, key, age, waiting, is_long) in [
+            (19, 2, "order:42", Some(21), 1, true),
+            (19, 2, "order:42", Some(20), 1, false),
+            // Nobody waits for it.
+            (19, 2, "order:42", Some(900), 0, false),
+            // Too few of its kind, or none.
+            (18, 2, "order:42", Some(900), 1, false),
+            (19, 2, "import:42", Some(900), 1, false),
+            (19, 2, "nightly", Some(900), 1, false),
+            // A short hold is no trouble, whatever the others do.
+            (19, 0, "order:42", Some(10), 1, false),
+            (19, 0, "order:42", Some(11), 1, true),
+            // The store does not keep the time of the grant.
+            (19, 2, "order:42", None, 1, false),
+        ] {
+            let mut locks: Vec<_> =
+                (0..others).map(|at| held(&format!("order:o{at}"), Some(of_age), 3)).collect();
+            locks.push(held(key, age, waiting));
+            let found = find(&locks, NOW);
+            let about: Vec<&str> = found.iter().map(|finding| finding.about.as_str()).collect();
+            assert_eq!(
+                about,
+                if is_long { vec![key] } else { vec![] },
+                "{others} {of_age} {key} {age:?} {waiting}"
+            );
+        }
+    }
+
+    /// Half of the locks may hang: what is usual is told by the other half.
+    #[test]
+    fn many_may_be_long_and_the_oldest_are_named() {
+        let mut locks: Vec<_> = (0..30).map(|at| held(&format!("shop:order:{at}"), Some(1), 0)).collect();
+        locks.extend((0..15).map(|at| held(&format!("shop:order:old-{at:02}"), Some(100 + at), 1)));
+        let found = find(&locks, NOW);
+        assert_eq!(found.len(), NAMED);
+        assert_eq!(found[0].about, "shop:order:old-14");
+        assert!(
+            found[0].found.contains("114.0 s; half of the 45 locks `shop:order:*`"),
+            "{}",
+            found[0].found
+        );
+    }
+}
