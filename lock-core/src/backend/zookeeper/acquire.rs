@@ -68,6 +68,13 @@ impl Site<'_> {
             self.claim.mark_sent();
             // Without an answer to the creation, only the leader knows whether there is a node.
             let certain = entry.node.is_some() && !doubt;
+            if certain {
+                match self.waits_still(ask, &entry).await {
+                    Ok(Some(attempt)) => return Ok(Ok(attempt)),
+                    Ok(None) => {}
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
             match self.look_for_own(entry.node, certain).await {
                 Ok((seen, Some(node))) => return self.answer(ask, sent, seen, &node, None, has_waited).await,
                 Ok((_, None)) => self.session.with(|grants| grants.forget(&self.prefix))?,
@@ -121,7 +128,7 @@ impl Site<'_> {
         if line.admits(self.claim.mode) || !self.stays_outside(ask, line) {
             return Ok(None);
         }
-        Ok(Some(self.held(ask, line, None).await))
+        Ok(Some(self.held(ask, line, None).await.map(Attempt::Held)))
     }
 
     /// Answers for a claim that has the node `own`, or had it a moment ago. `has_waited`: it was told to wait before.
@@ -141,7 +148,7 @@ impl Site<'_> {
         self.session.with(|grants| grants.has_node(&self.prefix, own))?;
         if seen.line.entries()[at].mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
             // A reader cannot become a writer by a request.
-            return Ok(self.held(ask, &seen.line, None).await);
+            return Ok(self.held(ask, &seen.line, None).await.map(Attempt::Held));
         }
         if seen.line.holds(at) {
             if created.is_none()
@@ -160,9 +167,14 @@ impl Site<'_> {
         let outside = !has_waited && self.stays_outside(ask, &seen.line);
         if outside || !ask.enqueues() {
             self.leave(own).await?;
-            return Ok(self.held(ask, &seen.line, None).await);
+            return Ok(self.held(ask, &seen.line, None).await.map(Attempt::Held));
         }
-        Ok(self.held(ask, &seen.line, Some((sent, at))).await)
+        let held = match self.held(ask, &seen.line, Some((sent, at))).await {
+            Ok(held) => held,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.waits(&seen.line, at, &held)?;
+        Ok(Ok(Attempt::Held(held)))
     }
 
     /// Returns the grant; its lease is the time for which the session is certain.
@@ -226,18 +238,18 @@ impl Site<'_> {
         ask: Ask,
         line: &Line,
         queued: Option<(Moment, usize)>,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Held, Error> {
         // A session that is over is noticed by the next request.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
-            return Ok(Attempt::Held(Held::default()));
+            return Ok(Held::default());
         }
         let holders = line.holders();
         let holder = match holders.first() {
             Some(first) => self.holder(&first.name).await?,
             None => None,
         };
-        Ok(Attempt::Held(Held {
+        Ok(Held {
             remaining: None,
             // Every waiter watches the holder, or is notified of its end.
             foreign: false,
@@ -249,7 +261,7 @@ impl Site<'_> {
             key: None,
             // The node is the grant, so no grant is kept after its release.
             kept: false,
-        }))
+        })
     }
 
     /// Deletes a node that has just been created.

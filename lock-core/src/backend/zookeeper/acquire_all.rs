@@ -129,7 +129,7 @@ impl Several<'_> {
             Found::Held(at) => match (self.sites.get(at), surveyed.get(at), self.claim.keys().nth(at)) {
                 (Some(site), Some(line), Some(key)) => {
                     let refused = site.held(ask, &line.seen.line, None).await;
-                    Ok(refused.map(|attempt| attempt.on_key(self.claim, key)))
+                    Ok(refused.map(|held| Attempt::Held(held.on_key(self.claim, key))))
                 }
                 _ => Err(deleted()),
             },

@@ -6,10 +6,21 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use zookeeper_client::{Client, Error, EventType};
 
+use super::grants::Entry;
 use super::line::{Line, Place};
-use super::places::Site;
+use super::places::{Seen, Site};
 use super::session::Watch;
-use crate::backend::remote::queue_copy::{QueueCopy, Seen};
+use crate::backend::remote::queue_copy::{self, QueueCopy};
+
+/// What must happen before a claim can hold its key.
+enum Obstacle {
+    /// Nothing: the claim sends a request.
+    None,
+    /// This node must be deleted.
+    Node(String),
+    /// The deletion of any node may be enough. The nodes were read after this change.
+    Any(i64),
+}
 
 impl Site<'_> {
     /// Completes when another attempt makes sense. Watches one node, so that a release wakes one waiter. The waiters for a
@@ -24,51 +35,64 @@ impl Site<'_> {
 
     async fn watch(&self) -> Result<(), Error> {
         loop {
-            let client = self.session.client();
             let Ok(entry) = self.entry() else { return Ok(()) };
-            let seen = self.look().await?;
-            let line = seen.line;
-            let mode = self.claim.mode;
-            let own = entry.as_ref().and_then(|entry| entry.node.as_deref());
-            let (at, is_due) = match &entry {
-                Some(_) => match own.and_then(|node| line.place_named(node)) {
-                    Some(at) => (at, line.holds(at)),
-                    // Without its node the claim sends a request, and learns its state.
-                    None => return Ok(()),
+            let before = match entry.as_ref().and_then(|entry| entry.behind.as_ref()) {
+                Some(behind) => behind.node.clone(),
+                None => match self.look_for_obstacle(entry.as_ref()).await? {
+                    Obstacle::None => return Ok(()),
+                    Obstacle::Node(name) => name,
+                    Obstacle::Any(changed) => return self.served(entry, changed).await,
                 },
-                None => (line.entries().len(), line.admits(mode) || line.clash(mode).is_some()),
             };
-            if is_due {
+            drop(entry);
+            let path = self.path(&before);
+            let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
+            let (stat, watcher) = self.session.client().check_and_watch_stat(&path).await?;
+            if stat.is_none() {
                 return Ok(());
             }
-            let Some(before) = line.obstacle(at, mode) else {
-                let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else { break };
-                let copy = self.session.copies.copy_of(self.directory.as_bytes(), |copy| self.follow(copy));
-                let own = own.map(str::to_owned);
-                // Many claims wait long, here and below: each would keep a whole queue.
-                drop((line, entry));
-                match own {
-                    Some(node) => copy.served(node.as_bytes(), seen.changed).await,
-                    None => copy.admits(mode).await,
-                }
+            let event = watcher.changed().await;
+            // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is only a
+            // hint: a deleted node may have become a reader's node in the same place.
+            if event.event_type != EventType::NodeDataChanged {
                 return Ok(());
-            };
-            let path = self.path(&before.name);
-            drop((line, entry));
-            let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
-            let (stat, watcher) = client.check_and_watch_stat(&path).await?;
-            // Without a `stat`, the node was deleted since the read: the next read finds another one, or none.
-            if stat.is_some() {
-                let event = watcher.changed().await;
-                // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is only a
-                // hint: a deleted node may have become a reader's node in the same place.
-                if event.event_type != EventType::NodeDataChanged {
-                    return Ok(());
-                }
             }
         }
         // There are too many watches: the library asks from time to time.
         std::future::pending().await
+    }
+
+    /// Reads all nodes, and returns what the claim waits for.
+    async fn look_for_obstacle(&self, entry: Option<&Entry>) -> Result<Obstacle, Error> {
+        let Seen { line, changed } = self.look().await?;
+        let mode = self.claim.mode;
+        let own = entry.and_then(|entry| entry.node.as_deref());
+        let (at, is_due) = match entry {
+            Some(_) => match own.and_then(|node| line.place_named(node)) {
+                Some(at) => (at, line.holds(at)),
+                // Without its node the claim sends a request, and learns its state.
+                None => return Ok(Obstacle::None),
+            },
+            None => (line.entries().len(), line.admits(mode) || line.clash(mode).is_some()),
+        };
+        if is_due {
+            return Ok(Obstacle::None);
+        }
+        let before = line.obstacle(at, mode);
+        Ok(before.map_or(Obstacle::Any(changed), |before| Obstacle::Node(before.name.clone())))
+    }
+
+    /// Waits until the copy of the queue, which all these claims share, shows that the claim may hold the key.
+    async fn served(&self, entry: Option<Entry>, changed: i64) -> Result<(), Error> {
+        let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else {
+            return std::future::pending().await;
+        };
+        let copy = self.session.copies.copy_of(self.directory.as_bytes(), |copy| self.follow(copy));
+        match entry.and_then(|entry| entry.node) {
+            Some(node) => copy.served(node.as_bytes(), changed).await,
+            None => copy.admits(self.claim.mode).await,
+        }
+        Ok(())
     }
 
     /// Keeps a copy of the queue up to date, for as long as it is used.
@@ -95,7 +119,7 @@ const ANYWAY: Duration = Duration::from_secs(2);
 async fn follow(client: &Client, directory: &str, copy: &QueueCopy<Place>) -> Result<(), Error> {
     loop {
         let (children, stat, watcher) = client.get_and_watch_children(directory).await?;
-        copy.read(Seen { queue: Line::of_children(children), revision: stat.pzxid });
+        copy.read(queue_copy::Seen { queue: Line::of_children(children), revision: stat.pzxid });
         let _ = tokio::time::timeout(ANYWAY, watcher.changed()).await;
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::names;
 use super::record::data;
-use crate::backend::{Claim, FencingToken};
-use crate::clock;
+use crate::backend::{Claim, FencingToken, Held};
+use crate::clock::{self, Moment};
 use crate::owner::{Owner, OwnerRecord};
 
 /// How many busy directories are remembered. A forgotten one costs only a write.
@@ -37,6 +37,18 @@ pub(super) struct Entry {
     /// After how many hand-offs a token was made, and that token.
     fence: Option<(u64, FencingToken)>,
     removal: Removal,
+    /// `None` while it does not wait, or waits for the deletion of any node.
+    pub(super) behind: Option<Behind>,
+}
+
+/// The node behind which a claim waits.
+#[derive(Clone, Debug)]
+pub(super) struct Behind {
+    pub(super) node: String,
+    /// The answer that the claim got from all nodes.
+    pub(super) held: Held,
+    /// Until when it may be repeated.
+    pub(super) fresh_until: Moment,
 }
 
 /// Whether a deletion of a holder's node by others is watched.
@@ -67,6 +79,7 @@ impl Grants {
             is_told: false,
             fence: None,
             removal: Removal::Unwatched,
+            behind: None,
         });
     }
 
@@ -80,6 +93,13 @@ impl Grants {
         {
             entry.node = Some(node.to_owned());
             (entry.removal, entry.is_told) = (Removal::Unwatched, false);
+        }
+    }
+
+    /// Notes behind which node a claim waits.
+    pub(super) fn waits(&mut self, prefix: &str, behind: Option<Behind>) {
+        if let Some(entry) = self.entries.get_mut(prefix) {
+            entry.behind = behind;
         }
     }
 
@@ -135,7 +155,7 @@ impl Grants {
     /// Notes a grant. Returns whether the claim has an entry.
     pub(super) fn granted(&mut self, prefix: &str) -> bool {
         let Some(entry) = self.entries.get_mut(prefix) else { return false };
-        entry.granted = true;
+        (entry.granted, entry.behind) = (true, None);
         entry.since.get_or_insert_with(clock::wall);
         true
     }

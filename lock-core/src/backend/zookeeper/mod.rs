@@ -3,6 +3,7 @@
 mod acquire;
 mod acquire_all;
 mod backend;
+mod behind;
 mod changed;
 mod config;
 mod connect;
