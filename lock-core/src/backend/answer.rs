@@ -16,13 +16,13 @@ use crate::owner::OwnerRecord;
 /// A lease that a backend granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// When the winning request was sent. The lease counts from here, however long the answer took.
+    /// When the winning request was sent. The lease counts from this time, however long the answer took.
     pub sent: Moment,
     /// The lease that the store promised, counted from `sent`, before drift is subtracted.
     pub lease: Duration,
     /// The fencing token, if the grant brought one.
     pub fence: Option<FencingToken>,
-    /// How many claims wait in the store's queue, if it has one and has read it.
+    /// The number of claims that wait in the store's queue. `None` if the store has no queue, or has not read it.
     pub waiters: Option<usize>,
 }
 
@@ -48,24 +48,23 @@ impl Grant {
     }
 }
 
-/// Why a claim was not granted: another owner has the key.
+/// The reason why a claim was not granted: another owner has the key.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// The rest of the holder's lease; a hint.
+    /// The rest of the holder's lease. This is a hint.
     pub remaining: Option<Duration>,
-    /// The holder, if the store knows it.
+    /// The holder, if the store has its record.
     pub holder: Option<OwnerRecord>,
-    /// How many claims wait in the store's queue, if it has one, without the asking claim.
+    /// The number of other claims that wait in the store's queue, if the store has a queue.
     pub waiters: Option<usize>,
-    /// How many of them are before the asking claim, if that claim is queued.
+    /// The number of waiting claims before this one, if this claim is queued.
     pub position: Option<usize>,
-    /// Whether a client of another library holds the key, in a form that this one knows. Its release sends no
-    /// notification.
+    /// Whether a client of another library holds the key, in a format that this library recognizes. Such a client sends
+    /// no notification when it releases the key.
     pub foreign: bool,
     /// Whether the holder [may hand off](Owner::may_hand_off_to) to this claim.
     pub own: bool,
-    /// The time at which the last request was sent that queued the claim or kept it in the queue; `None` if it is not
-    /// queued.
+    /// The time of the last request that queued the claim or kept it in the queue; `None` if the claim is not queued.
     pub queued_at: Option<Moment>,
     /// The key that is held, for a claim of several keys. `None` for a claim of one key.
     pub key: Option<Key>,
@@ -75,7 +74,7 @@ pub struct Held {
 
 #[cfg(feature = "_remote")]
 impl Held {
-    /// Sets [`key`](Self::key) to `key`, if `claim` has several keys and none is named yet.
+    /// Sets [`key`](Self::key) to `key` if `claim` has several keys and [`key`](Self::key) is not set.
     #[must_use]
     pub(crate) fn on_key(mut self, claim: &Claim, key: &Key) -> Self {
         if self.key.is_none() && !claim.more.is_empty() {
@@ -111,11 +110,12 @@ impl Attempt {
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Heartbeat {
-    /// The turn of the claim had come: it is granted, for the full lease.
+    /// The claim has reached its turn, and is granted for the full lease.
     Granted(Grant),
     /// The claim stays queued.
     Waiting(Held),
-    /// The claim is not queued any more. Its owner must be released, and not be used again: another one is queued anew.
+    /// The claim is no longer queued. The caller must release its owner and not use that owner again. It queues the
+    /// claim with another owner.
     Gone,
 }
 
@@ -136,19 +136,19 @@ pub enum Renewal {
     Renewed {
         /// The time at which the renewal was sent.
         sent: Moment,
-        /// The lease that the store gave, before drift is taken off. It counts, although it may differ from the
-        /// requested one: whole seconds, or the timeout of a session.
+        /// The lease that the store granted, before drift is subtracted. This lease counts, although it may differ from
+        /// the requested one: it may be a number of whole seconds, or the timeout of a session.
         lease: Duration,
-        /// How many claims wait in the store's queue, if it has one and has read it.
+        /// The number of claims that wait in the store's queue. `None` if the store has no queue, or has not read it.
         waiters: Option<usize>,
     },
     /// The owner no longer has the grant.
     NotOwned,
-    /// The store gave no answer, or an error that says neither yes nor no.
+    /// The store did not answer, or returned an error that leaves the result unknown.
     Unknown(LockError),
 }
 
-/// Answers a renewal with a grant of the same owner that was made again, or extended.
+/// Converts a grant of the same owner that was repeated or extended to the answer of a renewal.
 impl From<Grant> for Renewal {
     fn from(Grant { sent, lease, waiters, fence: _ }: Grant) -> Self {
         Self::Renewed { sent, lease, waiters }
@@ -159,12 +159,12 @@ impl From<Grant> for Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The owner had the grant, and the key is free now.
+    /// The owner had the grant, and has released it.
     Released,
-    /// The key was free already: the lease had run out.
+    /// The key was free before the release, because the lease had expired.
     Expired,
-    /// Another owner has the key by now; its grant was not touched.
+    /// Another owner has the key. Its grant was not changed.
     Taken,
-    /// Another guard of this task, further out, still holds the key.
+    /// Another guard in an outer scope of this task still holds the key.
     StillHeld,
 }

@@ -12,9 +12,10 @@ use crate::error::{LockError, LockErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// The store is in this process: renewals run on the caller's runtime, on tokio's clock.
+    /// The store is in this process. Renewals run on the caller's runtime, by tokio's clock.
     Embedded,
-    /// The store is elsewhere: renewals run on a thread of their own, on a clock that counts suspend.
+    /// The store is in another process. Renewals run on a separate thread, by a clock that also counts while the
+    /// machine is suspended.
     Remote,
 }
 
@@ -31,15 +32,15 @@ impl Placement {
         }
     }
 
-    /// Returns the time that is subtracted from `lease`, so that a loss is noticed before another owner can have the
-    /// key: the granularity of expiry, and for a store in another process 1 % for clocks that run at different speeds
-    /// ("Distributed Locks with Redis" subtracts both).
+    /// Returns the time that is subtracted from `lease`, so that the holder notices a loss before another owner can
+    /// have the key. It is the granularity of expiry. For a store in another process, 1 % of the lease is added,
+    /// because clocks run at different speeds ("Distributed Locks with Redis" subtracts both).
     #[must_use]
     pub fn drift(self, lease: Duration) -> Duration {
         Duration::from_nanos(self.drift_nanos(nanos(lease)).unsigned_abs())
     }
 
-    /// As [`drift`](Self::drift), in nanoseconds.
+    /// Returns [`drift`](Self::drift) in nanoseconds.
     pub(crate) const fn drift_nanos(self, lease: i64) -> i64 {
         match self {
             Self::Embedded if lease / 4 < GRANULARITY => lease / 4,
@@ -49,17 +50,17 @@ impl Placement {
     }
 }
 
-/// The granularity of expiry in a store, and of timers here, in nanoseconds.
+/// The granularity of expiry in a store, and of the timers in this process, in nanoseconds.
 const GRANULARITY: i64 = 2_000_000;
 
-/// What ends a grant that is not renewed.
+/// The scope that limits the lifetime of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseScope {
-    /// Each grant has its own lease: the store drops it when its ttl is over, unless it is renewed.
+    /// Each grant has its own lease. If the grant is not renewed, the store removes it when its ttl is over.
     Grant,
-    /// All grants of this process live in one session with the store: none ends while the session lives, and when it
-    /// ends, all of them do. A grant that is not released stays for as long as the process is connected.
+    /// All grants of this process belong to one session with the store. No grant ends while the session lives, and all
+    /// grants end with the session. A grant that is not released stays for as long as the process is connected.
     Session,
 }
 
@@ -71,8 +72,8 @@ pub enum Fencing {
     None,
     /// Every token comes from the store.
     Counter,
-    /// Every token comes from the store, and is at least the store's time in microseconds when it was made. A holder
-    /// then numbers the hand-offs of its own process itself, below the time up to which the store has confirmed the
+    /// Every token comes from the store, and is at least the store's time of its creation, in microseconds. The process
+    /// then numbers its hand-offs itself. These numbers stay below the time up to which the store has confirmed the
     /// grant.
     StoreTime,
 }
@@ -88,8 +89,8 @@ impl Fencing {
 /// The shortest waiter lease: three heartbeats of a millisecond.
 const SHORTEST_WAITER_LEASE: Duration = Duration::from_millis(3);
 
-/// The capability of a backend. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any
-/// I/O.
+/// The capability of a backend. A request that exceeds it is [`Unsupported`](crate::LockErrorKind::Unsupported), before
+/// any I/O.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Capability {
@@ -99,7 +100,7 @@ pub struct Capability {
     pub shared: bool,
     /// Whether the store supports [`Mode::Permit`].
     pub permits: bool,
-    /// Whether a claim can take several permits at once, see [`Claim::permits`].
+    /// Whether a claim can acquire several permits at once; see [`Claim::permits`].
     pub several_permits: bool,
     /// Whether the store supports claims of several keys.
     pub several: bool,
@@ -107,8 +108,8 @@ pub struct Capability {
     pub latches: bool,
     /// Whether the store supports [`Backend::list`], [`Backend::inspect`] and [`Backend::force_release`].
     pub lists: bool,
-    /// Whether the store calls [`Claim::mark_sent`] before it sends anything. Otherwise every dropped attempt counts as
-    /// sent.
+    /// Whether the store calls [`Claim::mark_sent`] before it sends a request. Otherwise every dropped attempt counts
+    /// as sent.
     pub marks_sent: bool,
     /// The way in which a claim waits, and the order in which it is served.
     pub waiting: Waiting,
@@ -124,15 +125,16 @@ pub struct Capability {
     pub max_ttl: Duration,
     /// The unit in which the store counts leases: a ttl is a multiple of it. `None` if every ttl is possible.
     pub ttl_step: Option<Duration>,
-    /// How an application can have a ttl that the store refuses, such as by an option of its URL. The sentence that
-    /// refuses the ttl ends with it.
+    /// The advice for an application that wants a ttl which the store refuses, such as an option of the URL. The error
+    /// text about the refused ttl ends with this advice.
     pub ttl_advice: Option<&'static str>,
-    /// The longest time for which the store keeps a key after its [release](Backend::release); `None` if it cannot.
+    /// The longest time for which the store can keep a key locked after its [release](Backend::release); `None` if it
+    /// cannot keep one.
     pub keeps_after_release: Option<Duration>,
 }
 
 impl Capability {
-    /// Describes a remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h.
+    /// Describes a remote store that supports only [`Mode::Exclusive`], with leases of 10 ms to 24 h.
     #[must_use]
     pub const fn exclusive(store: &'static str) -> Self {
         Self {
@@ -156,10 +158,10 @@ impl Capability {
         }
     }
 
-    /// Refuses a capability that contradicts itself. The builder of a manager calls it.
+    /// Refuses a capability that contradicts itself. The builder of a manager calls this.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names the contradiction.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest). The text names the contradiction.
     pub fn validate(&self) -> Result<()> {
         let Some(contradiction) = self.contradiction() else { return Ok(()) };
         let detail =
@@ -198,7 +200,8 @@ impl Capability {
     /// Refuses a ttl that the store does not support.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the ttl is out of the store's bounds, which the text names.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the ttl is outside the store's bounds. The text names these
+    /// bounds.
     pub fn check_ttl(&self, ttl: Duration) -> Result<()> {
         let detail = match (self.min_ttl, self.max_ttl) {
             (min, max) if (min..=max).contains(&ttl) => match self.neighbours(ttl) {
@@ -224,7 +227,8 @@ impl Capability {
         self.ttl_advice.map_or_else(String::new, |advice| format!("; {advice}"))
     }
 
-    /// Returns the nearest ttls below and above `ttl` that the store can count; `None` if it can count `ttl`.
+    /// Returns the nearest ttls below and above `ttl` that are multiples of [`ttl_step`](Self::ttl_step); `None` if
+    /// `ttl` itself is one.
     fn neighbours(&self, ttl: Duration) -> Option<(Duration, Duration)> {
         let step = self.ttl_step?.as_nanos();
         let over = ttl.as_nanos().checked_rem(step).filter(|over| *over > 0)?;
@@ -233,18 +237,18 @@ impl Capability {
         Some((ttl.saturating_sub(over).max(self.min_ttl), ttl.saturating_add(missing)))
     }
 
-    /// Returns the lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at
-    /// most the ttl.
+    /// Returns the lease of a queue entry of `claim`, which is also the lease of a grant from the queue. It is the
+    /// waiter lease of the store, limited by the ttl.
     #[must_use]
     pub fn waiter_lease(&self, claim: &Claim) -> Duration {
         self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))
     }
 
-    /// Refuses a claim that the store cannot do: its mode, its queue, several permits, or several keys. A backend that
-    /// does not do all of them calls this first.
+    /// Refuses a claim whose mode, queue, number of permits or number of keys the store does not support. A backend
+    /// that does not support all of these calls this first.
     ///
     /// # Errors
-    /// [`Unsupported`](LockErrorKind::Unsupported), and the text names what is missing.
+    /// [`Unsupported`](LockErrorKind::Unsupported). The text names the missing feature.
     pub fn check(&self, claim: &Claim) -> Result<()> {
         let missing = match claim.mode {
             Mode::Shared if !self.shared => "shared locks",

@@ -18,19 +18,19 @@ use crate::owner::{Owner, OwnerRecord};
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Mode {
-    /// One owner and no other.
+    /// Only one owner at a time.
     Exclusive,
-    /// Any number of owners, but no [`Mode::Exclusive`] beside them.
+    /// Any number of owners at the same time, but no [`Mode::Exclusive`] owner among them.
     Shared,
-    /// At most `of` owners.
+    /// At most `of` permits at the same time.
     Permit {
-        /// The number of owners in all; every claim of a key must name the same number.
+        /// The total number of permits. Every claim of a key must name the same number.
         of: u32,
     },
 }
 
 impl Mode {
-    /// Returns the name of such a lock for a text: `an exclusive lock`.
+    /// Returns the name of a lock of this mode for a text, such as `an exclusive lock`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {
@@ -45,23 +45,23 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Queue {
-    /// No order: a newcomer may be served before a claim that waits.
+    /// No order: a new claim may be served before a waiting one.
     Barging,
-    /// Strict order of arrival: after every claim that is queued.
+    /// Strict order of arrival: the claim is served after every claim that is already queued.
     Fifo,
 }
 
 /// The way in which a claim is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
-    /// Acquires the key if it is free, in the cheapest way that the store has. If it is held, the [`Held`] may be
+    /// Acquires the key if it is free, in the cheapest way that the store has. If the key is held, the [`Held`] may be
     /// empty.
     Probe,
     /// Acquires the key if it is free; otherwise returns the holder.
     Try,
-    /// As [`Try`](Self::Try), and queues the claim if it is not free.
+    /// Acquires the key if it is free; otherwise queues the claim and returns the holder.
     Enqueue {
-        /// The claim is not queued if this many others or more wait; `None` for any number.
+        /// The claim is not queued if this number of claims or more wait. `None` allows any number.
         room: Option<usize>,
     },
 }
@@ -76,7 +76,7 @@ impl Ask {
         }
     }
 
-    /// Whether the claim should be queued.
+    /// Returns whether the claim should be queued.
     #[must_use]
     pub const fn enqueues(self) -> bool {
         matches!(self, Self::Enqueue { .. })
@@ -89,32 +89,32 @@ impl Ask {
 pub struct Claim {
     /// The key, with the namespace.
     pub key: Key,
-    /// Further keys: the claim gets all of them or none. Sorted, without duplicates, and all after `key`. Empty for
-    /// most claims; a claim of several keys is exclusive.
+    /// The further keys, sorted, without duplicates, and all after `key`. The claim gets all its keys or none. Most
+    /// claims have no further keys. A claim of several keys is exclusive.
     pub more: MoreKeys,
-    /// How the claim excludes others.
+    /// The way in which the claim excludes others.
     pub mode: Mode,
-    /// How many permits the claim takes, all at once or none: 1, unless the store has
+    /// The number of permits that the claim acquires, all at once or none. It is 1, except if the store has
     /// [`Capability::several_permits`] and the mode is [`Mode::Permit`].
     pub permits: u32,
-    /// How the claim waits.
+    /// The order in which the claim waits.
     pub queue: Queue,
-    /// The owner; made before the first attempt and never used for another grant.
+    /// The owner. It is created before the first attempt, and never used for another grant.
     pub owner: Owner,
-    /// The length of the lease, unless it is renewed.
+    /// The length of the lease if it is not renewed.
     pub ttl: Duration,
-    /// Whether the fencing token should come with the grant; otherwise [`Backend::fence`] makes it on demand.
+    /// Whether the grant should include the fencing token. Otherwise [`Backend::fence`] makes the token on demand.
     pub fencing: bool,
     /// Describes the owner for people.
     pub record: OwnerRecord,
     /// The number of hand-offs of the grant inside the process: 0 for the holder that the store granted it to. Each
-    /// holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] get the number of the calling
-    /// holder. Other calls may get that of an earlier holder, which has the same claim.
+    /// holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] receive the number of the
+    /// calling holder. Other calls may receive the number of an earlier holder of the same claim.
     pub handoffs: u64,
     /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
-    /// on: its grant may stay with its process for a moment after the release, and must not keep a waiter waiting.
+    /// on. Its process may keep the grant for a moment after the release, and must then not delay a waiter.
     pub notify_holder: bool,
-    /// Whether the grant is renewed until it is released, so that it may begin with less than the ttl; `false` by
+    /// Whether the grant is renewed until its release. Such a grant may begin with less than the ttl. `false` by
     /// default.
     pub renews: bool,
     pub(crate) marks: Marks,
@@ -147,8 +147,8 @@ impl Claim {
     }
 
     /// Records that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
-    /// calls it before it sends the first byte. An acquire that is dropped without the mark needs no clean-up in the
-    /// store.
+    /// calls this before it sends the first byte. If an acquire is dropped without this mark, the store needs no
+    /// clean-up.
     pub fn mark_sent(&self) {
         self.marks.sent.store(true, Ordering::Relaxed);
     }
@@ -159,15 +159,15 @@ impl Claim {
         self.marks.sent.load(Ordering::Relaxed)
     }
 
-    /// Removes the mark for another attempt.
+    /// Removes the [sent](Self::mark_sent) mark before another attempt.
     pub(crate) fn not_sent(&mut self) {
         *self.marks.sent.get_mut() = false;
     }
 
-    /// Records that a request whose answer was lost is about to be sent again with the same owner. From then on an
-    /// answered release does not prove that no request is in flight: the release may have freed the grant of one
-    /// request, and the other may arrive after it. So the library repeats such a release, and goes on with another
-    /// owner. A backend may also call this if it cannot use the owner any more.
+    /// Records that a request whose answer was lost is about to be sent again with the same owner. After that, an
+    /// answered release does not prove that no request is in flight. The release may have freed the grant of one
+    /// request, and the other request may arrive later. So the library repeats such a release, and continues with
+    /// another owner. A backend may also call this if it can no longer use the owner.
     pub fn mark_resent(&self) {
         self.marks.resent.store(true, Ordering::Relaxed);
     }
@@ -178,15 +178,15 @@ impl Claim {
         self.marks.resent.load(Ordering::Relaxed)
     }
 
-    /// Gives the claim another owner, which is unknown to the store.
+    /// Replaces the owner of the claim with one that the store has not seen.
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
         *self.marks.contended.get_mut() = false;
     }
 
-    /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was
-    /// set back. Then no hand-off in this process may continue from the token.
+    /// Records that the last fencing token from the store is ahead of the store's clock, because the clock was set
+    /// back. Then no hand-off in this process may continue from this token.
     pub fn mark_fence_ahead(&self) {
         self.marks.fence_ahead.store(true, Ordering::Relaxed);
     }
@@ -197,7 +197,7 @@ impl Claim {
         self.marks.fence_ahead.load(Ordering::Relaxed)
     }
 
-    /// Takes over the marks that a [request for a fencing token](Backend::fence) has set on a copy of this claim.
+    /// Copies the marks that a [request for a fencing token](Backend::fence) has set on a copy of this claim.
     pub(crate) fn note_fence_of(&self, copy: &Self) {
         if copy.is_fence_ahead() {
             self.mark_fence_ahead();
@@ -214,7 +214,8 @@ impl Claim {
     }
 
     /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until it is answered, the
-    /// grant may be exclusive or shared. A backend that stores the two in different ways must look for both.
+    /// grant may be exclusive or shared. A backend that stores exclusive and shared grants in different ways must check
+    /// for both.
     pub fn mark_shared(&self) {
         self.marks.shared.store(true, Ordering::Relaxed);
     }
@@ -230,8 +231,8 @@ impl Claim {
         self.marks.contended.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether [`mark_contended`](Self::mark_contended) was called: the release is likely to grant the key to
-    /// another process.
+    /// Returns whether [`mark_contended`](Self::mark_contended) was called. If so, the release is likely to grant the
+    /// key to another process.
     #[cfg(feature = "redis")]
     pub(crate) fn is_contended(&self) -> bool {
         self.marks.contended.load(Ordering::Relaxed)
@@ -247,26 +248,26 @@ impl Claim {
         self.marks.verified.load(Ordering::Relaxed)
     }
 
-    /// Returns the last fencing token of this grant that was numbered in this process, without the store. Release,
-    /// renewal and [`fence`](Backend::fence) raise the store's last token to at least this.
+    /// Returns the last fencing token of this grant that this process numbered, without the store. Release, renewal and
+    /// [`fence`](Backend::fence) raise the store's last token to at least this.
     #[must_use]
     pub fn own_fence(&self) -> Option<FencingToken> {
         Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)
     }
 
-    /// Records a token that was numbered in this process; see [`Fencing::StoreTime`].
+    /// Records a token that this process numbered; see [`Fencing::StoreTime`].
     pub fn number_fence(&self, token: FencingToken) {
         self.marks.own_fence.fetch_max(token.get(), Ordering::Relaxed);
     }
 
-    /// Records that the store has made a fencing token for this claim, which it must remember as long as the grant
-    /// lives.
+    /// Records that the store has made a fencing token for this claim. The store must remember this token as long as
+    /// the grant lives.
     pub fn mark_fenced(&self) {
         self.marks.fenced.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the store must remember a fencing token of this claim: [`mark_fenced`](Self::mark_fenced) was
-    /// called, or this process numbered a token.
+    /// Returns whether the store must remember a fencing token of this claim. It must after
+    /// [`mark_fenced`](Self::mark_fenced), or if this process numbered a token.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()

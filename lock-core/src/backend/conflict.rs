@@ -1,4 +1,4 @@
-//! The text about a key that is in use as something else.
+//! The error text for a key that is in use as another kind of lock.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ impl Use {
     }
 }
 
-/// Returns a text that names both uses, and the way out.
+/// Returns a text that names both uses and says what to do.
 pub(super) fn in_use(which: &str, in_force: Use, asked: Use) -> String {
     let way_out = if in_force.is_permit() && asked.is_permit() {
         "the number changes once the old permits are released and nobody waits for another one: stop whoever asks for the \

@@ -1,4 +1,4 @@
-//! The calls of a store, and what each promises.
+//! The calls of a store, and the promises of each call.
 
 use std::fmt;
 use std::future::Future;
@@ -17,79 +17,83 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// A receiver of what a store reports on its own. The store's tasks call it, so its methods must not block.
+/// A receiver of the reports that a store sends on its own. The store's tasks call the listener, so its methods must
+/// not block.
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// The queued claim of `owner` was granted; `waiters` more claims wait after it.
+    /// The queued claim of `owner` was granted; `waiters` more claims are queued behind it.
     fn granted(&self, owner: Owner, waiters: usize);
     /// A claim began to wait for `key`, which this process holds.
     fn contended(&self, key: &str);
     /// The latch `key` is open.
     fn opened(&self, key: &str);
-    /// The grant of `owner` is gone from the store: [`Forced`](LossReason::Forced) if [`Backend::force_release`]
-    /// removed it, [`Taken`](LossReason::Taken) if its key was deleted or changed. The lock is lost at once. Without
-    /// this call the owner notices the loss with its next renewal.
+    /// The store no longer has the grant of `owner`, so the lock is lost at once. The reason is
+    /// [`Forced`](LossReason::Forced) if [`Backend::force_release`] removed the grant, and [`Taken`](LossReason::Taken)
+    /// if its key was deleted or changed. Without this call, the owner notices the loss at its next renewal.
     fn lost(&self, _owner: Owner, _reason: LossReason) {}
-    /// The session that held the grants of `owners` is over, and they are gone: each is lost at once, as by
-    /// [`lost`](Self::lost) with [`SessionEnded`](LossReason::SessionEnded). One call for all of them, because a
-    /// process may hold ten thousand.
+    /// The session that held the grants of `owners` has ended. Each grant is lost at once, as by [`lost`](Self::lost)
+    /// with [`SessionEnded`](LossReason::SessionEnded). One call reports all owners, because a process may hold ten
+    /// thousand grants.
     fn session_ended(&self, owners: &[Owner]) {
         owners.iter().for_each(|owner| self.lost(*owner, LossReason::SessionEnded));
     }
-    /// The store evicted `count` keys for lack of memory since the last call; locks may be among them.
+    /// The store has evicted `count` keys for lack of memory since the last call. Locks may be among these keys.
     fn keys_evicted(&self, _count: u64) {}
-    /// The node `node` of a quorum does not vote if `_stays_out`, because it may have forgotten a lock or its clock was
-    /// set. Reported when the listener is attached, and whenever the store checks the node.
+    /// Reports whether the node `_node` of a quorum votes. If `_stays_out`, the node does not vote, because it may have
+    /// forgotten a lock or its clock was set. The store reports this when the listener is attached, and whenever it
+    /// checks the node.
     fn quarantined(&self, _node: &str, _stays_out: bool) {}
-    /// A server of the store has answered a ping. Each connection sends one about twice a second, and each runtime has
-    /// its own connection.
+    /// A server of the store has answered a ping. Each connection sends a ping about twice a second, and each runtime
+    /// has its own connection.
     fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
-    /// The store is about to dial a server again, or to begin another session. Owners that are made after this differ
-    /// from the owners of a copy of this process, such as a machine that was started twice from one snapshot.
+    /// The store is about to dial a server again, or to begin another session. Owners that are created after this call
+    /// differ from the owners of a copy of this process. Such a copy exists if a machine is started twice from one
+    /// snapshot.
     fn dials(&self) {}
-    /// A connection was established again. Earlier reports may be lost, so every waiter asks the store at once, also a
+    /// A connection was established again. Earlier reports may be lost, so every waiter sends a request at once, also a
     /// waiter on [`Backend::changed`].
     fn reconnected(&self);
 }
 
-/// Returns the error of a call that a store does not have.
+/// Returns the error of a call that a store does not support.
 fn unsupported(detail: &'static str) -> LockError {
     LockError::new(LockErrorKind::Unsupported, detail)
 }
 
 /// A store.
 ///
-/// Every call may be dropped at any await point: the library then calls [`release`](Self::release) for the same owner
-/// until it is answered, so a backend needs no clean-up of its own.
+/// The library may drop the future of a call at any await point. It then calls [`release`](Self::release) for the same
+/// owner until the store answers, so a backend needs no clean-up of its own.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns the capability of this backend, which must not change.
     fn capability(&self) -> Capability;
 
-    /// Attempts the claim once, in the way that `ask` says.
+    /// Attempts the claim once, as `ask` specifies.
     ///
     /// # Behavior
     /// - Never waits for another holder.
-    /// - Idempotent for an owner: asked again after a grant it answers *granted*, with the same fencing token, and
-    ///   never shortens the lease. With [`Ask::Probe`] it may answer *held* instead.
-    /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
+    /// - Idempotent for an owner: after a grant, a repeated call returns *granted* with the same fencing token, and
+    ///   never shortens the lease. With [`Ask::Probe`] it may return *held* instead.
+    /// - Without [`Ask::Enqueue`] the claim is not queued. With [`Queue::Fifo`] it does not overtake a queued claim.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
-    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a barging
-    ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant off itself);
-    ///   a queue of `room` claims or more; and, if the store cannot do that, a claim of several keys.
-    /// - With [`Ask::Enqueue`] a queued claim stays queued. If queued claims live on heartbeats, an owner is enqueued
-    ///   once and then kept in the queue by [`heartbeat`](Self::heartbeat).
-    /// - The oldest queued claim that can be served beside the holders is served first; a queued exclusive claim goes
-    ///   before later shared ones.
+    /// - With [`Ask::Enqueue`] a refused claim is [queued](Held::queued_at), with three exceptions. A barging claim is
+    ///   not queued while a holder of the same manager has the key ([`Held::own`]), because the process hands the grant
+    ///   off itself. No claim is queued behind `room` claims or more. A claim of several keys is not queued if the
+    ///   store cannot queue such a claim.
+    /// - With [`Ask::Enqueue`] a queued claim stays queued. If the store keeps queued claims by heartbeats, an owner is
+    ///   enqueued once, and [`heartbeat`](Self::heartbeat) then keeps it in the queue.
+    /// - The oldest queued claim that is compatible with the holders is served first. A queued exclusive claim is
+    ///   served before later shared claims.
     /// - A claim of several keys gets all of them or none.
-    /// - A key that is in use in an incompatible mode (exclusive or shared instead of permits, permits of another
-    ///   number) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest), and the text names both.
+    /// - A key that is in use in an incompatible mode (exclusive or shared instead of permits, or another number of
+    ///   permits) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest). The text names both modes.
     /// - An error that does not say whether the claim was granted or queued is temporary; the caller treats the claim
     ///   as possibly granted.
     /// - [`Grant::sent`] is read before the winning request is sent.
-    /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl, and is then renewed when a third of
-    ///   that is over. Under [`LeaseScope::Grant`] any other is granted for its ttl at least.
-    /// - If the holder of a claim must be [notified](Claim::notify_holder) of waiters, nothing is sent before the store
-    ///   can [report](Listener::contended) them. Only a store that [tells a holder](super::Waiting::tells_holder) is
-    ///   asked for that.
+    /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl. It is then renewed after a third
+    ///   of the granted time. Under [`LeaseScope::Grant`] every other claim is granted for at least its ttl.
+    /// - If the holder of a claim must be [notified](Claim::notify_holder) of waiters, the backend sends no request
+    ///   before the store can [report](Listener::contended) waiters. The library requires this only of a store that
+    ///   [notifies holders](super::Waiting::tells_holder).
     ///
     /// # Errors
     /// The store cannot be reached, refuses the claim, or does not support its mode.
@@ -107,36 +111,37 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Renews a batch, and returns one answer for each part, in the same order.
     ///
     /// # Behavior
-    /// - Extends only a grant of the same owner, never shortens it, never makes one.
-    /// - Answers the lease that it gave. It may differ from the requested one, and is never longer than the store
-    ///   keeps.
-    /// - Under [`LeaseScope::Session`], answers the time for which the session is certain. Renews no grant of an
+    /// - Extends only a grant of the same owner. Never shortens a grant, and never creates one.
+    /// - Returns the lease that the store granted. This lease may differ from the requested one, and is never longer
+    ///   than the time for which the store keeps the grant.
+    /// - Under [`LeaseScope::Session`], returns the time for which the session certainly lives. Renews no grant of an
     ///   earlier session.
-    /// - A claim of several keys is renewed when all its keys are.
-    /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
+    /// - A claim of several keys is renewed only if all its keys are renewed.
+    /// - If a part of the batch fails, only that part is [`Renewal::Unknown`].
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
 
-    /// Returns the shard of the store that answers for `claim`, if the shards answer independently, as the nodes of a
-    /// Cluster do. Claims of one shard are renewed in one call, which does not delay those of another. Called before
-    /// each renewal, because a key may move.
+    /// Returns the shard of the store that serves `claim`, if the shards answer independently, as the nodes of a Redis
+    /// Cluster do. The library renews the claims of one shard in one call, so a slow shard does not delay the claims of
+    /// another. The library calls this before each renewal, because a key may move.
     fn shard_of(&self, _claim: &Claim) -> u64 {
         0
     }
 
-    /// Releases the claim: frees the grant, or leaves the queue.
+    /// Releases the claim: frees the grant, or removes the claim from the queue.
     ///
-    /// With `keep_for` the key stays locked for that time without renewal (a job that ends early must not run again on
-    /// the next machine).
+    /// With `keep_for`, the key stays locked for that time without renewal. So a job that ends early does not run again
+    /// on the next machine.
     ///
     /// # Behavior
-    /// - Touches only the grant and the queue entry of this owner; idempotent.
+    /// - Idempotent. Changes only the grant and the queue entry of this owner.
     /// - The next claim in the queue is served at once, and notified.
-    /// - Under [`LeaseScope::Session`], the answer for a grant whose session is over is that of a free or taken key,
-    ///   and not an error.
+    /// - Under [`LeaseScope::Session`], if the session of the grant has ended, the answer is [`Released::Expired`] or
+    ///   [`Released::Taken`], and not an error.
     ///
     /// # Errors
-    /// The store cannot be reached, or did not answer: it may still have the grant. The library calls again: until the
-    /// lease is over under [`LeaseScope::Grant`], until the store answers under [`LeaseScope::Session`].
+    /// The store cannot be reached, or did not answer, so it may still have the grant. The library then calls again.
+    /// Under [`LeaseScope::Grant`] it stops when the lease is over; under [`LeaseScope::Session`], when the store
+    /// answers.
     fn release(
         &self,
         claim: &Claim,
@@ -148,27 +153,27 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - The token is larger than every earlier token of this key, even after the store lost its data.
     /// - A token is made only while the grant provably belongs to this owner.
-    /// - The same owner and number of [hand-offs](Claim::handoffs) get the same token again. A later hand-off gets a
-    ///   larger token, which is also larger than [`Claim::own_fence`]: only with
-    ///   [`Fencing::StoreTime`](super::Fencing::StoreTime) does the library number tokens itself.
+    /// - The same owner with the same number of [hand-offs](Claim::handoffs) gets the same token again. A later
+    ///   hand-off gets a larger token, which is also larger than [`Claim::own_fence`]. The library itself numbers
+    ///   tokens only with [`Fencing::StoreTime`](super::Fencing::StoreTime).
     /// - A claim of several keys gets one token that is larger than the last token of each key.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the owner does not have the grant; else as [`acquire`](Self::acquire).
-    /// `Unsupported` without [`Capability::fencing`].
+    /// [`Lost`](crate::LockErrorKind::Lost) if the owner does not have the grant. Otherwise as
+    /// [`acquire`](Self::acquire). `Unsupported` without [`Capability::fencing`].
     fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send {
         std::future::ready(Err(unsupported("this store gives no fencing tokens").with_key(&claim.key)))
     }
 
     /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
-    /// the claims that can share it. From then on the claim is [`Mode::Shared`]; called again with that mode, it
-    /// answers the same.
+    /// the claims that can share it. From then on the claim is [`Mode::Shared`]. A repeated call with that mode returns
+    /// the same answer.
     fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
         let error = unsupported("this store has no shared locks").with_key(&claim.key);
         std::future::ready(Renewal::Unknown(error))
     }
 
-    /// Takes one step of a count-down latch.
+    /// Performs one step of a count-down latch.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::latches`].
@@ -180,9 +185,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - Contains every key that is held during the whole call, unless there are more than `limit`.
-    /// - Shows no owner token, nor anything from which one could be guessed.
-    /// - With `foreign`, shows the holders of other libraries too, without a record.
-    /// - Does not block the store for long: reads a large one in parts.
+    /// - Shows no owner token, and no data from which a token could be guessed.
+    /// - With `foreign`, also shows the holders of other libraries, without a record.
+    /// - Does not block the store for long: a large store is read in parts.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::lists`].
@@ -195,21 +200,22 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(unsupported("this store cannot say who holds its locks")))
     }
 
-    /// Returns the holders of `key`, `None` if the key is free, with one request however much the store holds.
+    /// Returns the holders of `key`, or `None` if the key is free. Sends one request, however much the store holds.
     ///
     /// # Behavior
-    /// - Shows what [`list`](Self::list) with `foreign` shows of this key: every holder that excludes others.
+    /// - Shows the same holders of this key as [`list`](Self::list) with `foreign`: every holder that excludes others.
     ///
     /// # Errors
-    /// As [`list`](Self::list); if the key holds data that refuse every claim, the error of [`acquire`](Self::acquire).
+    /// As [`list`](Self::list); if the key holds data because of which every claim is refused, the error of
+    /// [`acquire`](Self::acquire).
     fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
         std::future::ready(Err(unsupported("this store cannot say who holds its locks").with_key(key)))
     }
 
-    /// Takes the grant `id` of `key` away from its holder. Returns whether there was such a grant.
+    /// Removes the grant `id` of `key` from the store. Returns whether there was such a grant.
     ///
     /// # Behavior
-    /// - Touches this grant alone: a holder that came later keeps what it has.
+    /// - Removes this grant alone: a later holder keeps its own grant.
     /// - The next claim in the queue is served at once, and the holder is notified by [`Listener::lost`].
     ///
     /// # Errors
@@ -221,8 +227,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns whether the store serves locks now, for [`LockManager::ping`](crate::LockManager::ping).
     ///
     /// # Behavior
-    /// - Locks nothing, and ends within the time of any other call.
-    /// - Fails if an [`acquire`](Self::acquire) of a free key would, and the error names the server.
+    /// - Acquires no lock, and ends within the time of any other call.
+    /// - Fails if an [`acquire`](Self::acquire) of a free key would fail. The error names the server.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` if the backend has no such call.
@@ -232,11 +238,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         )))
     }
 
-    /// Looks for what endangers locks in the way the store is set up, for [`LockManager::doctor`](crate::LockManager::doctor).
+    /// Returns the problems of the store's configuration that endanger locks, for
+    /// [`LockManager::doctor`](crate::LockManager::doctor).
     ///
     /// # Behavior
     /// - Only reads, and ends within the time of a few calls.
-    /// - What the user may not read is a note that names the missing right, and no error.
+    /// - If the user lacks the right to read something, a note names that right. The call does not fail.
     ///
     /// # Errors
     /// As [`ping`](Self::ping); `Unsupported` if the backend has no such call.
@@ -244,73 +251,73 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(unsupported("this store has no doctor: write `Backend::doctor`")))
     }
 
-    /// Returns the statement by which a transaction of the application checks the lease of a claim. `None` if the store
-    /// is in no database.
+    /// Returns the statement with which a transaction of the application checks the lease of a claim. `None` if the
+    /// store is not in a database of the application.
     ///
     /// # Behavior
-    /// - The statement fails, and with it the transaction, unless the grant is this owner's.
-    /// - From then on until the transaction has ended, no other owner gets a key of the claim, also when the lease ends
-    ///   meanwhile. Renewals go on, and no call of this store waits for the transaction.
+    /// - If this owner does not have the grant, the statement fails, and the transaction fails with it.
+    /// - After the statement succeeds, no other owner gets a key of the claim until the transaction has ended, even if
+    ///   the lease ends before. Renewals continue, and no call of this store waits for the transaction.
     fn lease_check(&self, _claim: &Claim) -> Option<LeaseCheck> {
         None
     }
 
-    /// Attaches a manager, whose owners are those of `process` (see [`Owner::process`]). Called once by each manager
-    /// before its first claim. A further call for the same process brings another listener, and no other session.
+    /// Attaches a manager, whose owners belong to `process` (see [`Owner::process`]). Each manager calls this once,
+    /// before its first claim. A further call for the same process adds another listener, but no other session.
     ///
-    /// `background` is the runtime for work that must continue whatever the application does: the store's session, its
-    /// keep-alives, its reconnections.
+    /// `background` is the runtime for work that must continue whatever the application does, such as the store's
+    /// session, its keep-alives and its reconnections.
     ///
     /// # Behavior
-    /// - After that `listener` gets the reports about the owners of `process`: hints, which may come early, twice or
-    ///   never.
-    /// - Over a [remote](Placement::Remote) store `background` is the runtime of the library's own thread. It exists
-    ///   before this call, and a body that blocks every worker of the application's runtime does not stop it. Tasks
-    ///   spawned there share it with the renewals, so they must not block. They end with the manager: at most 2 s after
-    ///   its last guard and handle are gone, once the last releases are answered.
-    /// - Over an [embedded](Placement::Embedded) store there is no such thread: `background` is the runtime within
-    ///   which the manager was built, so that a paused clock drives both, and `None` if it was built outside of one.
-    ///   Such a store must not depend on it.
-    /// - A store with one session for each process begins it here, for this process alone: two managers that share the
-    ///   store have a session each, and each is driven on the thread of its own manager.
+    /// - After the call, `listener` receives the reports about the owners of `process`. These reports are hints: they
+    ///   may arrive early, twice or never.
+    /// - Over a [remote](Placement::Remote) store `background` is the runtime of the library's own thread. This runtime
+    ///   exists before the call, and keeps running if a body blocks every worker of the application's runtime. Tasks
+    ///   spawned there share it with the renewals, so they must not block. The tasks end with the manager, after the
+    ///   last releases are answered, at most 2 s after its last guard and handle are dropped.
+    /// - Over an [embedded](Placement::Embedded) store there is no such thread. `background` is then the runtime within
+    ///   which the manager was built, so that a paused clock drives both; `None` if the manager was built outside of a
+    ///   runtime. An embedded store must not depend on `background`.
+    /// - A store with one session for each process begins the session in this call, for this process alone. Two
+    ///   managers that share the store have two sessions, and each session runs on the thread of its own manager.
     /// - Returns at once. If a session cannot be established, the calls that need it return the error.
     fn attach(&self, _process: u128, _listener: Weak<dyn Listener>, _background: Option<&Handle>) {}
 
-    /// Completes when another attempt at the claim makes sense; a hint, which may come early, late or never.
+    /// Completes when another attempt at the claim makes sense. This is a hint, which may come early, late or never.
     ///
     /// # Behavior
     /// - The library calls this once for a wait. It keeps the future during its pauses and polls it between its
-    ///   requests. It calls again when the future has completed, when the claim has been queued since or is queued no
-    ///   more, and when the future has been pending for as long as the library relies on it: 2 s over a remote store,
-    ///   60 s over a store in this process. The waiter then asks the store in any case.
+    ///   requests. It calls again after the future has completed, and after the claim has joined or left the queue. It
+    ///   also calls again if the future is pending for 2 s over a remote store, or 60 s over a store in this process.
+    ///   The waiter then sends a request in any case.
     /// - Setting a watch may take time. A change between the last answer and the first poll must count as a change, so
-    ///   the backend reads the key once the watch is set.
-    /// - A future that is dropped at any await point leaves no watch.
+    ///   the backend reads the key after it has set the watch.
+    /// - If the future is dropped, at any await point, no watch remains.
     fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 
-    /// Returns whether other claims want the key that `claim` holds, for a store that does not [tell a
-    /// holder](super::Waiting::tells_holder). A process with its own waiters asks this after 10 ms of hand-offs, and
-    /// continues with hand-offs meanwhile: if no other process waits, it keeps the key.
+    /// Returns whether other claims wait for the key that `claim` holds. The library calls this only if the store does
+    /// not [notify holders](super::Waiting::tells_holder). A process with its own waiters calls it after 10 ms of
+    /// hand-offs, and continues with hand-offs until the answer arrives. If no other process waits, it keeps the key.
     ///
     /// # Behavior
     /// - Answers `true` if a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to) itself.
-    ///   The news may be as old as the store's reads are: the process asks again.
-    /// - Answers `true` if `claim` does not hold the key: the process then stops to hand it off.
-    /// - A store that cannot say answers `true`, without I/O.
+    ///   The answer may be as outdated as a read of the store, because the process calls again.
+    /// - Answers `true` if `claim` does not hold the key. The process then stops handing the key off.
+    /// - A store that cannot find this out answers `true`, without I/O.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire). The library then assumes that others wait.
     ///
     /// # Cancel safety
-    /// Changes nothing. The library drops the future when there is no answer within 100 ms.
+    /// Changes nothing. The library drops the future if there is no answer within 100 ms.
     fn others_wait(&self, _claim: &Claim) -> impl Future<Output = Result<bool>> + Send {
         std::future::ready(Ok(true))
     }
 
-    /// Closes connections and ends tasks. Under [`LeaseScope::Grant`] held claims are not touched. Under
-    /// [`LeaseScope::Session`] the session ends, and with it all its grants.
+    /// Closes connections and ends tasks. Under [`LeaseScope::Grant`] the grants stay in the store. Under
+    /// [`LeaseScope::Session`] the session ends, and all its grants end with it.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

@@ -1,4 +1,4 @@
-//! The object-safe twin of [`Backend`], and the only place that boxes its futures.
+//! The object-safe form of [`Backend`]. Only this module boxes its futures.
 
 use std::fmt;
 use std::future::Future;
@@ -18,8 +18,8 @@ use crate::key::Key;
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A [`Backend`] behind a pointer. It is implemented for every backend; call the methods of [`Backend`] on concrete
-/// types.
+/// A [`Backend`] as a trait object. Every backend implements this trait. On concrete types, call the methods of
+/// [`Backend`].
 pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     /// See [`Backend::capability`].
     fn capability_dyn(&self) -> Capability;

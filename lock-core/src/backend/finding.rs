@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// How much a [finding](Finding) matters. A larger value matters more.
+/// The severity of a [finding](Finding). A larger value is more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Severity {
-    /// Good to know: a limit of what this store promises as it is set up.
+    /// Good to know: the configuration limits what this store can promise.
     Note,
-    /// Locks work, and one more mishap may lose some, or make them wait.
+    /// Locks work, but one more fault may lose or delay some of them.
     Warning,
-    /// Locks may be lost or held twice, or cannot be taken.
+    /// Locks may be lost or held twice, or cannot be acquired.
     Danger,
 }
 
@@ -33,13 +33,13 @@ impl fmt::Display for Severity {
 pub struct Finding {
     /// The name of the rule, such as `redis.eviction`. It stays the same from version to version.
     pub rule: &'static str,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// The server, the node or the key that it is about; empty if it is the whole store.
+    /// The server, the node or the key that the finding is about. Empty if it is about the whole store.
     pub about: String,
-    /// What was found, with the numbers.
+    /// The problem that was found, with the numbers.
     pub found: String,
-    /// What to do: a setting or a statement that can be copied.
+    /// The advice: a setting or a statement that can be copied.
     pub advice: String,
 }
 
@@ -55,7 +55,7 @@ impl Finding {
         Self { rule, severity, about: String::new(), found: found.into(), advice: advice.into() }
     }
 
-    /// Names the server, the node or the key that it is about, for authors of backends.
+    /// Sets the server, the node or the key that the finding is about, for authors of backends.
     #[must_use]
     pub fn about(mut self, name: impl Into<String>) -> Self {
         self.about = name.into();

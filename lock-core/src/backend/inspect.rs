@@ -15,8 +15,8 @@ pub const HOLDERS_TOLD: usize = 100;
 /// The largest number of waiters in [`LockInfo::waiters`].
 pub const WAITERS_TOLD: usize = 16;
 
-/// The name of a grant for operators: 40 hexadecimal digits that no other grant has, and that reveal nothing about the
-/// owner's token.
+/// The name of a grant for operators: 40 hexadecimal digits. No other grant has the same digits, and they reveal
+/// nothing about the owner's token.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ impl fmt::Debug for GrantId {
     }
 }
 
-/// Parses what [`Display`](fmt::Display) writes.
+/// Parses the output of [`Display`](fmt::Display).
 impl FromStr for GrantId {
     type Err = LockError;
 
@@ -70,18 +70,18 @@ impl FromStr for GrantId {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key. From a backend it has the form that it has in the store; from a manager it comes without the namespace,
-    /// as requests and [`force_release`](crate::LockManager::force_release) take it.
+    /// The key. A backend returns it as the store has it. A manager returns it without the namespace, as requests and
+    /// [`force_release`](crate::LockManager::force_release) expect it.
     pub key: String,
-    /// The mode in which it is held. A fair lock and a writer are exclusive like any other.
+    /// The mode in which the key is held. A fair lock and a writer are shown as exclusive.
     pub mode: Mode,
-    /// The holders: those whose leases end first, at most [`HOLDERS_TOLD`].
+    /// The holders whose leases end first; at most [`HOLDERS_TOLD`].
     pub holders: Vec<HolderInfo>,
-    /// The number of holders; of a semaphore, the number of permits that they have.
+    /// The number of holders. For a semaphore, the number of permits of all holders.
     pub holding: usize,
-    /// How many claims wait for it in the store's queue. If grants of its kind are handed off inside a process, each
-    /// process has one claim there. On Redis, dead waiters beyond the first 1,000 also count, until a living neighbour
-    /// removes them.
+    /// The number of claims that wait for the key in the store's queue. If a process hands such a lock off between its
+    /// own waiters, it has only one claim in the queue. On Redis, dead waiters beyond the first 1,000 also count, until
+    /// a living neighbour removes them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,
@@ -96,18 +96,20 @@ pub struct HolderInfo {
     pub id: GrantId,
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
-    /// When its process was granted the lock: time since the Unix epoch by the store's clock. On Redis it is correct to
-    /// about a second, and by the holder's clock if the grant did not come from the queue. On etcd and ZooKeeper it is by the
-    /// holder's clock. There a lock that had to wait has it from its first renewal on (on ZooKeeper, every lock without a
-    /// fencing token). `None` for a client of another library, and if the store does not keep that time: `redlock://`,
-    /// Postgres with `mode=advisory`, and on Redis shared locks and semaphores. Then the [record](Self::record) says when
-    /// the holder asked, and it may have waited since.
+    /// When the holder's process was granted the lock, as time since the Unix epoch by the store's clock. On Redis this
+    /// time is correct to about a second. It is read from the holder's clock on etcd and ZooKeeper, and on Redis if the
+    /// grant did not come from the queue. On etcd and ZooKeeper, a lock that had to wait has this time only after its
+    /// first renewal. On ZooKeeper, the same is true of every lock without a fencing token.
+    ///
+    /// It is `None` for a client of another library, and if the store does not keep this time: `redlock://`, Postgres
+    /// with `mode=advisory`, and shared locks and semaphores on Redis. Then the [record](Self::record) says when the
+    /// holder requested the lock. The holder may have waited after that.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "held_since_ms", serialize_with = "crate::serialize::millis_if_any")
     )]
     pub held_since: Option<Duration>,
-    /// What is left of the lease; `None` without an expiry. A live holder renews it.
+    /// The rest of the lease; `None` if the lock does not expire. A live holder renews its lease.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "remaining_ms", serialize_with = "crate::serialize::millis_if_any")
@@ -124,7 +126,7 @@ pub struct HolderInfo {
 pub struct WaiterInfo {
     /// Describes the waiter.
     pub record: Option<OwnerRecord>,
-    /// The mode that it waits for.
+    /// The mode that the waiter requests.
     pub mode: Mode,
 }
 
@@ -165,7 +167,7 @@ impl LockInfo {
         self
     }
 
-    /// Sets the number of waiters, and the first of them.
+    /// Sets the number of waiters, and the first waiters.
     #[must_use]
     pub fn with_waiters(mut self, waiting: usize, waiters: Vec<WaiterInfo>) -> Self {
         (self.waiting, self.waiters) = (waiting, waiters);
@@ -180,15 +182,15 @@ impl HolderInfo {
         Self { id, record, held_since: None, remaining, kept }
     }
 
-    /// Sets when the lock was granted, where the store keeps that.
+    /// Sets when the lock was granted, if the store keeps that time.
     #[must_use]
     pub fn with_held_since(mut self, held_since: Option<Duration>) -> Self {
         self.held_since = held_since;
         self
     }
 
-    /// Returns when the lock was granted, or, if the store does not keep that, when its holder asked for it: time since
-    /// the Unix epoch. `None` for a client of another library.
+    /// Returns when the lock was granted, as time since the Unix epoch. If the store does not keep that time, returns
+    /// when the holder requested the lock. `None` for a client of another library.
     #[must_use]
     pub fn since(&self) -> Option<Duration> {
         self.held_since.or_else(|| self.record.as_ref().map(OwnerRecord::since_epoch))

@@ -5,31 +5,31 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// One step of a count-down latch: it is set once to a count, counted down by that many different owners, and open from
-/// then on.
+/// One step of a count-down latch. The latch is set once to a count, and that number of different owners count it down.
+/// Then it is open.
 ///
-/// The latch is leased like a lock: every step but [`Look`](Self::Look) makes it live for `ttl` from then on, never
-/// shorter than before. After that time without a step, the latch is as if it had never been set.
+/// The latch has a lease, as a lock has. Every step except [`Look`](Self::Look) extends the lease to at least `ttl`
+/// from then on, and never shortens it. When the lease is over, the latch is as if it had never been set.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LatchStep {
     /// Sets the count, if the latch is not set.
     Set {
-        /// How many owners must count down; at least 1.
+        /// The number of owners that must count down; at least 1.
         count: u32,
-        /// The owner that sets it; the same owner gets the same answer again.
+        /// The owner that sets the latch. The same owner gets the same answer again.
         owner: Owner,
         /// The lease.
         ttl: Duration,
     },
-    /// Counts down by one. An owner counts once, however many steps it sends.
+    /// Counts down by one. Each owner counts only once, however many steps it sends.
     CountDown {
         /// The owner that counts.
         owner: Owner,
         /// The lease.
         ttl: Duration,
     },
-    /// Keeps the latch alive, and has the store [notify](super::Listener::opened) `process` when it opens.
+    /// Keeps the latch alive, and makes the store [notify](super::Listener::opened) `process` when the latch opens.
     Wait {
         /// The process to notify; see [`Owner::process`].
         process: u128,
@@ -41,7 +41,7 @@ pub enum LatchStep {
 }
 
 impl LatchStep {
-    /// Returns the lease that the step asks for.
+    /// Returns the lease that the step requests.
     #[must_use]
     pub const fn ttl(&self) -> Option<Duration> {
         match self {
@@ -56,11 +56,11 @@ impl LatchStep {
 pub enum LatchState {
     /// The latch is not set, or its lease is over.
     Unset,
-    /// Set.
+    /// The latch is set.
     Set {
-        /// How many owners have yet to count down; 0 is open.
+        /// The number of owners that have yet to count down. At 0 the latch is open.
         left: u32,
-        /// Whether this step's owner set it.
+        /// Whether the owner of this step has set the latch.
         by_us: bool,
         /// The time at which the request was sent.
         sent: Moment,

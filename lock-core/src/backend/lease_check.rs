@@ -5,12 +5,12 @@ use std::fmt;
 use super::Claim;
 use crate::owner::OwnerToken;
 
-/// The statement that locks a lease for the rest of a transaction, and fails the transaction when the lease is over. It
-/// is for a store whose tables are in the application's own database.
+/// The statement that locks a lease for the rest of a transaction. If the lease is over, the statement makes the
+/// transaction fail. It is for a store whose tables are in the application's own database.
 ///
 /// The statement has two parameters: `$1`, the [keys](Self::keys), an array of text, and `$2`, the
-/// [owner](Self::owner), a text. It must run in the transaction that writes what the lock protects, before the commit.
-/// When it fails, the transaction is aborted, and cannot be committed any more.
+/// [owner](Self::owner), a text. It must run before the commit, in the transaction that writes the protected data. If
+/// the statement fails, the transaction is aborted and cannot be committed.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ impl LeaseCheck {
         &self.sql
     }
 
-    /// Returns the first parameter: the keys of the lock, as the store knows them.
+    /// Returns the first parameter: the keys of the lock, as they are stored.
     #[must_use]
     pub fn keys(&self) -> &[String] {
         &self.keys

@@ -1,9 +1,9 @@
 //! The stores, and the contract between the library and a store.
 //!
-//! A backend serves requests about one *claim*: acquire this key for this owner, renew it, release it. It waits for no
-//! holder and follows no strategy: waiting, renewal, re-entrancy and strategies are written once, above it. It retries
-//! only to reach the store, within the deadline of a call. The bullets under **Behavior** are the contract; the suite
-//! in `lock_core::testkit` (feature `testkit`) checks them on every backend.
+//! A *backend* serves requests about one *claim*: acquire a key for an owner, renew the grant, release it. A backend
+//! does not wait for a holder. Waiting, renewal, re-entrancy and strategies are written once, in the layers above the
+//! backends. A backend retries only to reach the store, within the deadline of a call. The bullets under **Behavior**
+//! are the contract; the suite in `lock_core::testkit` (feature `testkit`) checks them on every backend.
 //!
 #![doc = include_str!("docs.md")]
 
@@ -34,7 +34,7 @@ pub mod redis;
 #[cfg_attr(docsrs, doc(cfg(feature = "redlock")))]
 pub mod redlock;
 
-// Shared parts of all stores on a network: the feature of each turns `_remote` on.
+// Parts shared by all stores on a network. The feature of each such store enables `_remote`.
 #[cfg(feature = "_remote")]
 #[cfg_attr(
     not(feature = "redis"),

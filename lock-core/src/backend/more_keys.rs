@@ -1,12 +1,13 @@
-//! The further keys of a claim for several.
+//! The keys of a claim after its first key.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::key::Key;
 
-/// The further keys of a claim for several, as a slice. A clone costs a reference count, or nothing without further
-/// keys, as in most claims: an empty `Arc<[Key]>` would have one count for all threads of the process.
+/// The keys of a claim after its first key, as a slice. A clone increments a reference count. Most claims have no
+/// further keys, and their clone costs nothing. An empty `Arc<[Key]>` would instead share one count among all threads
+/// of the process.
 ///
 /// # Examples
 /// ```

@@ -10,8 +10,9 @@ pub struct NodeAnswer<'a> {
     pub node: &'a str,
     /// The time from the ping to the answer.
     pub round_trip: Duration,
-    /// The number of seconds by which the server's clock is ahead of this machine's wall clock; negative if it is late.
-    /// Correct to half the round trip. `None` if the server was not asked for its time.
+    /// The number of seconds by which the server's clock is ahead of this machine's wall clock; negative if the
+    /// server's clock is behind. The error is at most half the round trip. `None` if the ping did not request the
+    /// server's time.
     pub clock_ahead: Option<f64>,
 }
 
@@ -22,11 +23,12 @@ impl<'a> NodeAnswer<'a> {
         Self { node, round_trip, clock_ahead: None }
     }
 
-    /// Adds the server's time, in microseconds since the Unix epoch. `wall` is the time of this machine since then,
-    /// read when the answer was there.
+    /// Adds the server's time, in microseconds since the Unix epoch. `wall` is the time of this machine since the Unix
+    /// epoch, read when the answer arrived.
     #[must_use]
     pub fn at(self, server_micros: i64, wall: Duration) -> Self {
-        // It is unknown when in between the server read its clock: the middle is wrong by half the round trip at most.
+        // The server read its clock at an unknown moment between request and answer. The middle is wrong by at most
+        // half the round trip.
         let asked = wall.saturating_sub(self.round_trip / 2);
         #[allow(clippy::cast_precision_loss, reason = "an f64 counts the microseconds of 285 years")]
         let server = server_micros as f64 / 1e6;

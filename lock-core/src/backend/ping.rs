@@ -10,19 +10,19 @@ use crate::error::Result;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Ping {
-    /// The time from the request to the answer. If there are several servers, the time until most of them had answered.
+    /// The time from the request to the answer. With several servers, the time until most of them had answered.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "round_trip_us", serialize_with = "crate::serialize::micros")
     )]
     pub round_trip: Duration,
     /// The number of servers that decide about locks: the voters of `redlock://`, the primaries of a Redis Cluster, and
-    /// otherwise 1. etcd and ZooKeeper count as one server, because the member that answers has asked the others.
+    /// otherwise 1. etcd and ZooKeeper count as one server, because the member that answers has contacted the others.
     pub servers: usize,
-    /// The number of servers that serve locks, always more than half. A voter that answers and does not vote does not
-    /// serve.
+    /// The number of servers that serve locks, always more than half. A voter that answers but does not vote does not
+    /// count.
     pub serving: usize,
-    /// What is degraded, a sentence each. Locks still work, or those of most keys on a Redis Cluster.
+    /// A sentence about each problem. Locks still work; on a Redis Cluster, at least the locks of most keys.
     pub degraded: Vec<String>,
 }
 
@@ -33,20 +33,21 @@ impl Ping {
         Self { round_trip, servers: 1, serving: 1, degraded: Vec::new() }
     }
 
-    /// Adds a sentence about what is degraded, for authors of backends.
+    /// Adds a sentence about a problem, for authors of backends.
     #[must_use]
     pub fn with_degraded(mut self, sentence: impl Into<String>) -> Self {
         self.degraded.push(sentence.into());
         self
     }
 
-    /// Returns whether something is degraded, although locks work.
+    /// Returns whether the store has a problem although locks work.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         !self.degraded.is_empty()
     }
 
-    /// Merges the answers of several servers, each with the server's name. Returns `None` unless most of them serve.
+    /// Merges the answers of several servers, each with the server's name. Returns `None` if half of the servers or
+    /// more do not serve locks.
     #[cfg_attr(
         not(feature = "redis"),
         allow(dead_code, reason = "only Redis has several servers that answer")

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-/// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
+/// A number that grows with every new owner of a key. The protected resource refuses a number that is smaller than the
+/// last one.
 ///
-/// If the clock of a store is set back, the order comes from the last number that the store remembers. One double fault
-/// breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is set
-/// back. The next owner may then get a number that was in use.
+/// If the clock of a store is set back, the order comes from the last number that the store remembers. Only a double
+/// fault breaks this order: a process that numbered hand-offs dies before its next renewal, and the clock is set back
+/// at the same time. The next owner may then get a number that was already in use.
 ///
 /// See Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,8 +21,8 @@ impl FencingToken {
         Self(number)
     }
 
-    /// Returns the number, to be stored with the data that the lock protects: refuse a write with a *smaller* one; a
-    /// write with the same number comes from the same owner. It fits a signed 64-bit column.
+    /// Returns the number. Store it with the data that the lock protects, and refuse a write with a *smaller* number. A
+    /// write with the same number comes from the same owner. The number fits a signed 64-bit column.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -29,8 +30,7 @@ impl FencingToken {
 
     /// Returns the number for a signed 64-bit column: `UPDATE .. SET .., fence = $token WHERE .. AND fence <= $token`.
     ///
-    /// Every store of this crate gives numbers that fit. A number of your own store that does not fit becomes
-    /// `i64::MAX`.
+    /// The numbers of all stores of this crate fit. If a number of your own store does not fit, it becomes `i64::MAX`.
     #[must_use]
     pub const fn get_i64(self) -> i64 {
         if self.0 > i64::MAX.cast_unsigned() { i64::MAX } else { self.0.cast_signed() }

@@ -12,34 +12,33 @@ pub const WAITER_LEASE: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// The claim asks again, at the intervals of its strategy. There is no order: a newcomer may be faster than a waiting
-    /// claim, and the store does not support [`Queue::Fifo`].
+    /// The claim sends another request at the intervals of its strategy. There is no order: a new claim may overtake a
+    /// waiting one, and the store does not support [`Queue::Fifo`].
     Poll,
-    /// The claim asks again when [`Backend::changed`] completes. The store serves claims in the order of arrival, once
-    /// they are queued by [`Ask::Enqueue`]. An entry in its queue lives while `changed` is awaited, and while the claim
-    /// asks; with [`LeaseScope::Session`](super::LeaseScope::Session), as long as the session.
+    /// The claim sends another request when [`Backend::changed`] completes. After [`Ask::Enqueue`] has queued the
+    /// claims, the store serves them in the order of arrival. A queue entry lives while `changed` or a request of the
+    /// claim is awaited; with [`LeaseScope::Session`](super::LeaseScope::Session), as long as the session.
     Watch {
-        /// The longest time for which the store keeps the queue entry of a waiter that is gone, and therefore the delay
-        /// that a dead waiter causes for later claims. [`WAITER_LEASE`], unless the store needs another time. A shorter
-        /// ttl of the claim limits it.
+        /// The longest time for which the store keeps the queue entry of a dead waiter. A dead waiter delays later
+        /// claims for that time. Most stores use [`WAITER_LEASE`]. A shorter ttl of the claim limits this time.
         waiter_lease: Duration,
         /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
-        /// with several local waiters asks from time to time whether [others wait](Backend::others_wait), to be fair to
-        /// other processes. Without it no grant may [linger](crate::LockRequest::linger).
+        /// with several local waiters checks from time to time whether [others wait](Backend::others_wait), to be fair
+        /// to other processes. Without these reports no grant may [linger](crate::LockRequest::linger).
         tells_holder: bool,
     },
-    /// The store queues the claim in order of arrival, for [`Queue::Barging`] too. The store grants the key to the next
-    /// claim in the queue, and [reports](Listener::granted) the grant. [`Backend::heartbeat`] keeps an entry in the
-    /// queue.
+    /// The store queues the claim in order of arrival, also with [`Queue::Barging`]. The store grants the key to the
+    /// next claim in the queue, and [reports](Listener::granted) the grant. [`Backend::heartbeat`] keeps an entry in
+    /// the queue.
     Queue {
-        /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat, and a grant from
-        /// the queue that its owner has not confirmed by a heartbeat or a renewal. [`WAITER_LEASE`], unless
-        /// the store needs another time.
+        /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat. It also limits a
+        /// grant from the queue that its owner has not confirmed by a heartbeat or a renewal. Most stores use
+        /// [`WAITER_LEASE`].
         waiter_lease: Duration,
         /// Whether the store reports new waiters to a holder; see [`Watch`](Self::Watch).
         tells_holder: bool,
-        /// Whether a reported grant counts only after a [`Backend::heartbeat`] has confirmed it, because replicas must
-        /// have it first. Otherwise the report is enough.
+        /// Whether a reported grant counts only after a [`Backend::heartbeat`] has confirmed it, because it must reach
+        /// replicas first. Otherwise the report is enough.
         confirms: bool,
     },
 }
@@ -75,7 +74,8 @@ impl Waiting {
         matches!(self, Self::Queue { confirms: true, .. })
     }
 
-    /// Returns the longest time for which a waiter that is gone is kept; `None` without an order of arrival.
+    /// Returns the longest time for which the store keeps the entry of a dead waiter; `None` without an order of
+    /// arrival.
     #[must_use]
     pub const fn waiter_lease(self) -> Option<Duration> {
         match self {

@@ -1,19 +1,19 @@
-//! The marks that a claim keeps about its requests.
+//! The marks of a claim, which record events of its requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The events of a claim, recorded by code that has only a reference to it.
+/// The events of a claim. Code that has only a shared reference to the claim can record them.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    /// Whether a request for the claim left the process.
+    /// Whether a request for the claim was sent, or was about to be sent.
     pub(super) sent: AtomicBool,
     /// Whether a request for the claim was sent again with the same owner.
     pub(super) resent: AtomicBool,
     /// Whether the fencing token of the claim is ahead of the store's clock.
     pub(super) fence_ahead: AtomicBool,
-    /// Whether the store may have made the grant a shared one.
+    /// Whether a downgrade may have made the grant shared.
     pub(super) shared: AtomicBool,
-    /// Whether others waited in the store's queue when it was granted.
+    /// Whether others waited in the store's queue when the claim was granted.
     pub(super) contended: AtomicBool,
     /// Whether a transaction of the application may have verified the lease.
     pub(super) verified: AtomicBool,

@@ -27,17 +27,17 @@ use crate::key::Key;
 use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
-/// The remark of a ping whose user may not write its key.
+/// The remark of a ping if the user may not write the key of pings.
 const UNWRITTEN: &str = "only reads were checked: to learn whether writes are served, give the user read and write on the key `lock:ping`";
 
-/// How long closing a store waits, at most, for the end of its sessions without keys.
+/// The longest time for which closing a store waits for the end of its sessions without keys.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Locks in an etcd cluster.
 ///
-/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
-/// process: it keeps one connection to one member for each tokio runtime that uses it. Dropping it ends the connections
-/// and leaves the locks to their leases.
+/// The [module](super) describes what this store does, what it saves in etcd and what it cannot promise. One value is
+/// enough for a process. It keeps one connection to one member for each tokio runtime that uses it. Dropping the value
+/// closes the connections. The locks then end with their leases.
 pub struct Etcd {
     store: Arc<Store>,
 }
@@ -51,8 +51,8 @@ impl fmt::Debug for Etcd {
 impl Etcd {
     /// Connects to the cluster at `url`: `etcd://[user:password@]host[:port],host[:port],..`, or `etcds://` over TLS.
     ///
-    /// One of the members must answer; the others are tried when it no longer answers. The options
-    /// `?connect_timeout=10s&timeout=2s` (the defaults) limit this call and any other one. A call that finds no
+    /// One of the members must answer. When that member no longer answers, the other members are tried. The options
+    /// `?connect_timeout=10s&timeout=2s` (the defaults) limit this call and every other call. A call without a
     /// connection waits for one within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Etcd {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the connections. A lease of a few seconds without keys may remain, and expires.
+    /// Dropping the future closes the connections. A lease without keys may remain. It expires after a few seconds.
     ///
     /// # Examples
     ///
@@ -98,7 +98,7 @@ impl Etcd {
             own: Weak::new(),
             min_ttl: ttl::STEP,
         };
-        // A server that is slow to greet is slow to answer too.
+        // A server that is slow to accept a connection is also slow to answer.
         let left = limit.saturating_sub(now().since(began)).max(members.config.timeout);
         let proved = timeout(left, prove(&store)).await.unwrap_or_else(|_| Err(Failure::no_answer(left)));
         store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;
@@ -125,17 +125,18 @@ impl Etcd {
     }
 }
 
-/// Proves that the cluster can hold locks, and returns the shortest lease that it grants, which its election timeout
-/// decides.
+/// Proves that the cluster can hold locks. Returns the shortest lease that it grants, which depends on its election
+/// timeout.
 async fn prove(store: &Store) -> Result<Duration, Failure> {
-    // A cluster with authentication answers all other requests without a login.
+    // Without a login, a cluster with authentication refuses this read. It answers all other requests of this function.
     match store.read(&Key::new("lock-core").map_err(|_| super::error::unexpected("a key"))?).await {
-        // Whether the user may use a key is known only when it is locked.
+        // Whether the user may use a key is known only when the key is locked.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
     let (id, given, _) = store.grant(ttl::STEP).await?;
-    // Checked now, and not when a first lock is lost: a proxy may pass everything but signs of life.
+    // This is checked at the start, and not when a first lock is lost: a proxy may forward all requests except
+    // keep-alives.
     let kept = store.keep_alive(id).await;
     let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
     kept.map_err(|failure| {
@@ -183,7 +184,7 @@ impl Backend for Etcd {
             }
         };
         let answer = self.store.within(deadline, call).await;
-        // A claim that was never sent has nothing in the store.
+        // A claim that was never sent has no entry in the store.
         answer.map_err(|failure| match claim.is_sent() {
             true if !failure.is_permanent() => self.error(&failure.in_doubt()).or_key(&claim.key),
             true => self.error(&failure).or_key(&claim.key),
@@ -287,7 +288,7 @@ impl Backend for Etcd {
     }
 
     async fn close(&self) {
-        // A cluster that does not answer is not waited for: the leases expire.
+        // Without a connection, this does not wait for the cluster: the leases expire.
         if self.store.connections.current().is_some() {
             let _ = timeout(FAREWELL, self.store.end_sessions()).await;
         }

@@ -17,8 +17,9 @@ pub(super) const FORM: UrlForm = UrlForm {
 
 const PORT: u16 = 2379;
 
-/// The default time limit of one call, and of one dial of a store that was connected before. A healthy cluster answers within a few
-/// milliseconds, a write within the time that two of its disks need. An election takes one to two seconds.
+/// The default time limit of one call, and of one dial of a store that was connected before. A healthy cluster answers
+/// a read within a few milliseconds, and a write within the time that two of its disks need. An election takes one to
+/// two seconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -30,13 +31,13 @@ pub(super) struct Config {
     pub(super) user: Option<(String, String)>,
     /// The files of an `etcds://` URL; `None` without TLS.
     pub(super) tls: Option<TlsFiles>,
-    /// The time limit of the first connection, from the look-up of the name to the first answer.
+    /// The time limit of the first connection, from the look-up of the host name to the first answer.
     pub(super) connect_timeout: Duration,
-    /// The time limit of a later dial, unless the dial before it was slow.
+    /// The time limit of a later dial. After a slow dial, the next limit is longer.
     pub(super) dial_timeout: Duration,
-    /// The time limit of a call, reconnecting included.
+    /// The time limit of a call, including a reconnection.
     pub(super) timeout: Duration,
-    /// Whether a ttl that etcd cannot store is rounded up to the next one that it can.
+    /// Whether a ttl that etcd cannot store is rounded up to the next ttl that etcd can store.
     pub(super) rounds_ttl: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The entries of this process, each noted from before the request that creates it until its release.
+//! The entries of this process in the queues of keys. Each is recorded before the request that creates it is sent, and
+//! stays recorded until its release.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl Id {
 #[derive(Clone)]
 pub(super) enum Lease {
     Shared(Arc<Session>),
-    /// A lease for this entry alone, which expires: for a lock that is not renewed.
+    /// A separate lease for a lock that is not renewed. It expires.
     Own {
         id: i64,
         ttl: Duration,
@@ -63,38 +64,39 @@ impl Lease {
 pub(super) struct Mine {
     pub(super) stored: Vec<u8>,
     pub(super) lease: Lease,
-    /// The revision at which it was created; `None` until that is answered.
+    /// The revision at which the entry was created; `None` until the creating request is answered.
     pub(super) created: Option<i64>,
-    /// The revision at which it was last written.
+    /// The revision at which the entry was last written.
     pub(super) modified: i64,
-    /// A time at which it was certainly bound to the lease.
+    /// A time at which the entry was certainly bound to the lease.
     pub(super) bound: Moment,
-    /// When its waiter last attempted the claim or began to wait for its turn, or when the entry was last given up.
+    /// When the waiter last attempted the claim or began to wait for its turn, or when a deletion of the entry was last
+    /// requested.
     pub(super) asked: Moment,
     pub(super) holds: bool,
-    /// The revision from which its fencing tokens are counted, once it is known.
+    /// The revision from which the fencing tokens of the entry are counted, if it is known.
     pub(super) since: Option<Since>,
-    /// Other leases to which an unanswered request may have bound it, or may bind it later. Until it is written again,
-    /// no grant relies on its lease.
+    /// Other leases to which an unanswered request may have bound the entry, or may still bind it. Until the entry is
+    /// written again, no grant relies on its lease.
     pub(super) maybe: Vec<i64>,
-    /// Its separate leases, which the release revokes.
+    /// The separate leases of the entry, which the release revokes.
     pub(super) own_leases: Vec<i64>,
     pub(super) told: Told,
 }
 
-/// Whether the value of an entry says when it was granted.
+/// Whether the stored value of an entry contains the time of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// It does, or another request may have written it.
+    /// The value contains the time, or another request may have written it.
     Done,
-    /// There is nothing to say yet.
+    /// The entry is not granted yet.
     Waits,
-    /// Not yet: it was granted at this time, by the wall clock.
+    /// The value does not contain the time yet. The entry was granted at this time by the wall clock.
     Granted(Duration),
 }
 
 impl Told {
-    /// Returns the state after a grant at this moment.
+    /// Returns the state after a grant at the current time.
     pub(super) fn granted(self) -> Self {
         match self {
             Self::Waits => Self::Granted(clock::wall()),
@@ -102,7 +104,7 @@ impl Told {
         }
     }
 
-    /// Returns the time that the value does not say yet.
+    /// Returns the time of the grant if the value does not contain it yet.
     pub(super) fn due(self) -> Option<Duration> {
         match self {
             Self::Granted(at) => Some(at),
@@ -112,24 +114,24 @@ impl Told {
 }
 
 impl Mine {
-    /// Returns whether it is certainly bound to its lease.
+    /// Returns whether the entry is certainly bound to its lease.
     pub(super) fn is_certain(&self) -> bool {
         self.maybe.is_empty()
     }
 
-    /// Notes that one request to bind it to `lease` did nothing. Other such requests may be under way.
+    /// Records that one request to bind the entry to `lease` had no effect. Other such requests may be in flight.
     pub(super) fn is_not_on(&mut self, lease: i64) {
         if let Some(at) = self.maybe.iter().position(|maybe| *maybe == lease) {
             self.maybe.swap_remove(at);
         }
     }
 
-    /// Notes the entry that was read at its stored key.
+    /// Records the entry that was read at the stored key.
     fn saw(&mut self, entry: &Entry) {
         if self.lease.id() != entry.lease && self.is_certain() {
             self.maybe.push(entry.lease);
         }
-        // A downgrade whose answer was lost, for example: the value that is known here may be outdated.
+        // The value that is recorded here may be outdated, for example after a downgrade whose answer was lost.
         if self.created.is_some() && self.modified != entry.modified {
             self.told = Told::Done;
         }
@@ -141,7 +143,7 @@ impl Mine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) revision: i64,
-    /// How often the grant had been handed off by then.
+    /// The number of hand-offs of the grant up to that revision.
     pub(super) handoffs: u64,
 }
 
@@ -151,7 +153,7 @@ pub(super) struct Entries(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     entries: HashMap<Id, Mine>,
-    /// The entries by stored key, so those of a queue are together.
+    /// The entries by stored key, so that the entries of one queue are adjacent.
     names: BTreeMap<Vec<u8>, Id>,
 }
 
@@ -166,15 +168,16 @@ impl Entries {
         table.names.range(line.to_vec()..).next().is_some_and(|(name, _)| name.starts_with(line))
     }
 
-    /// Returns the state of entries, if all are known.
+    /// Returns the states of entries, or `None` if one is not recorded.
     pub(super) fn known(&self, ids: &[Id]) -> Option<Vec<Mine>> {
         let table = self.0.lock();
         ids.iter().map(|id| table.entries.get(id).cloned()).collect()
     }
 
-    /// Notes an entry that is about to be created, bound to `lease`. Returns its stored key, made of the lease and a
-    /// number as in the recipe of etcd. A process reuses the names of a key: a read walks over all names that were ever
-    /// used until the history of etcd is compacted. The names in `used` belong to other entries.
+    /// Records an entry that is about to be created and bound to `lease`. Returns its stored key. As in etcd's own lock
+    /// recipe, its name consists of the lease id and a number. A process reuses the names of a key, because a read
+    /// visits all names that were used since the last compaction of etcd's history. The names in `used` belong to other
+    /// entries.
     pub(super) fn begin(&self, id: &Id, lease: Lease, told: Told, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
         let mut table = self.0.lock();
         let mut names = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
@@ -198,13 +201,13 @@ impl Entries {
         stored
     }
 
-    /// Notes an entry that was read. Returns its state.
+    /// Records an entry that was read. Returns its state.
     pub(super) fn note(&self, id: &Id, entry: &Entry) -> Mine {
         let mut table = self.0.lock();
         let known = table.remove(id).filter(|mine| mine.stored == entry.stored);
         let mut mine = known.unwrap_or_else(|| Mine {
             stored: entry.stored.clone(),
-            // The lease is unknown, so the entry is bound to another one before the claim relies on it.
+            // This process does not know the lease, so it binds the entry to another one before the claim relies on it.
             lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
             created: None,
             modified: 0,
@@ -221,8 +224,9 @@ impl Entries {
         mine
     }
 
-    /// Marks an entry as a holder of its key since `revision`; `None` if other holders may have the same one. Returns
-    /// its state; `None` if it is not certainly bound to a live lease: the check before the request may be outdated.
+    /// Marks an entry as a holder of its key since `revision`. `revision` is `None` if other holders may have the same
+    /// revision. Returns the state of the entry, or `None` if it is not certainly bound to a live lease. An earlier
+    /// check of the lease may be outdated.
     pub(super) fn grant(&self, id: &Id, revision: Option<i64>) -> Option<Mine> {
         let mut table = self.0.lock();
         let mine = table.entries.get_mut(id).filter(|mine| mine.is_certain() && !mine.lease.is_over())?;
@@ -242,10 +246,11 @@ impl Entries {
         self.0.lock().remove(id)
     }
 
-    /// Ends a session if no entry is bound to it, or may be. Returns whether it did.
+    /// Ends a session if no entry is bound to it, and no request may still bind one. Returns whether the session was
+    /// ended.
     ///
-    /// A request may have chosen the session before. If it has noted its entry already, the session stays. Otherwise
-    /// the request finds the session ended when it is answered, and relies on nothing.
+    /// Another request may have chosen the session before this call. If that request has already recorded its entry,
+    /// the session stays. Otherwise the request finds the session ended when it is answered, and grants nothing.
     pub(super) fn end_unused(&self, session: &Session) -> bool {
         let table = self.0.lock();
         let uses = |mine: &Mine| mine.lease.id() == session.id || mine.maybe.contains(&session.id);
@@ -256,7 +261,8 @@ impl Entries {
         is_unused
     }
 
-    /// Forgets the entries that were bound to a lease. Returns the owners that held their keys, each once.
+    /// Removes the records of the entries that were bound to a lease. Returns the owners that held their keys, each
+    /// once.
     pub(super) fn lost(&self, lease: i64) -> Vec<Owner> {
         let mut table = self.0.lock();
         let bound = table.entries.iter().filter(|(_, mine)| mine.lease.id() == lease && mine.is_certain());
@@ -270,9 +276,10 @@ impl Entries {
         owners.into_iter().collect()
     }
 
-    /// Returns at most `limit` waiting entries under a lease for which no waiter has asked for as `long`. They are marked
-    /// as uncertain: a waiter that asks now writes its entry before it relies on it. If its deletion fails, an entry is
-    /// returned again only after that time, so that it does not take the place of others.
+    /// Returns at most `limit` waiting entries under a lease whose waiters have been inactive for the time `long`.
+    /// Marks them as uncertain, so that a waiter that becomes active again writes its entry before it relies on it. If
+    /// the deletion of an entry fails, the entry is returned again only after another `long`, so that others get their
+    /// turn.
     pub(super) fn doubt_unasked(
         &self,
         lease: i64,
@@ -298,8 +305,8 @@ impl Entries {
         unasked.map(doubt).collect()
     }
 
-    /// Notes the result of a request to delete `given_up` unless it has changed: the entry `found`, or none. An earlier
-    /// write or deletion whose answer was lost also shows here.
+    /// Records the result of a request that deletes `given_up` if it is unchanged. `found` is the changed entry, or
+    /// `None` if there is none now. The result also reveals an earlier write or deletion whose answer was lost.
     pub(super) fn deleted(&self, id: &Id, given_up: &Mine, found: Option<&Entry>) {
         let mut table = self.0.lock();
         let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;
@@ -312,7 +319,6 @@ impl Entries {
         }
     }
 
-    /// Returns the entries with these stored keys.
     pub(super) fn named(&self, names: &[Vec<u8>]) -> Vec<(Id, Mine)> {
         let table = self.0.lock();
         let named = names.iter().filter_map(|name| table.entries.get_key_value(table.names.get(name)?));

@@ -1,18 +1,18 @@
-//! Failures of the store: the meaning of the texts and codes of etcd.
+//! The failures of the store, by the texts and codes of etcd's errors.
 
 use tonic::{Code, Status};
 
 use crate::backend::remote;
 use crate::error::LockErrorKind;
 
-/// The reaction of a call to a failure, beyond reporting it.
+/// What a call does about a failure, besides reporting it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reaction {
     #[default]
     None,
-    /// The token of the user has run out: log in again.
+    /// The login token of the user has expired, so the call logs in again.
     LogIn,
-    /// There is no such lease.
+    /// The lease does not exist.
     NoLease,
     /// A lease with this id exists already.
     LeaseExists,
@@ -23,7 +23,8 @@ pub(crate) enum Reaction {
 /// A failure of the store.
 pub(crate) type Failure = remote::Failure<Reaction>;
 
-/// The meaning of a status. The texts are etcd's, from `rpctypes/error.go`; versions differ in their codes.
+/// Converts a status to a failure. It compares the texts of etcd's `rpctypes/error.go`, because the codes differ
+/// between versions.
 pub(crate) fn of_status(status: &Status) -> Failure {
     let text = status.message();
     let says = |part: &str| text.contains(part);
@@ -69,7 +70,7 @@ pub(crate) fn of_status(status: &Status) -> Failure {
         () if status.code() == Code::Unimplemented => {
             remote::Failure::new(LockErrorKind::Unsupported, "it does not know the API v3 of etcd; is it etcd?")
         }
-        // The request may have been executed: the connection broke, the leader changed, or time ran out.
+        // The connection broke, the leader changed, or the time ran out. The request may have been executed.
         () => unavailable(format!("it failed ({:?}: {text})", status.code())).in_doubt(),
     }
 }
@@ -82,7 +83,7 @@ fn refused(text: &'static str) -> Failure {
     remote::Failure::new(LockErrorKind::InvalidRequest, text)
 }
 
-/// Returns the failure for an answer that no etcd would give.
+/// Returns the failure for an answer that a correct etcd server never sends.
 pub(crate) fn unexpected(what: &'static str) -> Failure {
     unavailable(format!("its answer lacks {what}; is it etcd?")).in_doubt()
 }

@@ -1,11 +1,12 @@
-//! Fencing tokens: the revision of the transaction that made an entry the holder, and the number of hand-offs since.
+//! Fencing tokens. A token consists of the revision of the transaction that made an entry the holder, and of the number
+//! of hand-offs since then.
 //!
-//! The revision is one number for the whole cluster, which only grows, and the transaction runs while no earlier owner
-//! holds the key. The revision at which the entry was created is not enough: a claim of several keys needs one number
-//! above all earlier holders of its keys and below all queued claims.
+//! The whole cluster has one revision, which only grows. The transaction runs while no earlier owner holds the key. The
+//! revision at which the entry was created is not enough, because a claim of several keys needs one number above the
+//! tokens of all earlier holders of its keys and below those of all queued claims.
 //!
-//! Hand-offs inside a process are counted in the last [`BITS`] bits, so no token has to be stored. If a grant uses
-//! these bits up, its holder writes the entries again, and the tokens continue from the revision of that write.
+//! The last [`BITS`] bits count the hand-offs inside a process, so no token has to be stored. When a grant has used up
+//! these bits, its holder writes the entries again, and the tokens continue from the revision of that write.
 
 use super::entries::Since;
 use super::error::Failure;
@@ -13,21 +14,23 @@ use super::store::Store;
 use crate::backend::{Claim, FencingToken};
 use crate::error::LossReason;
 
-/// The number of bits that count hand-offs. The revision has the other 43 bits: 28 years of 10,000 writes a second.
+/// The number of bits that count hand-offs. The other 43 bits are the revision. They are enough for 28 years with
+/// 10,000 writes a second.
 const BITS: u32 = 20;
 
-/// Returns the token of a holder whose tokens count `since` a revision, or `None` if it was handed off too often.
+/// Returns the token of a holder whose tokens are counted from the revision in `since`, or `None` if the grant was
+/// handed off too often.
 pub(super) fn token(claim: &Claim, since: Since) -> Option<FencingToken> {
     let revision = u64::try_from(since.revision).ok()?;
     let first = revision.checked_mul(1 << BITS)?;
     let handoffs = claim.handoffs.checked_sub(since.handoffs)?;
-    // Numbers that this process has assigned already are skipped.
+    // This skips the numbers that the process has already assigned.
     let number = first.max(claim.own_fence().map_or(0, FencingToken::get)).checked_add(handoffs)?;
     (number >> BITS == revision).then(|| FencingToken::new(number))
 }
 
 impl Store {
-    /// Returns the fencing token of the grant of `claim`, or why it has none.
+    /// Returns the fencing token of the grant of `claim`, or the reason for which the grant is lost.
     pub(super) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let ids = Self::ids(claim);
         loop {
@@ -38,14 +41,14 @@ impl Store {
             if let Some(token) = since.and_then(|since| token(claim, since)) {
                 return Ok(Ok(token));
             }
-            // The grant is a reader or a permit that has waited, or was handed off a million times. Its holder writes
-            // the entries again while it holds the keys: the revision of that write is larger than all earlier ones,
-            // and no other grant of these keys has it.
+            // The grant is a reader or a permit that has waited, or it was handed off a million times. Its holder
+            // writes the entries again while it holds the keys. The revision of that write is larger than all earlier
+            // revisions, and no other grant of these keys has it.
             let Some(revision) = self.touch(&ids, &mine).await? else { continue };
             let mut made = Since { revision, handoffs: if since.is_some() { claim.handoffs } else { 0 } };
             for (id, before) in ids.iter().zip(&mine) {
                 self.entries.change(id, |mine| {
-                    // Another call may have set one meanwhile.
+                    // A concurrent call may have set the revision.
                     made = if mine.since == before.since { made } else { mine.since.unwrap_or(made) };
                     mine.since = Some(made);
                 });

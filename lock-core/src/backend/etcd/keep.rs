@@ -1,4 +1,4 @@
-//! Begins the sessions of a store, keeps them alive, and ends them.
+//! The calls that begin the sessions of a store, keep them alive, and end them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use crate::backend::BoxFuture;
 use crate::backend::remote::join_all;
 use crate::clock::Moment;
 
-/// The shortest time unpolled after which a waiter's entry is deleted. A polled waiter asks every two seconds.
+/// The entry of a waiter is deleted if the waiter is not polled for this time or longer. A polled waiter sends a
+/// request every two seconds.
 const UNASKED: Duration = Duration::from_secs(4);
 
-/// How many entries of unpolled waiters one round deletes, at most.
+/// The largest number of entries of unpolled waiters that one round deletes.
 const GIVEN_UP: usize = 16;
 
 impl Store {
-    /// Returns the session for locks of `ttl`, and begins it if there is none.
+    /// Returns the session for locks of `ttl`. Begins one if there is none.
     pub(super) async fn session(&self, ttl: Duration) -> Result<Arc<Session>, Failure> {
         let asked = ttl::rounded_up(ttl).max(self.min_ttl);
         if let Some(session) = self.sessions.usable(asked) {
@@ -42,7 +43,7 @@ impl Store {
         self.sessions.grants(asked).fresh(begin).await
     }
 
-    /// Sends a sign of life for a session, unless the last one is at most `age` old. Returns whether the session lives.
+    /// Sends a keep-alive for a session if the last one is older than `age`. Returns whether the session lives.
     pub(super) async fn keep(&self, session: &Arc<Session>, age: Duration) -> Result<bool, Failure> {
         if !session.is_over() && !session.is_younger(age) {
             let round = async {
@@ -53,11 +54,11 @@ impl Store {
         Ok(!session.is_over())
     }
 
-    /// Sends one sign of life, and reads the keys of the lease.
+    /// Sends one keep-alive, and reads the keys of the lease.
     ///
-    /// The sign of life counts from before a linearizable read. A leader that hung may not know that it was replaced,
-    /// and still answers signs of life, although another member counts the lease by then. It cannot answer the read,
-    /// and a new leader has begun every lease anew.
+    /// The keep-alive counts from before a linearizable read. A leader that hung may not know that it was replaced. It
+    /// still answers keep-alives, although another member counts the lease. But it cannot answer the read, and the new
+    /// leader has started every lease from its full length.
     async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
         let sent = now();
         self.linearizable_read().await?;
@@ -76,11 +77,12 @@ impl Store {
         }
     }
 
-    /// Deletes the entries of waiters that were not polled for a whole ttl. Other waiters keep their lease alive, but a
-    /// future that is not polled must not delay the waiters behind it.
+    /// Deletes the entries of waiters that were not polled for a whole ttl. Such an entry does not expire, because
+    /// other waiters keep the shared lease alive. A future that is not polled must not delay the waiters behind it.
     ///
-    /// If a waiter asks meanwhile, it writes its entry again before it relies on it, and the entry is not deleted. The round
-    /// does not wait for the deletions: a cluster whose disk hangs still keeps leases alive.
+    /// If the waiter is polled again before the deletion, it writes its entry again before it relies on it, and the
+    /// entry is not deleted. The round does not wait for the deletions, because a cluster whose disk hangs still keeps
+    /// leases alive.
     fn give_up_unasked(&self, session: &Session, at: Moment) {
         let unasked = self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP);
         if unasked.is_empty() {
@@ -94,7 +96,8 @@ impl Store {
         });
     }
 
-    /// Deletes an entry that was not written since `mine`. Otherwise reads it: the answer to an earlier request may be lost.
+    /// Deletes an entry if it was not written since `mine`. Otherwise reads the entry, because the answer to an earlier
+    /// request may be lost.
     async fn delete_unwritten(&self, id: &Id, mine: &Mine) -> Result<(), Failure> {
         let key = || mine.stored.clone();
         let deletes = TxnRequest {
@@ -107,7 +110,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that a session has ended at the server, and notifies its holders.
+    /// Records that a session has ended at the server, and notifies its holders.
     pub(super) fn session_lost(&self, session: &Session) {
         if session.end() {
             return;
@@ -122,8 +125,7 @@ impl Store {
         }
     }
 
-    /// Ends the retired sessions to which no entry is bound any more. If the request is not answered, the session
-    /// expires.
+    /// Ends the retired sessions that no longer have an entry. If the request is not answered, the session expires.
     pub(super) fn end_retired(&self) {
         let ended = self.sessions.take(|session| session.is_retired() && self.entries.end_unused(session));
         if !ended.is_empty() {
@@ -131,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Ends the sessions without keys. The others expire.
+    /// Ends the sessions without keys. The other sessions expire.
     pub(super) async fn end_sessions(&self) {
         self.revoke_all(&self.sessions.take(|session| self.entries.end_unused(session))).await;
     }
@@ -148,7 +150,7 @@ impl Store {
         loop {
             let (id, sent) = (lease_id(), now());
             match self.grant_as(id, ttl).await {
-                // Another client has drawn the same id, one of 2^63.
+                // Another client has drawn the same id out of 2^63.
                 Err(failure) if failure.reaction == Reaction::LeaseExists && tries == 0 => tries += 1,
                 given => return given.map(|given| (id, given, sent)),
             }

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! `<name>` is the id of a lease of the process, with a number if the process has several entries in the queue. The
-//! owner of an entry is in its value. `<key>` is the key with `%` and `/` percent-encoded, so that no key is a part of
-//! another. etcd's own lock recipe uses `<key>/` too, so `etcdctl lock order:42` waits in the same queue.
+//! owner of an entry is in its value. `<key>` is the key with `%` and `/` percent-encoded, so that no stored key lies
+//! under the prefix of another key. etcd's own lock recipe uses `<key>/` too, so `etcdctl lock order:42` waits in the
+//! same queue.
 
 use sha2::{Digest, Sha256};
 
@@ -30,13 +31,13 @@ fn encoded(key: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the key that [`encoded`] has encoded.
+/// Decodes a key that [`encoded`] has encoded.
 fn decoded(stored: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(stored).ok()?;
     Some(text.replace("%2F", "/").replace("%25", "%"))
 }
 
-/// Returns the range of the keys that begin with `prefix`: its first key, and the first one after it.
+/// Returns the range of the keys that begin with `prefix`: the first key of the range, and the first key after it.
 fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let mut end = prefix.clone();
     while let Some(last) = end.pop() {
@@ -45,11 +46,10 @@ fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
             return (prefix, end);
         }
     }
-    // A prefix of 0xff bytes only, or an empty one, has no end.
+    // A prefix that is empty or has only 0xff bytes has no end.
     (if prefix.is_empty() { vec![0] } else { prefix }, vec![0])
 }
 
-/// Returns the range of the entries of `key`.
 pub(super) fn line(key: &Key) -> (Vec<u8>, Vec<u8>) {
     let mut prefix = encoded(key.as_str());
     prefix.push(SLASH);
@@ -75,11 +75,12 @@ pub(super) fn key_of_entry(stored: &[u8]) -> Option<String> {
     if name.is_empty() || more.is_some() { None } else { decoded(key) }
 }
 
-/// Returns the id of the lease that keeps the keys of `owner` after their release. It equals another id once in 2^63.
+/// Returns the id of the lease that keeps the keys of `owner` locked after their release. It collides with another id
+/// with a probability of 2^-63.
 pub(super) fn keeping_lease(owner: Owner) -> i64 {
     let digest = Sha256::new().chain_update(b"keep ").chain_update(owner.token().as_str()).finalize();
     let id = digest[..8].iter().fold(0, |id, &byte| (id << 8) | i64::from(byte));
-    // The id must be positive, and 0 means none.
+    // The id must be positive: 0 means no lease.
     (id & i64::MAX).max(1)
 }
 

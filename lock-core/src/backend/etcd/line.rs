@@ -11,7 +11,7 @@ use crate::backend::{Claim, GrantId, Held, Mode};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
-/// Ends the value of an entry whose owner has released the key, and which keeps the key locked for a while.
+/// The end of the value of an entry whose owner has released the key, and that keeps the key locked for a while.
 const KEPT: &str = " kept=1";
 
 /// The lease id of an entry that has no lease. Only other programs write such entries.
@@ -22,26 +22,27 @@ pub(super) const NO_LEASE: i64 = 0;
 pub(super) struct Entry {
     /// The stored key.
     pub(super) stored: Vec<u8>,
-    /// The revision at which it was created: its place in the queue.
+    /// The revision at which the entry was created. It decides the place in the queue.
     pub(super) created: i64,
-    /// The revision at which it was last written.
+    /// The revision at which the entry was last written.
     pub(super) modified: i64,
-    /// The lease that it is bound to, or [`NO_LEASE`].
+    /// The lease that the entry is bound to, or [`NO_LEASE`].
     pub(super) lease: i64,
     pub(super) mode: Mode,
     /// `None` for an entry of another program.
     pub(super) owner: Option<Owner>,
     pub(super) record: Option<OwnerRecord>,
-    /// When it was granted, by the wall clock of its holder, if its value says so.
+    /// When the entry was granted, by the wall clock of its holder; `None` if its value does not contain this time.
     pub(super) granted: Option<Duration>,
-    /// Whether its owner has released it.
+    /// Whether the owner has released the entry.
     pub(super) kept: bool,
 }
 
 /// The queue of a key at one revision of the store.
 pub(super) type Line = Seen<Entry>;
 
-/// Returns the value of an entry of `claim`, which says when it was `granted`, if that is given.
+/// Returns the value of an entry of `claim`. The value contains the time at which the entry was `granted`, if that is
+/// given.
 pub(super) fn value(claim: &Claim, mode: Mode, granted: Option<Duration>, kept: bool) -> Vec<u8> {
     let mut value = claim.record.to_value(&claim.owner.token());
     match mode {
@@ -75,12 +76,12 @@ impl Entry {
         }
     }
 
-    /// Returns the condition that it was not written or deleted since it was read.
+    /// Returns the condition that the entry was not written or deleted since it was read.
     pub(super) fn unchanged(&self) -> Compare {
         Compare::modified_at(self.stored.clone(), self.modified)
     }
 
-    /// Returns the name of its grant.
+    /// Returns the id of the grant of this entry.
     pub(super) fn id(&self) -> Option<GrantId> {
         match self.owner {
             Some(owner) => keyspace::grant_id(&owner.token()),
@@ -126,7 +127,7 @@ impl Line {
             let entries = self.queue.entries_mut();
             let at = entries.iter().position(|entry| entry.stored == kv.key);
             match (is_put, at) {
-                // A name that was deleted and created again is another entry, at the end.
+                // If a name was deleted and created again, it is a new entry at the end of the queue.
                 (true, Some(at)) if entries[at].created != kv.create_revision => {
                     entries.remove(at);
                     entries.push(Entry::new(kv));
@@ -145,7 +146,7 @@ impl Line {
         gone
     }
 
-    /// Returns the place of an owner's entry, unless the owner has released it.
+    /// Returns the place of an owner's entry; `None` if there is none, or if the owner has released it.
     pub(super) fn place_of(&self, owner: Owner) -> Option<usize> {
         self.queue.place(|entry| entry.owner == Some(owner) && !entry.kept)
     }
@@ -156,23 +157,22 @@ impl Line {
         self.queue.entries().get(place)
     }
 
-    /// Returns whether there is an entry with this stored key.
     pub(super) fn has(&self, stored: &[u8]) -> bool {
         self.queue.entries().iter().any(|entry| entry.stored == stored)
     }
 
-    /// Returns how many entries wait.
     pub(super) fn waiting(&self) -> usize {
         self.queue.waiters().len()
     }
 
-    /// Returns why a claim of this mode can never be granted beside the holders, if so.
+    /// Returns an error text if a claim of this mode conflicts with the kind of lock for which the key is in use.
     pub(super) fn conflict(&self, mode: Mode) -> Option<String> {
         let holds = self.queue.clash(mode)?;
         Some(conflict::in_use("the key", Use::Lock(holds), Use::Lock(mode)))
     }
 
-    /// Returns the answer for a refused `claim`. If the claim waits, its entry is at `place` since `queued_at`.
+    /// Returns the answer for a refused `claim`. If the claim waits, its entry is at `place` and was queued at
+    /// `queued_at`.
     pub(super) fn held(&self, claim: &Claim, place: Option<usize>, queued_at: Option<Moment>) -> Held {
         let holding = self.queue.holders().len();
         let place = place.filter(|place| *place >= holding);
@@ -181,7 +181,7 @@ impl Line {
             holder: first.and_then(|entry| entry.record.clone()),
             waiters: Some(self.waiting() - usize::from(place.is_some())),
             position: place.map(|place| place - holding).filter(|_| queued_at.is_some()),
-            // A kept key is not handed off.
+            // A key that is kept locked after its release is not handed off.
             own: first
                 .filter(|entry| !entry.kept)
                 .and_then(|entry| entry.owner)

@@ -1,22 +1,24 @@
-//! The sessions of this process: one lease for each ttl in use, which all its entries with that ttl share.
+//! The sessions of this process. A session is one lease for each ttl in use, which all entries with that ttl share.
 //!
-//! **When a grant ends.** A lease lives for its whole ttl from the moment at which its last answered sign of life was
-//! sent, and every entry bound to it lives as long. So an entry that is bound to the lease later is granted for the
-//! rest of it, and not for the ttl. If more than [a quarter](oldest) of the lease is over, it is kept alive together
-//! with the request that binds the entry, so a grant has at least three quarters of its ttl while the cluster answers.
+//! **When a grant ends.** A lease lives for its whole ttl, counted from the time at which its last answered keep-alive
+//! was sent. Every entry bound to the lease lives as long. So an entry that is bound to the lease later is granted for
+//! the rest of the lease, and not for the ttl. If more than [a quarter](oldest) of the lease is over, a keep-alive is
+//! sent together with the request that binds the entry. So while the cluster answers, a grant has at least three
+//! quarters of its ttl.
 //!
-//! **What keeps a lease alive.** The renewals of the locks under it, and the waiters whose entries are bound to it: each
-//! requests a recent sign of life, and concurrent requests share one. An unused lease expires. If a waiter is not polled for a
-//! whole ttl (at least four seconds), its entry is deleted, as a lease of its own would have ended.
+//! **What keeps a lease alive.** The renewals of the locks under the lease, and the waiters whose entries are bound to
+//! it. Each of them requires a recent keep-alive, and concurrent ones share one. An unused lease expires. If a waiter
+//! is not polled for a whole ttl (at least four seconds), its entry is deleted, because a separate lease would have
+//! expired in that time.
 //!
-//! **When a lease is retired.** A request that creates an entry and is not answered may be executed late, after its
-//! owner has released the key. So the lease of each such request is *retired*: no other entry is bound to it, the locks
-//! under it move to another one with their next renewal, and then it is revoked, or expires. The same holds for a
-//! release that is not answered. A request that only binds an existing entry to a lease retires none: it changes
-//! nothing once the entry was written or deleted.
+//! **When a lease is retired.** If a request that creates an entry is not answered, it may be executed late, after its
+//! owner has released the key. So the lease of such a request is *retired*: no other entry is bound to it. The locks
+//! under it move to another lease at their next renewal. Then the retired lease is revoked, or it expires. The same
+//! applies to a release that is not answered. A request that only binds an existing entry to a lease does not retire
+//! the lease, because it has no effect after the entry was written or deleted.
 //!
-//! A lease that is lost takes all entries with it. Their owners are notified together, and the next lock gets another
-//! lease.
+//! When a lease is lost, all its entries are lost too. Their owners are notified together, and the next lock gets
+//! another lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,17 +33,17 @@ use crate::sync::Mutex;
 /// How long a caller waits for the session that another caller begins.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A lease that is shared by all entries of its ttl.
+/// A lease that all entries with its ttl share.
 pub(super) struct Session {
     pub(super) id: i64,
     /// The ttl that was requested.
     pub(super) asked: Duration,
     /// The ttl that the server granted.
     pub(super) ttl: Duration,
-    /// The last sign of life: the lease lives for `ttl` from then on, whatever member leads.
+    /// The last keep-alive. The lease lives for `ttl` from then on, whichever member leads.
     proof: Mutex<Proof>,
     pub(super) rounds: SingleFlight<Result<(), Failure>>,
-    /// Whether an unanswered request may still take effect under it.
+    /// Whether an unanswered request may still take effect under this lease.
     retired: AtomicBool,
     /// Whether the lease has ended at the server, or is about to.
     over: AtomicBool,
@@ -50,16 +52,16 @@ pub(super) struct Session {
 #[derive(Clone)]
 pub(super) struct Proof {
     pub(super) sent: Moment,
-    /// The stored keys that a later read found bound to the lease; `None` if that read failed.
+    /// The stored keys that a read after the keep-alive found bound to the lease; `None` if that read failed.
     pub(super) keys: Option<Arc<HashSet<Vec<u8>>>>,
 }
 
 /// The sessions of a store.
 #[derive(Default)]
 pub(super) struct Sessions {
-    /// The latest last.
+    /// The sessions; the latest is the last.
     all: Mutex<Vec<Arc<Session>>>,
-    /// The requests that are under way, by ttl.
+    /// The requests for new leases that are in flight, by ttl.
     grants: Mutex<HashMap<Duration, Arc<Grants>>>,
 }
 
@@ -70,13 +72,13 @@ pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }
 
-/// How much of a lease may be over when an entry is bound to it, or when a waiter's lease is checked.
+/// Returns how much of a lease may be over when an entry is bound to it, or when a waiter's lease is checked.
 pub(super) fn oldest(ttl: Duration) -> Duration {
     ttl / 4
 }
 
-/// How much of a lease may be over when a lock under it is renewed. Renewals come after a third of the lease, so all
-/// locks share a sign of life.
+/// Returns how much of a lease may be over when a lock under it is renewed. A lock is renewed after a third of its
+/// lease, so all locks share one keep-alive.
 pub(super) fn renewed(ttl: Duration) -> Duration {
     ttl / 6
 }
@@ -88,20 +90,21 @@ impl Session {
             asked: ttl,
             ttl,
             proof: Mutex::new(Proof { sent, keys: None }),
-            // How long a caller waits for another's round, whose runtime may be blocked. A second round does no harm.
+            // The last argument is how long a caller waits for the round of another caller, whose runtime may be
+            // blocked. A second round does no harm.
             rounds: SingleFlight::new(Duration::ZERO, ttl / 8),
             retired: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
     }
 
-    /// Returns when its last answered sign of life was sent.
+    /// Returns when the last answered keep-alive was sent.
     fn sent(&self) -> Moment {
         self.proof.lock().sent
     }
 
-    /// Returns for how long from `at` an entry that is bound to it lives, less 1 % of the time since the last sign of life: the
-    /// server may count faster.
+    /// Returns how long an entry under this lease lives, counted from `at`. This subtracts 1 % of the time since the
+    /// last keep-alive, because the server's clock may run faster.
     pub(super) fn left(&self, at: Moment) -> Duration {
         left(self.sent(), self.ttl, at)
     }
@@ -114,22 +117,22 @@ impl Session {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Returns whether no further entry may be bound to it.
+    /// Returns whether no other entry may be bound to this lease.
     pub(super) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire) || self.is_over()
     }
 
-    /// Marks that an unanswered request may still take effect under it.
+    /// Marks that an unanswered request may still take effect under this lease.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
 
-    /// Marks that it has ended at the server, or is about to. Returns whether that was known.
+    /// Marks that the lease has ended at the server, or is about to end. Returns whether it was already marked.
     pub(super) fn end(&self) -> bool {
         self.over.swap(true, Ordering::AcqRel)
     }
 
-    /// Notes an answered sign of life, unless a later one was answered before.
+    /// Records an answered keep-alive, except if a later one was answered before.
     pub(super) fn prove(&self, proof: Proof) {
         self.proof.with(|latest| {
             if latest.sent.is_past(proof.sent) {
@@ -138,7 +141,8 @@ impl Session {
         });
     }
 
-    /// Returns whether a key that was bound to the lease by `bound` is no longer: a later round did not find it.
+    /// Returns whether a key that was bound to the lease at `bound` has lost this lease: a later round did not find the
+    /// key.
     pub(super) fn lacks(&self, key: &[u8], bound: Moment) -> bool {
         let proof = self.proof.lock();
         bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))
@@ -149,7 +153,7 @@ impl Session {
     }
 }
 
-/// Returns how much of a lease is left at `at`, after its last sign of life at `sent`.
+/// Returns how much of a lease is left at `at`. Its last keep-alive was sent at `sent`.
 fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
     sent.plus(ttl).remaining(at).saturating_sub(at.since(sent) / 100)
 }
@@ -172,7 +176,7 @@ impl Sessions {
         self.all.lock().push(session);
     }
 
-    /// Takes out the sessions for which `ends` is true, and forgets the sessions that have ended.
+    /// Removes and returns the sessions for which `ends` is true. Also removes the sessions that have ended.
     pub(super) fn take(&self, ends: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
         let at = now();
         let mut all = self.all.lock();
@@ -183,13 +187,14 @@ impl Sessions {
     }
 }
 
-/// Draws the id of a lease from the operating system: two children of one process must not draw the same id.
+/// Draws the random id of a lease from the operating system, because two children of one process must not draw the same
+/// id.
 pub(super) fn lease_id() -> i64 {
     getrandom::u64().map_or_else(|_| fastrand::i64(1..), |random| (random >> 1).cast_signed().max(1))
 }
 
-/// A request that creates or deletes an entry under a session, and may stay unanswered. Dropping this before the answer
-/// retires the session.
+/// A request in flight that creates or deletes an entry under a session. Dropping this value before the answer retires
+/// the session.
 pub(super) struct UnderWay<'a>(Option<&'a Session>);
 
 impl<'a> UnderWay<'a> {
@@ -197,7 +202,7 @@ impl<'a> UnderWay<'a> {
         Self(session)
     }
 
-    /// The request was answered, or certainly not executed.
+    /// Records that the request was answered, or certainly not executed.
     pub(super) fn answered(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! The requests of which all calls consist.
+//! The requests that the calls of the store send.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,10 +26,10 @@ use crate::backend::remote::queue_copy::QueueCopies;
 use crate::key::Key;
 use crate::sync::Mutex;
 
-/// How many requests one transaction may have: the default of `--max-txn-ops` is 128.
+/// The largest number of requests in one transaction. The default of `--max-txn-ops` is 128.
 pub(super) const OPS: usize = 120;
 
-/// A cluster, as the commands see it.
+/// The state that all commands of one cluster share.
 pub(super) struct Store {
     pub(super) connections: PerRuntime<Members>,
     pub(super) sessions: Sessions,
@@ -49,19 +49,19 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Returns the request for the queue of a key.
+/// Returns the request that reads the queue of a key.
 pub(super) fn reads(key: &Key) -> RequestOp {
     let (from, to) = keyspace::line(key);
     RangeRequest { key: from, range_end: to, ..RangeRequest::default() }.into()
 }
 
-/// Returns the request for the number of the entries of a key.
+/// Returns the request that counts the entries of a key.
 pub(super) fn counts(key: &Key) -> RequestOp {
     let (from, to) = keyspace::line(key);
     RangeRequest { key: from, range_end: to, count_only: true, ..RangeRequest::default() }.into()
 }
 
-/// Reads the next answer of a transaction, to a request of [`reads`].
+/// Returns the queue from the next answer of a transaction, which belongs to a request of [`reads`].
 pub(super) fn line(
     answers: &mut impl Iterator<Item = RangeResponse>,
     revision: i64,
@@ -74,13 +74,12 @@ pub(super) fn line(
 const PING_KEY: &[u8] = b"lock:ping";
 
 impl Store {
-    /// Returns the time limit of a call.
     pub(super) fn timeout(&self) -> Duration {
         self.connections.connector().config.timeout
     }
 
-    /// Returns how long a holder that requested `asked` may rely on a lease of `given`: only for `asked` if ttls are
-    /// rounded up.
+    /// Returns how long a holder that requested `asked` may rely on a lease of `given`. If ttls are rounded up, that is
+    /// at most `asked`.
     pub(super) fn relied_on(&self, given: Duration, asked: Duration) -> Duration {
         if self.connections.connector().config.rounds_ttl { given.min(asked) } else { given }
     }
@@ -94,7 +93,7 @@ impl Store {
         timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
     }
 
-    /// Sends requests for which no caller waits, within the time of a call.
+    /// Sends requests for which no caller waits. They have the time limit of a call.
     pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         requests: impl FnOnce(Arc<Self>) -> F,
@@ -104,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Returns the failure of a call that ran out of time: why there is no connection, if there is none.
+    /// Returns the failure of a call that ran out of time. Without a connection, the failure says why there is none.
     pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
             Some(failure) => failure.in_doubt(),
@@ -124,14 +123,15 @@ impl Store {
         self.call("/etcdserverpb.KV/Txn", txn).await
     }
 
-    /// Makes a linearizable read. A sign of life that is sent after this may count from before this call, whatever
+    /// Performs a linearizable read. A keep-alive that is sent after this read may count from before it, whichever
     /// member leads.
     pub(super) async fn linearizable_read(&self) -> Result<(), Failure> {
         linearizable_read(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }
 
-    /// Sends a write whose condition is never met. A cluster that takes no writes refuses it: one with a full database, or
-    /// without a majority. As any other write, it makes a database that has become full raise its alarm.
+    /// Sends a write whose condition is never met. A cluster with a full database or without a majority refuses it, as
+    /// it refuses any other write. If the database has become full, this write raises its alarm, as any other write
+    /// does.
     pub(super) async fn write_nothing(&self) -> Result<(), Failure> {
         let key = || PING_KEY.to_vec();
         let never = Compare::created_at(key(), -1);
@@ -140,13 +140,12 @@ impl Store {
         self.txn(txn).await.map(drop)
     }
 
-    /// Reads one key.
     pub(super) async fn read(&self, key: &Key) -> Result<Line, Failure> {
         let mut lines = self.read_all(std::iter::once(key)).await?;
         lines.pop().ok_or_else(|| unexpected("an answer"))
     }
 
-    /// Reads several keys, in their order.
+    /// Reads the queues of several keys, in the order of the keys.
     pub(super) async fn read_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k Key>,
@@ -166,7 +165,7 @@ impl Store {
         Ok(lines)
     }
 
-    /// Requests the lease `id`, of at least `ttl`. Returns how long it is.
+    /// Requests a lease of at least `ttl` with the id `id`. Returns its length.
     pub(super) async fn grant_as(&self, id: i64, ttl: Duration) -> Result<Duration, Failure> {
         let seconds = ttl::seconds(ttl);
         let request = LeaseGrantRequest { ttl: seconds, id };
@@ -177,8 +176,8 @@ impl Store {
         Ok(ttl::lease(given.ttl))
     }
 
-    /// Ends a lease, and deletes the keys that are bound to it. From then on no request that is still under way can
-    /// bind a key to it.
+    /// Ends a lease, and deletes the keys that are bound to it. After that, no request in flight can bind a key to the
+    /// lease.
     pub(super) async fn revoke(&self, id: i64) -> Result<(), Failure> {
         let request = LeaseRevokeRequest { id };
         let answer: Result<LeaseRevokeResponse, Failure> =

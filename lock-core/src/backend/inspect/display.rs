@@ -1,4 +1,4 @@
-//! What operators see of a store, as one line.
+//! The lines in which operators see locks, holders and waiters.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl fmt::Display for Mode {
 /// wait`.
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Any client of the store can choose a key, so it is escaped: it must not break a line.
+        // Any client of the store can choose a key. It is escaped, so that it cannot break the line.
         write!(f, "{} ({}) is ", self.key.escape_debug(), self.mode)?;
         for (number, holder) in self.holders.iter().take(SHOWN).enumerate() {
             write!(f, "{}{holder}", if number == 0 { "" } else { ", and " })?;
@@ -41,14 +41,14 @@ impl fmt::Display for LockInfo {
     }
 }
 
-/// Writes one line: `held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left`, or `.. (shop, pay), asked at
-/// 2026-11-20T20:53:20Z, 7.0 s left` where the store does not keep since when.
+/// Writes one line: `held by web-3 pid 811 (shop, pay) since 2026-11-20T20:53:20Z, 7.0 s left`, or `.. (shop, pay),
+/// asked at 2026-11-20T20:53:20Z, 7.0 s left` if the store does not keep when the lock was granted.
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.record, self.kept) {
             (Some(record), false) => match self.held_since {
                 Some(since) => write!(f, "held by {record} since {}", Date(since))?,
-                // It may have waited since.
+                // The holder may have waited after its request.
                 None => write!(f, "held by {record}, asked at {}", Date(record.since_epoch()))?,
             },
             (None, false) => f.write_str("held by a client of another library")?,

@@ -1,19 +1,21 @@
-//! A list in order of arrival whose members are found by name, and the deadlines of its members. Pure.
+//! A list in order of arrival whose members are found by name, and the deadlines of its members.
 //!
-//! No operation visits all members: with thousands of waiters on one key, each of them would pay for all the others.
+//! No operation visits all members. Otherwise, with thousands of waiters for one key, each of them would pay for all
+//! the others.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
 use crate::clock::Moment;
 
-/// A list of members in order of arrival. A name stands for one member at a time.
+/// A list of members in order of arrival. A name belongs to one member at a time.
 #[derive(Debug)]
 pub(super) struct Arrivals<K, T> {
-    /// The members with their numbers, which only grow. Boxed, so that removing one from the middle moves few bytes.
+    /// The members with their numbers, which only grow. They are boxed, so that a removal from the middle moves few
+    /// bytes.
     members: VecDeque<(u64, Box<T>)>,
-    /// The fixed hasher is safe, because this crate makes the names and no caller can choose them to collide. An empty
-    /// map costs nothing.
+    /// The numbers of the members, by name. The fixed hasher is safe, because this crate makes the names, and no caller
+    /// can choose names that collide. An empty map costs nothing.
     numbers: HashMap<K, u64, BuildHasherDefault<DefaultHasher>>,
     next: u64,
 }
@@ -27,7 +29,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.is_empty()
     }
 
-    /// Returns whether there ever was a member.
+    /// Returns whether the list ever had a member.
     pub(super) fn had_any(&self) -> bool {
         self.next > 0
     }
@@ -45,7 +47,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.numbers.get(name).copied()
     }
 
-    /// Returns how many members came before the one with this number.
+    /// Returns the number of members before the one with this number.
     pub(super) fn position(&self, number: u64) -> Option<usize> {
         self.members.binary_search_by_key(&number, |(number, _)| *number).ok()
     }
@@ -62,7 +64,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.iter().map(|(_, member)| &**member)
     }
 
-    /// Removes a member and returns its number, how many came before it, and the member.
+    /// Removes a member. Returns its number, the number of members before it, and the member.
     pub(super) fn remove(&mut self, name: &K) -> Option<(u64, usize, T)> {
         // Most keys have no queue, and even an empty map would hash the name.
         if self.is_empty() {
@@ -74,7 +76,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         Some((number, at, *member))
     }
 
-    /// Gives a member another name.
+    /// Replaces the name of a member.
     pub(super) fn rename(&mut self, from: &K, to: K) {
         if let Some(number) = self.numbers.remove(from) {
             self.numbers.insert(to, number);
@@ -88,7 +90,7 @@ impl<K, T> Default for Arrivals<K, T> {
     }
 }
 
-/// The deadlines of numbered members, in order. The store uses one clock, so a moment is one number.
+/// The deadlines of numbered members, in order. The store uses only one clock, so a moment is stored as one number.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(i64, u64)>);
 
@@ -115,7 +117,7 @@ impl Deadlines {
     }
 }
 
-/// The number by which deadlines are compared.
+/// Returns the number by which deadlines are compared.
 pub(super) fn nanos(moment: Moment) -> i64 {
     moment.parts().0
 }

@@ -1,4 +1,4 @@
-//! How much of a key is in use, and which modes are compatible with that. Pure.
+//! How much of a key is in use, and which modes are compatible with this use.
 
 use crate::backend::{Claim, Mode};
 
@@ -27,12 +27,12 @@ pub(super) struct Usage {
     count: usize,
 }
 
-/// Whether another holder of a mode fits beside the present ones.
+/// Whether another holder of a mode is compatible with the present holders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Compatibility {
     Compatible,
     Blocked,
-    /// The key is in use in this mode, which can never share the key with the requested one.
+    /// The key is in use in this mode, which can never share the key with the requested mode.
     Conflict(Mode),
 }
 
@@ -62,7 +62,7 @@ impl Usage {
         self.count = self.count.saturating_add(share.permits);
     }
 
-    /// Returns the number of holders, or of the permits that they have.
+    /// Returns the number of holders, or of their permits.
     pub(super) fn count(self) -> usize {
         self.count
     }

@@ -1,4 +1,4 @@
-//! The state of one key: its holders and its waiters. Pure: time is an argument.
+//! The state of one key: its holders and its waiters. The time is an argument of each call.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,8 +23,8 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The key at this place among the claim's keys is in use in this mode, which can never share it with the requested
-    /// one.
+    /// The key at this index of the claim's keys is in use in this mode, which can never share the key with the
+    /// requested mode.
     Conflict(usize, Use),
 }
 
@@ -37,8 +37,8 @@ pub(super) enum Relation {
     Conflict(Use),
 }
 
-/// The state of one key. A key that has no holder and no waiter may have an entry until its shard is swept: it is
-/// likely to be claimed again, and dropping and making its entry costs more than keeping it.
+/// The state of one key. A key without a holder and a waiter may keep its entry until its shard is swept. Such a key is
+/// likely to be claimed again, and to drop and create its entry costs more than to keep it.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: Holders,
@@ -46,13 +46,13 @@ pub(super) struct Entry {
     pub(super) tickets: Tickets,
     /// The watchers of claims that are not queued, in order of arrival.
     pub(super) waiters: VecDeque<Watcher>,
-    /// Delivered after the shard is unlocked.
+    /// The events that are delivered after the shard is unlocked.
     pub(super) events: Vec<Event>,
     latch: Option<Box<Latch>>,
 }
 
 impl Entry {
-    /// Whether the key has no holder, no waiter and no latch, so that its entry can be dropped.
+    /// Returns whether the key has no holder, no waiter and no latch, so that its entry can be dropped.
     pub(super) fn is_idle(&self, now: Moment) -> bool {
         self.waiters.is_empty()
             && self.holders.latest().is_none_or(|end| end.is_past(now))
@@ -60,7 +60,7 @@ impl Entry {
             && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
     }
 
-    /// Returns whether there was a queue since the entry was made: then it has memory to free.
+    /// Returns whether the key had a queue since the entry was created. If so, the entry has memory to free.
     pub(super) fn had_queue(&self) -> bool {
         self.waiters.capacity() > 0 || self.tickets.had_any()
     }
@@ -70,7 +70,7 @@ impl Entry {
         std::mem::take(&mut self.events)
     }
 
-    /// Tries once for `claim`, a claim of one key. `fence` makes the token of a new grant.
+    /// Attempts `claim`, a claim of one key, once. `fence` makes the token of a new grant.
     pub(super) fn acquire(
         &mut self,
         claim: &Claim,
@@ -96,8 +96,8 @@ impl Entry {
                 Verdict::Held(held)
             }
             Relation::Conflict(other) => {
-                // The claim is refused for good and sends no further request: its ticket would block the queue until it
-                // expires.
+                // The claim is refused for good and sends no further request. Its ticket would block the queue until
+                // the ticket expires.
                 self.forget_ticket(claim.owner);
                 self.settle(now, None);
                 Verdict::Conflict(0, other)
@@ -109,7 +109,6 @@ impl Entry {
         Verdict::Granted { fence, waiters: self.waiting(claim.owner) }
     }
 
-    /// Returns the relation of `claim` to the key now.
     pub(super) fn relation(&mut self, claim: &Claim, now: Moment) -> Relation {
         self.expire(now);
         if self.latch.is_some() {
@@ -118,7 +117,7 @@ impl Entry {
         if let Some(holder) = self.held_by(claim.owner) {
             return match (holder.mode, claim.mode) {
                 (Mode::Exclusive, Mode::Shared) => Relation::Owner,
-                // An upgrade would wait for its own grant.
+                // A reader that requests a write lock would wait for its own grant.
                 (Mode::Shared, Mode::Exclusive) => Relation::Held,
                 (has, asks) if has == asks => Relation::Owner,
                 (has, _) => Relation::Conflict(Use::Lock(has)),
@@ -131,7 +130,7 @@ impl Entry {
         }
     }
 
-    /// Grants the key, which is [free](Relation::Free) for it, to `claim`.
+    /// Grants the key to `claim`, for which it is [free](Relation::Free).
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
         let share = Share::new(claim);
         if self.forget_ticket(claim.owner).is_some_and(|asked| asked != share) {
@@ -162,9 +161,9 @@ impl Entry {
                     && self.held_by(claim.owner).is_none()
             }
         };
-        // The ticket is kept in any case: a claim that sends a request is alive.
+        // An existing ticket is kept in any case, because a claim that sends a request is alive.
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
-        // An exclusive claim waits for the last holder to release, any other for the first.
+        // An exclusive claim waits until the last holder has released, any other claim only until the first has.
         let free = if claim.mode == Mode::Exclusive { self.holders.latest() } else { self.holders.soonest() };
         Held {
             remaining: free.map(|end| end.remaining(now)),
@@ -179,7 +178,7 @@ impl Entry {
         }
     }
 
-    /// Whether the manager of the holder hands the grant on to `claim` itself.
+    /// Returns whether the manager of the holder hands the grant off to `claim` itself.
     pub(super) fn is_handed_on_locally(&self, claim: &Claim) -> bool {
         claim.queue == Queue::Barging
             && claim.more.is_empty()
@@ -193,14 +192,15 @@ impl Entry {
         self.holders.first().filter(|holder| holder.mode == Mode::Exclusive && !holder.kept)
     }
 
-    /// Extends the grant of `owner`. Returns how many claims wait, if there is a grant.
+    /// Extends the grant of `owner`. Returns the number of waiting claims, or `None` if there is no grant.
     pub(super) fn renew(&mut self, owner: Owner, ttl: Duration, now: Moment) -> Option<usize> {
         self.expire(now);
         self.holders.change(owner, |holder| holder.extend(ttl, now))?;
         Some(self.waiting(owner))
     }
 
-    /// Turns the grant of the owner of `claim` into a shared one. Returns how many claims wait, if there is a grant.
+    /// Turns the grant of the owner of `claim` into a shared one. Returns the number of waiting claims, or `None` if
+    /// there is no grant.
     pub(super) fn downgrade(&mut self, claim: &Claim, now: Moment) -> Result<Option<usize>, Use> {
         self.expire(now);
         let Some(holder) = self.held_by(claim.owner) else { return Ok(None) };
@@ -232,7 +232,7 @@ impl Entry {
         released
     }
 
-    /// Removes the grant of `owner`, or keeps the key without one. Returns whether there was a grant.
+    /// Removes the grant of `owner`, or keeps the key locked without an owner. Returns whether there was a grant.
     fn give_back(&mut self, owner: Owner, keep_for: Option<Duration>, now: Moment) -> bool {
         match keep_for.filter(|keep| !keep.is_zero()) {
             Some(keep) => {
@@ -243,7 +243,7 @@ impl Entry {
         }
     }
 
-    /// Returns the fencing token of the grant of `claim`. `make` makes another one after a hand-off.
+    /// Returns the fencing token of the grant of `claim`. `make` makes another token after a hand-off.
     pub(super) fn fence(
         &mut self,
         claim: &Claim,
@@ -264,14 +264,14 @@ impl Entry {
         self.held_by(owner).map(|holder| (holder.fence, holder.handoffs))
     }
 
-    /// Gives the grant of `claim` another token, for its number of hand-offs.
+    /// Replaces the token of the grant of `claim` with the token for its present number of hand-offs.
     pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
         self.holders.change(claim.owner, |holder| {
             (holder.fence, holder.handoffs, holder.several) = (fence, claim.handoffs, !claim.more.is_empty());
         });
     }
 
-    /// Takes one step of the latch of the key.
+    /// Performs one step of the latch of the key.
     pub(super) fn latch(&mut self, step: &LatchStep, now: Moment) -> Result<LatchState, Use> {
         self.expire(now);
         let waiting = self.tickets.front().map(|ticket| ticket.share.mode);
@@ -299,7 +299,7 @@ impl Entry {
         self.holders.get(owner, false)
     }
 
-    /// Returns whether `claim` may have the key beside the holders and every older ticket.
+    /// Returns whether `claim` is compatible with the holders and with every older ticket.
     fn fit(&mut self, claim: &Claim) -> Compatibility {
         let holders = self.holders.usage();
         let all_served = self.tickets.serve(holders);
@@ -307,8 +307,8 @@ impl Entry {
         if older <= self.tickets.served() {
             return self.tickets.usage_before(older, holders).admits(Share::new(claim));
         }
-        // A holder that blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so
-        // comparing with the holders is enough.
+        // A holder that blocks an older ticket also blocks this claim. All holders and waiters use the key as the same
+        // kind of lock, so a comparison with the holders is enough.
         match all_served.admits(Share::new(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,

@@ -1,4 +1,4 @@
-//! The effects of a change outside its entry, delivered after the shard is unlocked.
+//! The effects of a change outside of its entry. They are delivered after the shard is unlocked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::{Mutex, Notify};
 
-/// An effect of a change outside its entry.
+/// An effect of a change outside of its entry.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A waiter must check its turn.
@@ -38,11 +38,11 @@ impl Listeners {
         self.0.lock().get(&process)?.upgrade()
     }
 
-    /// Delivers the events of a change of `key`. The caller holds no lock of the store, because a listener may call
-    /// back.
+    /// Delivers the events of a change of `key`. The caller must hold no mutex of the store, because a listener may
+    /// call the store.
     #[inline]
     pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
-        // The common case: there are no waiters.
+        // In the common case there are no waiters, and so no events.
         if !events.is_empty() {
             self.deliver(key, events);
         }

@@ -7,11 +7,12 @@ use once_cell::sync::Lazy;
 use crate::backend::{Claim, FencingToken};
 use crate::clock;
 
-/// The next number. It grows over all keys and stores of the process, and over restarts as long as the wall clock does.
+/// The next number. All keys and stores of the process share it. It also grows over restarts, as long as the wall clock
+/// grows.
 static NEXT: Lazy<AtomicU64> =
     Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
 
-/// Returns a token that is larger than all earlier ones, and than the tokens that the process numbered itself for
+/// Returns a token that is larger than all earlier tokens, including those that the process numbered itself for
 /// `claim`.
 pub(super) fn next(claim: &Claim) -> FencingToken {
     raise(claim);

@@ -1,4 +1,4 @@
-//! The holders of a key. Pure.
+//! The holders of a key, without I/O.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Holders {
     first: Option<Holder>,
     /// The later holders: readers, or holders of permits.
     rest: Option<Box<Rest>>,
-    /// Whether one of the holders may have several permits, which are then added up.
+    /// Whether one of the holders may have several permits. If so, the permits must be added up.
     several_permits: bool,
 }
 
@@ -33,11 +33,12 @@ pub(super) struct Holder {
     pub(super) record: OwnerRecord,
     /// Whether the claim has further keys.
     pub(super) several: bool,
-    /// Released with `keep_for`: the key no longer has an owner, and stays locked.
+    /// Whether the holder has released the key with `keep_for`. Then the key no longer has an owner, but stays locked.
     pub(super) kept: bool,
 }
 
-/// An owner, and whether it released the key with `keep_for`: it may claim the key anew meanwhile.
+/// An owner, and whether it has released the key with `keep_for`. Such an owner may claim the key again at the same
+/// time.
 type Name = (Owner, bool);
 
 #[derive(Debug, Default)]
@@ -47,7 +48,6 @@ struct Rest {
 }
 
 impl Holders {
-    /// Returns the oldest holder.
     pub(super) fn first(&self) -> Option<&Holder> {
         self.first.as_ref()
     }
@@ -60,7 +60,6 @@ impl Holders {
         self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.arrivals.iter()))
     }
 
-    /// Returns how much of the key is in use.
     pub(super) fn usage(&self) -> Usage {
         let count = match self.several_permits {
             false => self.len(),
@@ -69,7 +68,7 @@ impl Holders {
         Usage::new(self.first.as_ref().map(|holder| holder.mode), count)
     }
 
-    /// Returns the grant of `owner`: if `kept`, the one released with `keep_for`, else the present one.
+    /// Returns the present grant of `owner`, or, if `kept`, the grant that it released with `keep_for`.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
         if let Some(first) = self.first.as_ref().filter(|holder| holder.name() == (owner, kept)) {
             return Some(first);
@@ -79,7 +78,7 @@ impl Holders {
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
-        // Reset once the key has no holder.
+        // This is reset when the key has no holder.
         self.several_permits = holder.permits > 1 || self.several_permits && self.first.is_some();
         match &mut self.first {
             Some(_) => self.rest.get_or_insert_default().push(holder),
@@ -87,7 +86,7 @@ impl Holders {
         }
     }
 
-    /// Removes a grant of `owner`. Returns whether there was one.
+    /// Removes a grant of `owner`. Returns whether there was such a grant.
     pub(super) fn remove(&mut self, owner: Owner, kept: bool) -> bool {
         if self.first.as_ref().is_none_or(|holder| holder.name() != (owner, kept)) {
             return self.rest.as_mut().is_some_and(|rest| rest.remove(&(owner, kept)).is_some());
@@ -100,7 +99,7 @@ impl Holders {
         true
     }
 
-    /// Changes the grant that `owner` has.
+    /// Changes the present grant of `owner`.
     pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Holder) -> R) -> Option<R> {
         match &mut self.first {
             Some(first) if first.name() == (owner, false) => Some(change(first)),
@@ -108,12 +107,10 @@ impl Holders {
         }
     }
 
-    /// Returns the earliest deadline.
     pub(super) fn soonest(&self) -> Option<Moment> {
         self.ends(Deadlines::first).into_iter().flatten().min_by_key(|end| nanos(*end))
     }
 
-    /// Returns the latest deadline.
     pub(super) fn latest(&self) -> Option<Moment> {
         self.ends(Deadlines::last).into_iter().flatten().max_by_key(|end| nanos(*end))
     }
@@ -149,7 +146,7 @@ impl Holder {
 }
 
 impl Rest {
-    /// Returns the number of a holder, and how many of these holders came before it.
+    /// Returns the number of a holder, and how many of the later holders came before it.
     fn position(&self, name: &Name) -> Option<(u64, usize)> {
         let number = self.arrivals.number(name)?;
         Some((number, self.arrivals.position(number)?))

@@ -1,4 +1,4 @@
-//! A count-down latch. Pure: time is an argument.
+//! A count-down latch. The time is an argument of each call.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) struct Latch {
 }
 
 impl Latch {
-    /// Returns the latch after its first step, which only [`LatchStep::Set`] can be.
+    /// Returns the latch after its first step. Returns `None` for a step other than [`LatchStep::Set`].
     pub(super) fn new(step: &LatchStep, now: Moment) -> Option<Self> {
         let LatchStep::Set { count, owner, ttl } = *step else { return None };
         let deadline = now.plus(ttl);
@@ -29,7 +29,8 @@ impl Latch {
         self.deadline.is_past(now)
     }
 
-    /// Takes a step. Returns the state of the latch after it, and the processes to notify that it is open.
+    /// Performs a step. Returns the state of the latch after the step, and the processes to notify if the latch is
+    /// open.
     pub(super) fn step(&mut self, step: &LatchStep, now: Moment) -> (LatchState, Vec<u128>) {
         let by_us = match *step {
             LatchStep::Set { owner, ttl, .. } => {
@@ -45,7 +46,7 @@ impl Latch {
             }
             LatchStep::Wait { process, ttl } => {
                 self.extend(ttl, now);
-                // A waiter of an open latch has its answer in the state.
+                // The answer to a waiter of an open latch is the state itself.
                 if self.left() > 0 && !self.waiting.contains(&process) {
                     self.waiting.push(process);
                 }

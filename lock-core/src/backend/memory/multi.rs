@@ -1,7 +1,7 @@
 //! Claims of several keys: all of them or none.
 //!
-//! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each
-//! other's shards. A claim joins all queues at one moment, so that two claims never wait for each other's turns.
+//! The shards of all keys are locked together, in the order of their numbers, so that two claims never wait for each
+//! other's shards. A claim joins all queues at the same moment, so that two claims never wait for each other's turns.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl<'a> Locked<'a> {
         locked
     }
 
-    /// Returns the entry of a key of the claim, and makes it if there is none.
+    /// Returns the entry of a key of the claim. Creates it if there is none.
     pub(super) fn entry(&mut self, key: &Key) -> &mut Entry {
         let number = self.memory.shard_index(key);
         let at =
@@ -58,19 +58,19 @@ impl<'a> Locked<'a> {
                 });
             }
         }
-        // A listener and a waker may call the store, which takes these locks.
+        // A listener or a waker may call the store, which locks these shards.
         drop(self.shards);
         for (key, events) in events {
             self.memory.listeners().send(key, events);
         }
     }
 
-    /// Returns how many claims wait for the key with the most waiters.
+    /// Returns the number of claims that wait for the key with the most waiters.
     fn waiting(&mut self, claim: &Claim) -> usize {
         claim.keys().map(|key| self.entry(key).waiting(claim.owner)).max().unwrap_or(0)
     }
 
-    /// Whether the claim holds every key.
+    /// Returns whether the claim holds every key.
     fn owns_all(&mut self, claim: &Claim) -> bool {
         let now = self.now;
         claim.keys().all(|key| self.entry(key).relation(claim, now) == Relation::Owner)
@@ -83,8 +83,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Returns the one token of all keys, which the claim holds. Makes a new one if the keys have different tokens, or
-    /// a token from before a hand-off.
+    /// Returns the common token of all keys of the claim, which must hold them. Makes a new token if the keys have
+    /// different tokens, or if the token is from before a hand-off.
     fn fence(&mut self, claim: &Claim) -> FencingToken {
         let first = self.entry(&claim.key).last_fence(claim.owner);
         let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);
@@ -122,7 +122,7 @@ impl<'a> Locked<'a> {
             }
         }
         self.renew(claim, claim.ttl);
-        // Keys that were acquired one by one have tokens of their own; the claim gets a larger one.
+        // Keys that were acquired one by one have different tokens. The claim gets a larger token.
         Verdict::Granted { fence: self.fence(claim), waiters: self.waiting(claim) }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Locked<'a> {
         let (now, waiting) = (self.now, self.waiting(claim));
         let ask = match ask {
             Ask::Enqueue { room: Some(room) } if waiting >= room => Ask::Try,
-            // The longest queue has room, so each has.
+            // The longest queue has room, so every queue has room.
             Ask::Enqueue { .. } => Ask::Enqueue { room: None },
             Ask::Probe | Ask::Try => ask,
         };
@@ -144,7 +144,7 @@ impl<'a> Locked<'a> {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
                 if all.key.is_none() {
-                    // The holder reported is that of the key that the error names.
+                    // The reported holder is the holder of the key that the error names.
                     (all.key, all.holder, all.kept) = (Some(key.clone()), held.holder, held.kept);
                 }
             }
@@ -175,7 +175,7 @@ impl Memory {
 
     pub(super) fn renew_all(&self, claim: &Claim, ttl: Duration, now: Moment) -> Option<usize> {
         let mut locked = Locked::new(self, claim, now);
-        // All or nothing: a claim that has lost one key is lost, and must not keep the others.
+        // A claim that has lost one key is lost, and must not keep the other keys.
         let waiters = locked.owns_all(claim).then(|| {
             locked.renew(claim, ttl);
             locked.waiting(claim)
@@ -191,7 +191,8 @@ impl Memory {
         fence
     }
 
-    /// Releases all keys: [`Released::Released`] if the claim held all of them, else the worst answer of a key.
+    /// Releases all keys. Returns [`Released::Released`] if the claim held all of them, otherwise the worst answer of a
+    /// key.
     pub(super) fn release_all(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         let mut locked = Locked::new(self, claim, now);
         let released: Vec<_> =

@@ -1,4 +1,4 @@
-//! The waiters of one key: tickets, watchers, and whose turn has come. Pure: time is an argument.
+//! The waiters of one key: tickets, watchers, and whose turn has come. The time is an argument of each call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::sync::Notify;
 
-/// How long after the end of a lease the waiters other than the first one check the key.
+/// The delay after the end of a lease until the waiters behind the first one check the key.
 const AFTER_THE_FIRST: Duration = Duration::from_millis(250);
 
 impl Entry {
-    /// Returns how many claims of owners other than `owner` wait. Claims that the holder's manager serves do not count.
+    /// Returns the number of waiting claims of owners other than `owner`. Claims to which the holder's manager hands
+    /// the grant off do not count.
     pub(super) fn waiting(&self, owner: Owner) -> usize {
-        // The common case: an uncontended key.
+        // In the common case the key has no waiters.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return 0;
         }
@@ -27,7 +28,7 @@ impl Entry {
         tickets + self.waiters.iter().filter(|watcher| Some(watcher.process) != local).count()
     }
 
-    /// Queues the claim or keeps it in the queue. Returns how many are before it.
+    /// Queues the claim, or keeps it in the queue. Returns the number of claims before it.
     pub(super) fn take_ticket(&mut self, claim: &Claim, now: Moment) -> usize {
         if let Some(position) = self.keep_ticket(claim, now) {
             return position;
@@ -40,15 +41,15 @@ impl Entry {
         self.tickets.len() - 1
     }
 
-    /// Keeps a queued claim in the queue. Returns how many are before it.
+    /// Keeps a queued claim in the queue. Returns the number of claims before it, or `None` if it is not queued.
     pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
         self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE)))?;
         self.tickets.position(claim.owner)
     }
 
-    /// Reports to the holder that a first claim began to wait.
+    /// Reports to the holder that a claim began to wait, if it is the first.
     fn tell_holder(&mut self, owner: Owner) {
-        // The holder remembers that others wait, so one report is enough.
+        // The holder remembers that claims wait, so one report is enough.
         if self.waiting(owner) == 0
             && let Some(holder) = self.local_holder()
         {
@@ -57,10 +58,10 @@ impl Entry {
         }
     }
 
-    /// Removes a ticket and its watchers, whose futures notice that and complete. Returns what the ticket waited for,
-    /// if there was one.
+    /// Removes a ticket and its watchers. The futures of the watchers notice this and complete. Returns the share that
+    /// the ticket waited for, if there was a ticket.
     pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Share> {
-        // The common case, an uncontended key, has no ticket to remove.
+        // In the common case the key has no tickets.
         if self.tickets.is_empty() {
             return None;
         }
@@ -69,13 +70,13 @@ impl Entry {
         Some(ticket.share)
     }
 
-    /// Returns whether `claim` can wait: it does not have the key, and will not be refused for good.
+    /// Returns whether `claim` can wait. It cannot if it has the key, or if it would be refused for good.
     pub(super) fn can_wait(&mut self, claim: &Claim, now: Moment) -> bool {
         let relation = self.relation(claim, now);
         matches!(relation, Relation::Held | Relation::Free) && self.held_by(claim.owner).is_none()
     }
 
-    /// Adds a watcher for `claim`. A claim for several keys is queued from now on.
+    /// Adds a watcher for `claim`. Also queues the claim if it has several keys.
     pub(super) fn watch(&mut self, claim: &Claim, id: u64, wake: Arc<Notify>, now: Moment) {
         let process = claim.owner.process();
         let local = self.is_handed_on_locally(claim);
@@ -88,41 +89,43 @@ impl Entry {
             self.tickets.change(claim.owner, |ticket| ticket.watchers.push(watcher));
             return;
         }
-        // This comes before the claim joins the waiters, where it would count as an earlier one. The manager of the
-        // holder knows the waiters of its own process by its local queue.
+        // The report comes before the claim joins the waiters, because it would then count as an earlier waiter. For
+        // its own process, the manager of the holder has a local queue and needs no report.
         if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
             self.tell_holder(claim.owner);
         }
         self.waiters.push_back(watcher);
     }
 
-    /// Returns the result of a check by the watcher `id` of `claim`.
+    /// Checks whether the turn of the watcher `id` of `claim` has come.
     pub(super) fn check(&mut self, claim: &Claim, id: u64, now: Moment) -> Check {
-        // The end of a lease changes nothing until the next check, which drops what has expired and calls the next
+        // When a lease ends, nothing happens until the next check. This check removes expired leases and calls the next
         // waiter.
         self.settle(now, None);
         if self.held_by(claim.owner).is_some() {
             return Check::Ready;
         }
-        // The ticket is gone: it expired, or its owner released it. Only another try shows the state of the claim.
+        // Without a watcher, the ticket has expired or its owner has released it. Only another attempt shows the state
+        // of the claim.
         let Some(watcher) = self.watcher(claim, id) else { return Check::Retry };
         if watcher.called {
             return Check::Ready;
         }
-        // Only the first watcher's alarm is kept current. An alarm that already passed must be ignored, or this watcher
-        // would never sleep.
+        // Only the alarm of the first watcher is kept up to date. An alarm in the past must be ignored: with it, this
+        // watcher would never sleep.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
         let own = Arc::clone(&watcher.wake);
         // This watcher checks now, so it need not be woken.
         self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
-        // The first watcher may not be polled. Then each of the others checks a little later.
+        // If the first watcher is not being polled, each of the others checks a little later.
         Check::Wait(armed.or_else(|| self.next_end(now).map(|end| end.plus(AFTER_THE_FIRST))))
     }
 
-    /// Removes a watcher that has seen its turn. The turn is not passed on: this watcher retries next. If it is dropped
-    /// instead, its owner's release advances the queue.
+    /// Removes a watcher that has seen its turn. The turn is not passed on, because the claim of this watcher is
+    /// attempted next. If the claim is dropped instead, its release advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
-        // Read before the removal. A watcher with a ticket never counts as acting: its ticket keeps the turn.
+        // This is read before the removal. A watcher with a ticket never counts as acting, because its ticket keeps the
+        // turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(Share::new(claim)).filter(|_| acting));
@@ -140,8 +143,8 @@ impl Entry {
         self.tickets.change(claim.owner, |ticket| {
             if ticket.watchers.iter().any(|watcher| watcher.id == id) {
                 ticket.watchers.retain(|watcher| watcher.id != id);
-                // A live waiter tries again now. A waiter that was dropped for good must not block the queue for longer
-                // than this.
+                // A live waiter attempts its claim again now. A waiter that was dropped for good must not block the
+                // queue for longer than this lease.
                 ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE));
             }
         });
@@ -152,25 +155,25 @@ impl Entry {
         queued.chain(&self.waiters).find(|watcher| watcher.id == id)
     }
 
-    /// Calls every watcher whose turn has come, and arms one of the others for the next expiry. Every change ends with
-    /// this.
+    /// Calls every watcher whose turn has come, and sets the alarm of one of the others to the next expiry. Every
+    /// change of an entry ends with this.
     ///
-    /// `acting` is the use by a watcher without a ticket that was called and is about to retry. It holds nothing yet,
-    /// so without `acting` the next watcher would be called for the same room.
+    /// `acting` is the share of a watcher without a ticket that was called and is about to retry. This watcher holds
+    /// nothing yet. Without `acting`, the next watcher would be called for the same free part of the key.
     pub(super) fn settle(&mut self, now: Moment, acting: Option<Share>) {
-        // The common case, an uncontended key, has no waiter to wake.
+        // In the common case the key has no waiters.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
         }
-        // This comes first, so that no watcher waits for a ticket or a holder that has expired.
+        // Expiry comes first, so that no watcher waits for a ticket or a holder that has expired.
         self.expire(now);
         self.call_strangers();
         self.call(acting, now);
         self.arm(now);
     }
 
-    /// Calls the watchers that expected a local hand-off when another manager has the key: they must queue in the
-    /// store.
+    /// Calls the watchers that expect a hand-off within their manager although another manager now holds the key. They
+    /// must queue in the store.
     fn call_strangers(&mut self) {
         let Some(process) = self.local_holder().map(|holder| holder.owner.process()) else { return };
         for watcher in self.waiters.iter_mut().filter(|watcher| watcher.local && watcher.process != process) {
@@ -182,19 +185,20 @@ impl Entry {
         let usage = self.tickets.serve(self.holders.usage());
         let events = &mut self.events;
         self.tickets.call(|ticket| {
-            // A waiter that was called and does not retry is not being polled. It must not delay the next ones for
+            // A waiter that was called but does not retry is not being polled. It must not delay the next waiters for
             // long.
             ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
         });
-        // A watcher without a ticket never goes before a ticket.
+        // A watcher without a ticket is never called before a ticket.
         if self.tickets.served() == self.tickets.len() {
             self.call_without_place(usage, acting);
         }
     }
 
     fn call_without_place(&mut self, mut usage: Usage, acting: Option<Share>) {
-        // Watchers that were called and have not retried yet count as holders, or two would be called for one place.
+        // Watchers that were called but have not retried yet count as holders. Otherwise two watchers would be called
+        // for the same free part of the key.
         let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.share);
         for share in called.chain(acting) {
             usage.add(share);
@@ -205,26 +209,27 @@ impl Entry {
                     usage.add(watcher.share);
                     watcher.call(&mut self.events);
                 }
-                // The watcher's next try is answered at once, with an error.
+                // The next attempt of this watcher is answered at once, with an error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
-                // No claim fits beside an exclusive use, and there may be thousands.
+                // No other claim is compatible with an exclusive use. The loop ends, because there may be thousands of
+                // watchers.
                 Compatibility::Blocked if usage.is_exclusive() => break,
-                // Without a ticket there is no order, so a younger watcher that fits is called.
+                // Without a ticket there is no order, so a later watcher that is compatible is called.
                 Compatibility::Blocked => {}
             }
         }
     }
 
-    /// Returns when the next lease ends, of a holder or of a ticket.
+    /// Returns when the next lease of a holder or a ticket ends.
     fn next_end(&self, now: Moment) -> Option<Moment> {
         let ends = [self.holders.soonest(), self.tickets.soonest()];
         ends.into_iter().flatten().min_by_key(|end| end.remaining(now))
     }
 
-    /// Expiry wakes no watcher, so the first waiting one sleeps only until the next expiry.
+    /// Sets the alarm of the first waiting watcher to the next expiry, because an expiry itself wakes no watcher.
     fn arm(&mut self, now: Moment) {
         let Some(next) = self.next_end(now) else { return };
-        // One is usually enough: when it wakes, it updates the key for all.
+        // One alarm is usually enough. The watcher that wakes updates the state of the key for all watchers.
         let first = self.tickets.first_watcher();
         let first = first.or_else(|| self.waiters.iter_mut().find(|watcher| !watcher.called));
         if let Some(first) = first

@@ -1,4 +1,4 @@
-//! The store: shards of entries.
+//! The store, which consists of shards of entries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::key::{Key, KeyMap};
 use crate::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 32;
-/// A shard smaller than this is not swept.
+/// The number of entries below which a shard is not swept.
 const SWEEP_FROM: usize = 64;
 
-/// The store inside this process. See the [module](super) for what it promises.
+/// The store inside this process. The [module](super) describes its promises.
 ///
-/// Clones share one store: managers that must exclude each other take clones of one `Memory`.
+/// Clones share one store. Managers that must exclude each other need clones of the same `Memory`.
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ struct Store {
 
 pub(super) struct Shard {
     pub(super) entries: KeyMap<Entry>,
-    /// The number of entries at which expired ones are swept again.
+    /// The number of entries at which idle entries are swept again.
     sweep_at: usize,
 }
 
@@ -50,13 +50,13 @@ impl Memory {
         Self(Arc::new(Store { shards, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
     }
 
-    /// Returns how many keys have an entry, idle ones included that were not swept yet.
+    /// Returns the number of keys with an entry, including idle entries that were not swept yet.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
-    /// Returns how many keys have an entry that is not idle.
+    /// Returns the number of keys with an entry that is not idle.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> usize {
         let now = crate::clock::Clock::Tokio.now();
@@ -65,7 +65,7 @@ impl Memory {
         self.0.shards.iter().map(of_shard).sum()
     }
 
-    /// Returns how many claims of others than `owner` wait for `key`.
+    /// Returns the number of claims of owners other than `owner` that wait for `key`.
     #[cfg(feature = "testing")]
     pub(crate) fn waiting(&self, key: &Key, owner: crate::owner::Owner) -> usize {
         let shard = self.shard(self.shard_index(key));
@@ -80,12 +80,10 @@ impl Memory {
         &self.0.listeners
     }
 
-    /// Returns the number of shards.
     pub(super) fn shard_count(&self) -> usize {
         self.0.shards.len()
     }
 
-    /// Returns the number of the shard of `key`.
     pub(super) fn shard_index(&self, key: &Key) -> usize {
         key.shard(SHARDS)
     }
@@ -108,11 +106,11 @@ impl Memory {
         Some(answer)
     }
 
-    /// As [`with`](Self::with), and makes the entry if there is none.
+    /// Changes the entry of `key`, as [`with`](Self::with) does, but creates it if there is none.
     pub(super) fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(self.shard_index(key));
         let answer_of = |entry: &mut Entry| (change(entry), entry.take_events());
-        // The look-up comes first, because a key that is claimed was usually claimed before.
+        // The look-up comes first, because most claimed keys were claimed before.
         let (answer, events) = match shard.entries.get_mut(key) {
             Some(entry) => answer_of(entry),
             None => {
@@ -127,8 +125,8 @@ impl Memory {
 }
 
 impl Shard {
-    /// Drops the idle entries each time that the shard has doubled. Keys that are never claimed again thus cost bounded
-    /// memory, and each call pays a constant amount of work on average.
+    /// Drops the idle entries whenever the shard has doubled its size. So keys that are never claimed again cost a
+    /// bounded amount of memory, and each call costs a constant amount of work on average.
     pub(super) fn sweep(&mut self, now: Moment) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.is_idle(now));

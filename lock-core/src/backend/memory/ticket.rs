@@ -8,13 +8,13 @@ use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 use crate::sync::Notify;
 
-/// A claim that is queued.
+/// A queued claim.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) owner: Owner,
     pub(super) share: Share,
     pub(super) record: OwnerRecord,
-    /// When the ticket expires. This counts only while no watcher awaits it.
+    /// When the ticket expires. This has an effect only while no watcher awaits the turn of the ticket.
     pub(super) deadline: Moment,
     pub(super) watchers: Vec<Watcher>,
 }
@@ -25,33 +25,33 @@ pub(super) struct Watcher {
     pub(super) id: u64,
     pub(super) share: Share,
     pub(super) process: u128,
-    /// The holder is of the same manager, which was expected to hand the grant on.
+    /// Whether the watcher expects a hand-off, because the holder belonged to its manager when the wait began.
     pub(super) local: bool,
     pub(super) wake: Arc<Notify>,
-    /// Whether its turn has come, and its future has not seen that yet.
+    /// Whether the turn of the watcher has come, but its future has not seen this yet.
     pub(super) called: bool,
-    /// When the watcher wakes to check for expiry; only one watcher of a key does.
+    /// The alarm: when the watcher wakes to check for expired leases. Usually only one watcher of a key has an alarm.
     pub(super) armed: Option<Moment>,
 }
 
 /// The result of a watcher's check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Check {
-    /// Another try makes sense, whatever the state of the other keys of the claim.
+    /// Another attempt makes sense, whatever the state of the other keys of the claim.
     Retry,
-    /// Its turn has come at this key.
+    /// The turn of the watcher has come at this key.
     Ready,
-    /// Its turn has not come; with a moment, check again then.
+    /// The turn has not come. If there is a moment, the watcher must check again then.
     Wait(Option<Moment>),
 }
 
 impl Ticket {
-    /// Whether a watcher awaits its turn. Such a ticket lives without heartbeats.
+    /// Returns whether a watcher awaits the turn of the ticket. Such a ticket does not expire.
     pub(super) fn is_awaited(&self) -> bool {
         self.watchers.iter().any(|watcher| !watcher.called)
     }
 
-    /// Returns the first watcher that was not called.
+    /// Returns the first watcher that was not called yet.
     pub(super) fn uncalled(&mut self) -> Option<&mut Watcher> {
         self.watchers.iter_mut().find(|watcher| !watcher.called)
     }

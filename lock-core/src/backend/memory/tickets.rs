@@ -1,4 +1,4 @@
-//! The queue of one key. Pure.
+//! The queue of one key, without I/O.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use super::ticket::{Ticket, Watcher};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// The queued claims of one key, in order of arrival. Each is found by its owner, by its deadline, and by whether it is
-/// next.
+/// The queued claims of one key, in order of arrival. There are indexes by owner, by deadline, and by place for the
+/// awaited tickets.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     arrivals: Arrivals<Owner, Ticket>,
-    /// The deadlines of the tickets that no watcher awaits. Each ticket is here or in `awaited`.
+    /// The deadlines of the tickets that no watcher awaits. Each ticket is either here or in `awaited`.
     ends: Deadlines,
-    /// The tickets with a watcher that was not called.
+    /// The tickets with a watcher that was not called yet.
     awaited: BTreeSet<u64>,
-    /// How many tickets at the front are compatible with the holders and with each other, so that their turn has come.
-    /// The true number may be larger, if a holder has left since it was computed.
+    /// The number of tickets at the front whose turn has come, because they are compatible with the holders and with
+    /// each other. If a holder has released since this number was computed, the true number may be larger.
     served: usize,
-    /// Whether one of the tickets may be for several permits, which are then added up.
+    /// Whether one of the tickets may be for several permits. If so, the permits must be added up.
     several_permits: bool,
 }
 
@@ -33,7 +33,7 @@ impl Tickets {
         self.arrivals.is_empty()
     }
 
-    /// Returns whether there ever was a ticket.
+    /// Returns whether the queue ever had a ticket.
     pub(super) fn had_any(&self) -> bool {
         self.arrivals.had_any()
     }
@@ -54,13 +54,13 @@ impl Tickets {
         self.arrivals.get(self.position(owner)?)
     }
 
-    /// Returns how many tickets came before the ticket of `owner`.
+    /// Returns the number of tickets before the ticket of `owner`.
     pub(super) fn position(&self, owner: Owner) -> Option<usize> {
         self.arrivals.position(self.arrivals.number(&owner)?)
     }
 
     pub(super) fn push(&mut self, ticket: Ticket) {
-        // Reset once the queue is empty.
+        // This is reset when the queue is empty.
         self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
         let (filed, owner) = (Filed::new(&ticket), ticket.owner);
         let number = self.arrivals.push(owner, ticket);
@@ -70,7 +70,7 @@ impl Tickets {
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
         let (number, at, ticket) = self.arrivals.remove(&owner)?;
         self.unfile(number, Filed::new(&ticket));
-        // `served` counts from the front, and one of the tickets in front is gone: it was granted the key, gave up, or
+        // One of the counted tickets was removed from the front. Its claim was granted or gave up, or the ticket
         // expired.
         if at < self.served {
             self.served -= 1;
@@ -89,7 +89,7 @@ impl Tickets {
         let before = Filed::new(ticket);
         let answer = change(ticket);
         let after = Filed::new(ticket);
-        // A ticket has one index entry. An old entry that stays would let `expire` drop a ticket that is alive.
+        // A ticket has one entry in the indexes. With an outdated entry, `expire` would drop a ticket that is alive.
         if before != after {
             self.unfile(number, before);
             self.file(number, after);
@@ -97,11 +97,11 @@ impl Tickets {
         Some(answer)
     }
 
-    /// Serves the tickets whose turn has come, and returns the usage of the key once all of them hold it.
+    /// Counts the tickets whose turn has come. Returns the usage of the key if all of them hold it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
-        // This continues from the last computation, which still holds: a release makes more room, and a claim that was
-        // granted since then was served here, or fits beside all claims served here. Starting from the front, each
-        // check would visit every waiter.
+        // This continues from the last count, which is still valid. A release only makes more room. A claim that was
+        // granted since then was counted here, or is compatible with all counted claims. If the count started from the
+        // front, each check would visit every waiter.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
             && usage.admits(next.share) == Compatibility::Compatible
@@ -112,16 +112,16 @@ impl Tickets {
         usage
     }
 
-    /// Returns the usage of the key once the first `tickets`, which are compatible with the holders, hold it.
+    /// Returns the usage of the key if the first `tickets` hold it, which must be compatible with the holders.
     pub(super) fn usage_before(&self, tickets: usize, holders: Usage) -> Usage {
         match self.front() {
-            // Claims that are compatible with each other have one mode.
+            // Claims that are compatible with each other have the same mode.
             Some(front) if tickets > 0 => holders.with(front.share.mode, self.permits_before(tickets)),
             _ => holders,
         }
     }
 
-    /// Returns the use by the first `tickets`. No more tickets are served than there are permits.
+    /// Returns the number of permits of the first `tickets`, which are few: no more are served than there are permits.
     fn permits_before(&self, tickets: usize) -> usize {
         match self.several_permits {
             false => tickets,
@@ -129,23 +129,23 @@ impl Tickets {
         }
     }
 
-    /// Returns how many tickets at the front were served by the last computation.
+    /// Returns the number of tickets whose turn has come, by the last count.
     pub(super) fn served(&self) -> usize {
         self.served
     }
 
-    /// Discards the last computation of the claims whose turn has come.
+    /// Resets the count of the tickets whose turn has come.
     pub(super) fn unserve(&mut self) {
-        // A claim that acquires the key in a mode other than that of its ticket may leave less room than was computed.
+        // If a claim acquires the key in another mode than that of its ticket, there may be less room than counted.
         self.served = 0;
     }
 
-    /// Changes the awaited tickets whose turn has come.
+    /// Runs `call` on each awaited ticket whose turn has come.
     pub(super) fn call(&mut self, mut call: impl FnMut(&mut Ticket)) {
         while let Some(number) = self.awaited.first().copied()
             && self.arrivals.position(number).is_some_and(|at| at < self.served)
         {
-            // A ticket whose watchers were called is no longer awaited, so the loop ends.
+            // `call` calls the watchers, and the ticket is then no longer awaited. So the loop ends.
             self.change_numbered(number, &mut call);
         }
     }
@@ -156,7 +156,6 @@ impl Tickets {
         self.arrivals.get_mut(at)?.uncalled()
     }
 
-    /// Returns the earliest deadline of the tickets that no watcher awaits.
     pub(super) fn soonest(&self) -> Option<Moment> {
         self.ends.first()
     }
@@ -167,7 +166,7 @@ impl Tickets {
 
     /// Drops the tickets that have expired.
     pub(super) fn expire(&mut self, now: Moment) {
-        // An awaited ticket is in no index of deadlines: it lives for as long as its watcher does.
+        // An awaited ticket has no deadline, because it lives as long as its watcher.
         while let Some(number) = self.ends.past(now)
             && let Some(owner) =
                 self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(|it| it.owner)

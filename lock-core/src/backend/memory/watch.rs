@@ -12,18 +12,18 @@ use crate::clock::{Clock, Moment};
 use crate::key::Key;
 use crate::sync::Notify;
 
-/// The watcher of one claim. If it is dropped before it has seen its turn, it passes the turn on.
+/// The watcher of one claim. If this value is dropped before it has seen its turn, it passes the turn on.
 pub(super) struct Watch<'a> {
     memory: &'a Memory,
     claim: &'a Claim,
     id: u64,
     wake: Arc<Notify>,
-    /// Whether it was removed from the entries.
+    /// Whether the watcher was removed from the entries.
     gone: bool,
 }
 
 impl<'a> Watch<'a> {
-    /// Registers a watcher; `None` when there is nothing to wait for.
+    /// Registers a watcher. Returns `None` if there is nothing to wait for.
     pub(super) fn register(memory: &'a Memory, claim: &'a Claim) -> Option<Self> {
         let now = Clock::Tokio.now();
         let (id, wake) = (memory.next_watcher(), Arc::new(Notify::new()));
@@ -37,10 +37,10 @@ impl<'a> Watch<'a> {
             };
             memory.with(&claim.key, now, add).unwrap_or(false)
         } else {
-            // All shards at once: the claim joins the queues of its keys at one moment, so that two such claims never
-            // wait for each other.
+            // All shards are locked together, so that the claim joins the queues of its keys at the same moment. So two
+            // such claims never wait for each other.
             let mut locked = Locked::new(memory, claim, now);
-            // The claim does not wait for a key that it has already.
+            // The claim does not wait for a key that it already has.
             let keys: Vec<&Key> =
                 claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
             let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
@@ -53,22 +53,22 @@ impl<'a> Watch<'a> {
         added.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
-    /// Completes when the claim's turn has come. The state of the keys is checked before every wait, so no change
-    /// between the *held* answer and this call is missed.
+    /// Completes when the claim's turn has come. The state of the keys is checked before every wait. So no change
+    /// between the answer *held* and this call is missed.
     pub(super) async fn ready(mut self) {
         while let Some(wait) = self.check() {
             match wait {
                 Some(time) => {
-                    // Woken or timed out, the next check finds out why.
+                    // After a wake-up or a time-out, the next check finds out which it was.
                     let _ = tokio::time::timeout(time, self.wake.notified()).await;
                 }
-                // `Notify` keeps a wake-up that came since the check.
+                // `Notify` keeps a wake-up that arrived after the check.
                 None => self.wake.notified().await,
             }
         }
     }
 
-    /// Returns how long to wait to be woken; `None` when there is nothing more to wait for.
+    /// Returns for how long to wait for a wake-up; the inner `None` has no limit. The outer `None` ends the wait.
     fn check(&mut self) -> Option<Option<Duration>> {
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);
@@ -80,7 +80,7 @@ impl<'a> Watch<'a> {
                 }
                 found
             };
-            // Without an entry the key is free and the ticket dead, so the claim tries again.
+            // Without an entry the key is free and the ticket has expired, so the claim is attempted again.
             self.memory.with(&claim.key, now, found).unwrap_or(Check::Retry)
         } else {
             check_all(self.memory, claim, id, now)
@@ -88,7 +88,8 @@ impl<'a> Watch<'a> {
         match found {
             Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
             Check::Retry | Check::Ready => {
-                // The drop passes no turn on after this, because the caller tries next.
+                // After this, dropping the watcher does not pass the turn on, because the caller attempts the claim
+                // next.
                 self.gone = true;
                 None
             }
@@ -96,14 +97,15 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Checks a claim of several keys, whose turn has come when it has come at each.
+/// Checks a claim of several keys. Its turn has come when it has come at every key.
 fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
     let mut locked = Locked::new(memory, claim, now);
     let checks: Vec<_> = claim.keys().map(|key| locked.entry(key).check(claim, id, now)).collect();
     let waits =
         checks.iter().filter_map(|found| if let Check::Wait(armed) = found { Some(*armed) } else { None });
     let found = match (checks.contains(&Check::Retry), waits.clone().next()) {
-        // The claim's turn has come at each key, or its place at one is lost. In both cases it tries for all keys.
+        // The claim's turn has come at every key, or it has lost its place at one key. In both cases it attempts to
+        // acquire all keys.
         (true, _) | (false, None) => {
             for key in claim.keys() {
                 locked.entry(key).go(claim, id, now);
@@ -118,7 +120,7 @@ fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        // `go` has removed the watcher already, and left the turn to the next try.
+        // `go` has already removed the watcher, and the next attempt of the claim uses the turn.
         if self.gone {
             return;
         }

@@ -1,4 +1,4 @@
-//! The answers of a server, which distinguish a late server from a dead one.
+//! The answers of a server, by which a late server is distinguished from a dead one.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,13 +17,14 @@ impl Answers {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Awaits `answer` for as long as the server answers some other request within each `limit`. Returns `None` once a
-    /// `limit` has passed without any answer.
+    /// Awaits `answer` as long as the server answers any request within each `limit`. Returns `None` when a `limit` has
+    /// passed without an answer.
     pub(crate) async fn patiently<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
             let before = self.0.load(Ordering::Relaxed);
-            // The limit is split into two halves: the first may be over only because this process was paused.
+            // The limit is split into two halves, because the first half may be over only because this process was
+            // paused.
             for _ in 0..2 {
                 if let Ok(answer) = timeout(limit / 2, answer.as_mut()).await {
                     return Some(answer);
@@ -44,7 +45,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1);
 
-    /// Waits 3.5 limits for an answer to one request, while another one is answered every `every`.
+    /// Waits 3.5 limits for an answer to one request, while the server answers another request at each interval
+    /// `every`.
     async fn waits(every: Duration) -> Option<()> {
         let answers = Answers::default();
         let others = async {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// The shortest deadline of a release. After its lease there is nothing left to release, but a very short lease leaves
-/// no time for a round trip.
+/// The shortest deadline of a release. A release may take as long as the lease, because an expired grant needs no
+/// release. But a very short lease leaves no time for a round trip.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The divisor of the lease for the deadline of a renewal. A renewal is due after a third of the lease; a deadline of a
-/// quarter leaves time for another one before the lease is over.
+/// The divisor of the lease for the deadline of a renewal. A renewal is due after a third of the lease. With a deadline
+/// of a quarter, there is time for another renewal before the lease is over.
 const SHARE_OF_LEASE: u32 = 4;
 /// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
@@ -15,8 +15,8 @@ const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Returns the deadline of a call that requests a lease of `lease`, if no call may take longer than `timeout`. The
-/// holder then has at least half of the lease left.
+/// Returns the deadline of a call that requests a lease of `lease`. The deadline is at most `timeout`. It leaves the
+/// holder at least half of the lease.
 pub(crate) fn of_call(timeout: Duration, lease: Duration) -> Duration {
     timeout.min(lease / 2)
 }
@@ -26,7 +26,7 @@ pub(crate) fn of_release(timeout: Duration, lease: Duration) -> Duration {
     timeout.min(lease.max(SHORTEST_RELEASE))
 }
 
-/// Returns how long a batch of renewals may take whose shortest lease is `shortest`.
+/// Returns the deadline of a batch of renewals whose shortest lease is `shortest`.
 pub(crate) fn of_renewal(timeout: Duration, shortest: Duration) -> Duration {
     (shortest / SHARE_OF_LEASE).max(SHORTEST_RENEWAL).min(timeout)
 }

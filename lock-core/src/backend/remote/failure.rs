@@ -1,4 +1,4 @@
-//! A failure of a store on a network, before it becomes the error of one caller.
+//! A failure of a store on a network, before it is converted to the error of one caller.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use crate::error::{LockError, LockErrorKind};
 use crate::key::Key;
 
-/// Whether another try may help.
+/// Whether, and when, another try may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
     Temporary,
-    /// Only a change of the server helps, such as another certificate. A manager that runs waits for the change; a
-    /// store that connects reports the failure at once.
+    /// Only a change of the server helps, such as another certificate. A running manager waits for the change. A store
+    /// that is connecting reports the failure at once.
     Settled,
     /// The failure may be over later, but not within the time that a call waits.
     Lasting,
     Permanent,
 }
 
-/// A failure that can be handed to any number of callers.
+/// A failure that any number of callers can receive.
 ///
-/// `R` is the reaction of the store's connection to it, beyond reporting it.
+/// `R` is what the store's connection does about the failure, besides reporting it.
 ///
-/// A failure knows whether the request may have been executed. If so, its claim must be released: an ambiguous answer
-/// is neither yes nor no.
+/// A failure is *in doubt* if the request may have been executed. Then the claim must be released, because it may have
+/// been granted.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure<R> {
     kind: LockErrorKind,
@@ -38,10 +38,11 @@ pub(crate) struct Failure<R> {
 }
 
 impl<R: Default> Failure<R> {
-    /// Creates a failure after which nothing was executed. It is temporary if the store is unavailable, else permanent.
+    /// Creates the failure of a request that was not executed. The failure is temporary if the store is unavailable,
+    /// otherwise permanent.
     pub(crate) fn new(kind: LockErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
         let outlook = match kind {
-            // Only an outage may be over by the next try. `temporary` and `permanent` mark the exceptions.
+            // Only an outage may be over at the next try. `temporary` and `permanent` mark the exceptions.
             LockErrorKind::Unavailable => Outlook::Temporary,
             _ => Outlook::Permanent,
         };
@@ -55,14 +56,14 @@ impl<R: Default> Failure<R> {
 }
 
 impl<R> Failure<R> {
-    /// Marks the failure of a dial: no request was sent, so none can have been executed.
+    /// Marks a failure before any request was sent, such as that of a dial. No request can have been executed.
     #[must_use]
     pub(crate) fn before_any_request(self) -> Self {
         Self { doubt: false, ..self }
     }
 
-    /// Marks the failure of a call that was cut off: its request may have been executed, whatever happened to the
-    /// connection since.
+    /// Marks the failure of a call that was interrupted. Its request may have been executed, whatever happened to the
+    /// connection later.
     #[must_use]
     pub(crate) fn in_doubt(self) -> Self {
         Self { doubt: true, ..self }
@@ -79,7 +80,7 @@ impl<R> Failure<R> {
         Self { outlook: Outlook::Settled, ..self }
     }
 
-    /// Marks a failure that is temporary, but lasts longer than a call can wait: callers get it at once.
+    /// Marks a failure that is temporary, but lasts longer than a call can wait. Callers receive it at once.
     #[must_use]
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres has such failures"))]
     pub(crate) fn lasting(self) -> Self {
@@ -102,13 +103,13 @@ impl<R> Failure<R> {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
     }
 
-    /// Names the key that caused the failure, unless it names one already.
+    /// Adds the key that caused the failure, if the failure has none.
     #[must_use]
     pub(crate) fn on_key(self, key: &Key) -> Self {
         Self { key: self.key.or_else(|| Some(key.clone())), ..self }
     }
 
-    /// Adds how often the connection was tried.
+    /// Adds the number of tries to connect to the text.
     #[must_use]
     pub(crate) fn after(self, tries: u32, limit: Duration) -> Self {
         Self { text: format!("{} (tried {tries} times within {limit:?})", self.text).into(), ..self }
@@ -133,7 +134,7 @@ impl<R> Failure<R> {
         self.outlook == Outlook::Permanent
     }
 
-    /// Returns whether another try is useless until the server or the settings are changed.
+    /// Returns whether another try is useless before the server or the settings are changed.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self.outlook, Outlook::Settled | Outlook::Permanent)
     }
@@ -142,13 +143,13 @@ impl<R> Failure<R> {
         self.outlook == Outlook::Lasting
     }
 
-    /// Returns whether a caller that waits for a connection must get the failure at once, because it outlasts the
-    /// caller's deadline.
+    /// Returns whether a caller that waits for a connection must receive the failure at once, because the failure
+    /// outlasts the caller's deadline.
     pub(crate) fn ends_waits(&self) -> bool {
         matches!(self.outlook, Outlook::Lasting | Outlook::Permanent)
     }
 
-    /// Returns the error that a caller gets; `store` says what failed, and where it is.
+    /// Returns the error for a caller. `store` names the store and its address.
     pub(crate) fn error_of(&self, store: impl fmt::Display) -> LockError {
         let doubt = if self.doubt { "; the request may have been executed" } else { "" };
         let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text));
@@ -156,7 +157,7 @@ impl<R> Failure<R> {
             Some(key) => error.with_key(key),
             None => error,
         };
-        // A failure that is not in doubt took nothing, so the caller has nothing to release.
+        // A request whose failure is not in doubt acquired no lock, so the caller has nothing to release.
         let error = if self.doubt { error } else { error.nothing_taken() };
         if self.is_permanent() { error.permanent() } else { error }
     }

@@ -5,9 +5,9 @@ use std::task::Poll;
 
 use crate::backend::BoxFuture;
 
-/// Runs all futures concurrently and returns their outputs in the order of the list.
+/// Runs all futures concurrently. Returns their outputs in the order of the list.
 ///
-/// Each wake-up polls every future that is not done, which suits a handful of them.
+/// Each wake-up polls every pending future, which is efficient only for a few futures.
 pub(crate) async fn join_all<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! The listeners that a store reports to.
+//! The listeners that receive the reports of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,12 +8,13 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The listeners of one store, each with its process, shared by all connections.
 ///
-/// The *process* is the random part that the owner tokens of one manager share; messages are addressed to it.
+/// The *process* is the random part that the owner tokens of one manager share. Messages are addressed to a process.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    /// A `std` lock, never held across an await nor during a report.
+    /// This is a `std` mutex. It is never locked across an await or during a report.
     registered: Mutex<Vec<(u128, Weak<dyn Listener>)>>,
-    /// Grows with every change, so that a connection knows whether its subscriptions cover all listeners.
+    /// A number that grows with every change. By this number a connection detects whether its subscriptions cover all
+    /// listeners.
     version: AtomicU64,
 }
 
@@ -23,7 +24,8 @@ impl Listeners {
         let mut registered = self.registered();
         registered.retain(|(_, listener)| listener.strong_count() > 0);
         registered.push((process, listener));
-        // Under the lock: a connection that reads first the version, then the processes, covers at least that version.
+        // This happens under the mutex: a connection that reads the version before the processes covers at least that
+        // version.
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -40,12 +42,10 @@ impl Listeners {
         processes
     }
 
-    /// Returns the listeners of one process.
     pub(crate) fn of_process(&self, process: u128) -> Vec<Arc<dyn Listener>> {
         self.matching(|of| of == process)
     }
 
-    /// Returns all listeners.
     pub(crate) fn living(&self) -> Vec<Arc<dyn Listener>> {
         self.matching(|_| true)
     }
@@ -71,17 +71,18 @@ impl Listeners {
         self.living().iter().for_each(|listener| listener.keys_evicted(keys));
     }
 
-    /// Reports that the server ended a subscription. Every connection subscribes again before it relies on one.
+    /// Reports that the server ended a subscription. Every connection then subscribes again before it relies on a
+    /// subscription.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis ends subscriptions"))]
     pub(crate) fn unsubscribed(&self) {
-        // This comes before the waiters are woken: when they ask again, their connection must already know that its
-        // subscriptions no longer suffice.
+        // The version changes before the waiters are woken. When they send their next request, their connection must
+        // already detect that its subscriptions no longer suffice.
         self.version.fetch_add(1, Ordering::Release);
         self.reconnected();
     }
 
     fn matching(&self, wanted: impl Fn(u128) -> bool) -> Vec<Arc<dyn Listener>> {
-        // Collected first: no listener is called while the lock is held.
+        // The listeners are collected first, so that no listener is called under the mutex.
         let registered = self.registered();
         registered
             .iter()

@@ -1,12 +1,12 @@
-//! The messages of a store to the process of an owner. Messages are hints and may be lost: a waiter also asks the store
-//! from time to time, and a holder renews.
+//! The messages of a store to the process of an owner. Messages are hints and may be lost, so a waiter also sends a
+//! request from time to time, and a holder renews.
 
 use super::Listeners;
 use crate::error::LossReason;
 use crate::owner::Owner;
 
-/// A message, as the stores write it: `granted <token> <waiters>`, `contended <key>`, `opened <key>` or
-/// `forced <token>`.
+/// A message. The stores write it as `granted <token> <waiters>`, `contended <key>`, `opened <key>` or `forced
+/// <token>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
     Granted(Owner, usize),
@@ -16,9 +16,9 @@ pub(crate) enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses a message to `process`. Returns `None` for any other text.
+    /// Parses a message to `process`. Returns `None` for a text of another form.
     pub(crate) fn parse(process: u128, text: &'a str) -> Option<Self> {
-        // A process is notified of its own owners only.
+        // A process accepts only messages about its own owners.
         let own = |token: &str| Owner::from_token(token).filter(|owner| owner.process() == process);
         let (what, about) = text.split_once(' ')?;
         Some(match what {
@@ -33,8 +33,8 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Reports the message to the listeners of `process` alone: all managers that share the backend share its
-    /// connections.
+    /// Reports the message only to the listeners of `process`, because all managers that share the backend also share
+    /// its connections.
     pub(crate) fn deliver(self, listeners: &Listeners, process: u128) {
         for listener in listeners.of_process(process) {
             match self {

@@ -1,11 +1,11 @@
-//! The plumbing of a store on a network, whatever protocol it speaks.
+//! The shared parts of all stores on a network, independent of the protocol.
 //!
-//! A store decides what it asks and what an answer means. The parts here know neither: they read a URL, keep a
-//! connection for each runtime, and share work among callers.
+//! A store defines its requests and the meaning of their answers. The parts here do not depend on either: they parse a
+//! URL, keep a connection for each runtime, and share work among callers.
 //!
-//! Calls of users go over a connection of the caller's runtime, not through the library's thread: two hops between threads
-//! would cost more than Redis itself. For the same reason, each runtime that waits has a subscription of its own. Over
-//! Postgres, where a connection is a process of the server, one connection listens for all managers of a store.
+//! Calls use a connection of the caller's runtime and not the library's thread, because two hops between threads would
+//! cost more than the request to Redis itself. For the same reason, each runtime with waiters has its own subscription.
+//! On Postgres, a connection is a process of the server, so one connection listens for all managers of a store.
 
 #[cfg(any(feature = "etcd", feature = "redis"))]
 mod answers;

@@ -1,8 +1,8 @@
 //! One connection for each tokio runtime.
 //!
-//! A connection is driven by a task of the runtime that made it. Used from another runtime it would stall whenever the
-//! first one is not polled, and break when that one ends. So each of the caller's runtimes, and the thread that renews,
-//! has a connection of its own, made when first used.
+//! A connection is driven by a task of the runtime that created it. In another runtime, the connection would stall
+//! whenever the first runtime is not polled, and break when that runtime ends. So each of the caller's runtimes has its
+//! own connection, and so does the thread that renews. It is created at its first use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,22 +19,25 @@ use crate::error::LockErrorKind;
 use crate::simulation;
 use crate::sync::RwLock;
 
-/// The supervised connection of each runtime; `None` once all are closed.
+/// The supervised connection of each runtime; `None` after all connections were closed.
 type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;
 
-/// How long a call waits for the first connection of its own runtime before it uses one of another runtime.
+/// How long a call waits for the first connection of its own runtime before it uses the connection of another runtime.
 const OWN: Duration = Duration::from_millis(100);
-/// How many dials of a runtime must fail in a row before its use of another runtime's connection causes a warning.
+/// The number of consecutive failed dials of a runtime after which its use of another runtime's connection causes a
+/// warning.
 const LASTS: u32 = 3;
 
 /// The connections to one server. Dropping the value ends them.
 pub(crate) struct PerRuntime<C: Connector> {
     connector: Arc<C>,
-    /// A handful of entries at most, so a scan is faster than a map. A `std` lock, never held across an await.
+    /// The links. There are only a few entries, so a scan is faster than a map. This is a `std` lock, which is never
+    /// held across an await.
     links: RwLock<Links<C>>,
-    /// Makes callers that wait for a connection resume in their order of arrival in a simulation.
+    /// The order of waiting callers. In a simulation, callers that wait for a connection resume in their order of
+    /// arrival.
     turns: simulation::Turns,
-    /// Whether the log already says that a runtime has to use the connection of another one.
+    /// Whether the log already has a warning that a runtime must use the connection of another one.
     warned: AtomicBool,
 }
 
@@ -45,14 +48,14 @@ impl<C: Connector + fmt::Debug> fmt::Debug for PerRuntime<C> {
 }
 
 impl<C: Connector> PerRuntime<C> {
-    /// Starts with a connection whose server passed all checks. Without one, dials at once.
+    /// Starts with the session `first`, whose server has passed all checks. Without such a session, dials at once.
     pub(crate) fn new(connector: Arc<C>, first: Option<C::Session>) -> Self {
         let link = supervise(Arc::clone(&connector), first);
         let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
         Self { links, ..Self::idle(connector) }
     }
 
-    /// Starts without a connection, and dials when one is needed.
+    /// Starts without a connection, and dials when a connection is needed.
     pub(crate) fn idle(connector: Arc<C>) -> Self {
         let (links, turns) = (RwLock::new(Some(Vec::new())), simulation::Turns::default());
         Self { connector, links, turns, warned: AtomicBool::new(false) }
@@ -62,41 +65,42 @@ impl<C: Connector> PerRuntime<C> {
         &self.connector
     }
 
-    /// Returns the connection of this runtime. Waits for it, without a deadline of its own.
+    /// Returns the connection of this runtime, and waits for it if necessary. This has no deadline.
     pub(crate) async fn get(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
         match self.current() {
             Some(connection) => Ok(connection),
-            // Boxed, because a wait is rare, and the future of every call would hold it.
+            // This is boxed, because a wait is rare, but the future of every call would contain the future of the wait.
             None => Box::pin(self.wait()).await,
         }
     }
 
-    /// Returns the connection of this runtime if it is up. Every call runs through here.
+    /// Returns the connection of this runtime if it is up. Every call uses this function.
     pub(crate) fn current(&self) -> Option<Arc<C::Connection>> {
         self.state(|state| state.connection.clone().filter(|connection| C::is_usable(connection)))
     }
 
-    /// Returns why this runtime has no connection, as far as its last dial found out.
+    /// Returns the reason why this runtime has no connection, from its last dial.
     pub(crate) fn failure(&self) -> Option<Failure<C::Reaction>> {
         self.state(|state| state.failure.clone())
     }
 
     fn state<T>(&self, read: impl FnOnce(&State<C>) -> Option<T>) -> Option<T> {
-        // The runtime that polls this call, which need not be the one that made the backend.
+        // This is the runtime that polls this call. It need not be the runtime that created the backend.
         let id = Handle::current().id();
         let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
         let state = link.borrow();
-        // A supervisor that has panicked leaves a dead connection: another one is started in its place.
+        // A supervisor that has panicked leaves a dead connection. Another supervisor is then started.
         if link.has_changed().is_err() { None } else { read(&state) }
     }
 
     async fn wait(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
-        // `watch` keeps the last state, so a connection that came up since `current` is not missed.
+        // `watch` keeps the last state, so a connection that was established after `current` is not missed.
         let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };
-        // A permanent failure, such as a wrong password, ends the wait: it would outlast the deadline of every caller.
+        // A permanent failure, such as a wrong password, ends the wait, because it would outlast the deadline of every
+        // caller.
         let settled = |state: &State<C>| match &state.connection {
             Some(connection) => C::is_usable(connection),
             None => state.failure.as_ref().is_some_and(Failure::ends_waits),
@@ -123,10 +127,10 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime. If the server allows no further connection, a grant must not be lost
-    /// because its renewal has none.
+    /// Returns a connection of another runtime. A grant must not be lost because the server allows no further
+    /// connection for its renewal.
     fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
-        // A lasting failure belongs to the server, and not to one connection.
+        // A lasting failure concerns the server, and not one connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
             return None;
         }
@@ -136,7 +140,7 @@ impl<C: Connector> PerRuntime<C> {
             connection.filter(|connection| link.has_changed().is_ok() && C::is_usable(connection))
         };
         let other = links.as_ref()?.iter().find_map(usable)?;
-        // Unlocks first, because the log may run code of the application.
+        // The lock is released first, because logging may run code of the application.
         drop(links);
         if own.failed >= LASTS && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -147,28 +151,28 @@ impl<C: Connector> PerRuntime<C> {
         Some(other)
     }
 
-    /// Returns the link of this runtime, and creates a missing one. Returns `None` once everything is closed. Forgets
-    /// the links of runtimes that have ended.
+    /// Returns the link of this runtime, and creates it if it is missing. Returns `None` after everything was closed.
+    /// Also removes the links of runtimes that have ended.
     fn link(&self) -> Option<watch::Receiver<State<C>>> {
         let id = Handle::current().id();
         let mut links = self.links.write();
         let links = links.as_mut()?;
         // The sender lives in a task of the runtime, so a closed channel means that the runtime has ended.
         links.retain(|(_, link)| link.has_changed().is_ok());
-        // Searched again under the write lock, because another caller may have made the link in between.
+        // The search is repeated under the write lock, because another caller may have created the link in between.
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
             return Some(link.clone());
         }
-        // Under the write lock: two callers of one runtime must not start two supervisors.
+        // This happens under the write lock, because two callers of one runtime must not start two supervisors.
         let link = supervise(Arc::clone(&self.connector), None);
         links.push((id, link.clone()));
         Some(link)
     }
 
-    /// Ends all connections permanently.
+    /// Closes all connections permanently.
     pub(crate) fn close(&self) {
-        // Without its receivers a supervisor ends, even in the middle of a dial. `None` keeps later callers from
-        // starting another one.
+        // Without receivers a supervisor ends, even in the middle of a dial. With `None`, later callers cannot start
+        // another supervisor.
         *self.links.write() = None;
     }
 }
@@ -189,7 +193,7 @@ mod tests {
     /// A server whose dials fail as a test has planned, and otherwise succeed.
     #[derive(Debug, Default)]
     struct Fake<const SHARES: bool = false> {
-        /// How many dials were announced.
+        /// The number of announced dials.
         announced: AtomicU32,
         planned: Mutex<Vec<Failure<()>>>,
         lose: Notify,
@@ -261,7 +265,7 @@ mod tests {
             assert_eq!(*connections.get().await.expect("another"), 7);
             assert!(connections.failure().is_none());
         }
-        // One at least after each loss.
+        // There is at least one dial after each loss.
         assert!(fake.announced.load(Ordering::Relaxed) >= 2);
     }
 
@@ -285,7 +289,7 @@ mod tests {
         assert_eq!(*connections.get().await.expect("the next dial succeeds"), 7);
     }
 
-    /// A server logs each dial that it refuses.
+    /// Refused dials become rare, because a server logs each of them.
     #[tokio::test(start_paused = true)]
     async fn a_dial_that_is_refused_is_repeated_ever_less_often() {
         let fake = Arc::new(<Fake>::default());

@@ -1,11 +1,11 @@
 //! Local copies of the queues of the keys for which this process waits.
 //!
-//! All waiters of a process for one key share one copy, and one task that watches the queue in the store keeps it up to
-//! date. That task processes each change once, and wakes only the waiters whose turn it is: a release costs one
-//! message, however many wait. A waiter that asks whether its turn has come is answered from the copy.
+//! All waiters of a process for one key share one copy. One task watches the queue in the store and keeps the copy up
+//! to date. This task processes each change once, and wakes only the waiters whose turn has come. So a release costs
+//! one message, however many claims wait. A waiter finds out from the copy whether its turn has come.
 //!
-//! The copy shows the queue as it was at one revision of the store. The entries before an entry only become fewer, so
-//! an entry that holds the key in an old copy still holds it in the store, for as long as its lease lives.
+//! The copy shows the queue as it was at one revision of the store. No entry is ever added before another one. So an
+//! entry that holds the key in an outdated copy still holds it in the store, as long as its lease lives.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,12 +16,13 @@ use super::wait_queue::{self, WaitQueue};
 use crate::backend::Mode;
 use crate::sync::{Mutex, Notify};
 
-/// How long a copy is kept up to date after its last waiter: a process that contends for a key usually returns soon.
+/// How long a copy is kept up to date after its last use, because a process that contends for a key usually contends
+/// for it again soon.
 const LINGERS: Duration = Duration::from_secs(1);
 
 /// An entry that has a name.
 pub(crate) trait Entry: wait_queue::Entry {
-    /// A name that no other entry of its queue has.
+    /// Returns the name of the entry, which is unique in its queue.
     fn name(&self) -> &[u8];
 }
 
@@ -41,25 +42,25 @@ impl<E> Default for QueueCopies<E> {
     }
 }
 
-/// The copy of one queue. Its waiters and the task that watches own it.
+/// The copy of one queue. Its users and the watching task own it.
 pub(crate) struct QueueCopy<E> {
     state: Mutex<State<E>>,
-    /// Notified of every change.
+    /// This is notified of every change.
     changed: Notify,
 }
 
 struct State<E> {
-    /// `None` while the queue is not known: before the first answer, and after a lost connection.
+    /// The queue; `None` while it is unknown, before the first answer and after a lost connection.
     seen: Option<Seen<E>>,
-    /// The waiters with an entry, by its name. Two calls may wait for one entry.
+    /// The waiters with an entry, by its name, each with the number of its calls: several calls may wait for one entry.
     waiting: HashMap<Vec<u8>, (usize, Arc<Notify>)>,
     /// The number of users of the copy.
     users: usize,
-    /// Whether the task that watched has ended.
+    /// Whether the watching task has ended.
     ended: bool,
 }
 
-/// One use of a copy. While there is one, the copy is kept up to date.
+/// One use of a copy. The copy is kept up to date while it is used.
 pub(crate) struct CopyUse<E: Entry>(Arc<QueueCopy<E>>);
 
 impl<E: Entry + Clone + Send + 'static> QueueCopies<E> {
@@ -69,7 +70,8 @@ impl<E: Entry + Clone + Send + 'static> QueueCopies<E> {
         CopyUse::begin(copy)
     }
 
-    /// Returns the copy of the queue of `key`. If there is none, `watch` begins to watch for one.
+    /// Returns the copy of the queue of `key`. If there is none, creates it, and `watch` starts the task that keeps it
+    /// up to date.
     pub(crate) fn copy_of(&self, key: &[u8], watch: impl FnOnce(Arc<QueueCopy<E>>)) -> CopyUse<E> {
         let mut copies = self.0.lock();
         if let Some(copy) = copies.get(key).and_then(Weak::upgrade)
@@ -98,7 +100,7 @@ impl<E: Entry> CopyUse<E> {
         Some(Self(copy))
     }
 
-    /// Reads the queue. `None` while it is unknown.
+    /// Runs `look` on the queue. Returns `None` while the queue is unknown.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Seen<E>) -> T) -> Option<T> {
         self.0.state.lock().seen.as_ref().map(look)
     }
@@ -110,7 +112,7 @@ impl<E: Entry> CopyUse<E> {
         tokio::time::timeout(limit, known).await.unwrap_or(false)
     }
 
-    /// Completes when a new entry of `mode` would hold the key at once, or clashes with the holders.
+    /// Completes when a new entry of `mode` would hold the key at once, or conflicts with the holders.
     pub(crate) async fn admits(&self, mode: Mode) {
         let decided = |seen: &Seen<E>| seen.queue.admits(mode) || seen.queue.clash(mode).is_some();
         self.until(|state| state.seen.as_ref().is_some_and(decided)).await;
@@ -133,8 +135,8 @@ impl<E: Entry> CopyUse<E> {
         }
     }
 
-    /// Completes when the entry `name`, which was created at a revision, holds the key or was deleted, or the queue is
-    /// no longer watched.
+    /// Completes when the entry `name`, which was created at the revision `created`, holds the key or was deleted. Also
+    /// completes when the queue is no longer watched.
     pub(crate) async fn served(&self, name: &[u8], created: i64) {
         let waiter = Waiter::register(&self.0, name);
         loop {
@@ -174,9 +176,9 @@ impl<E: Entry> State<E> {
 }
 
 impl<E: Entry> QueueCopy<E> {
-    /// Replaces the copy by a read of the queue, unless newer changes have arrived before the answer: a copy that goes
-    /// back in time may lack the entry that holds the key, and would grant it a second time. Returns the revision of
-    /// the copy if that is newer.
+    /// Replaces the copy by the queue that was read. If the copy is newer than the read, keeps the copy and returns its
+    /// revision. A copy that goes back in time may lack the entry that holds the key, and would grant the key a second
+    /// time.
     pub(crate) fn read(&self, seen: Seen<E>) -> Option<i64> {
         let mut newer = None;
         self.change(|state| {
@@ -207,7 +209,7 @@ impl<E: Entry> QueueCopy<E> {
         });
     }
 
-    /// Forgets the queue: changes may have been missed.
+    /// Marks the queue as unknown, because changes may have been missed.
     pub(crate) fn lost(&self) {
         self.state.lock().seen = None;
     }
@@ -228,8 +230,8 @@ impl<E: Entry> QueueCopy<E> {
         self.state.lock().waiting.keys().cloned().collect()
     }
 
-    /// Runs `watch` for as long as the copy is used, and a moment longer. The waiters are notified of its end, even if
-    /// it never began.
+    /// Runs `watch` as long as the copy is used, and a moment longer. The waiters are notified of its end, even if
+    /// `watch` never started.
     pub(crate) fn keep(self: Arc<Self>, watch: impl Future<Output = ()>) -> impl Future<Output = ()> {
         let ends = Ends(Arc::clone(&self));
         async move {
@@ -249,7 +251,7 @@ impl<E: Entry> QueueCopy<E> {
     }
 }
 
-/// Marks the end of the task that watches.
+/// Marks the end of the watching task when it is dropped.
 struct Ends<E: Entry>(Arc<QueueCopy<E>>);
 
 impl<E: Entry> Drop for Ends<E> {

@@ -1,4 +1,4 @@
-//! Several attempts of which one has to succeed.
+//! Several attempts, of which one must succeed.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -9,9 +9,9 @@ use tokio::time::sleep;
 use super::Failure;
 use crate::backend::BoxFuture;
 
-/// Runs attempts in their order, and returns the first success. The next attempt begins when one has failed, or after
-/// `head_start`: a dead server may answer nothing at all. If all fail, returns a failure that another try cannot fix,
-/// if there is one, else the last failure. Returns `None` without attempts.
+/// Starts attempts in their order, and returns the first success. The next attempt starts when one has failed, or after
+/// `head_start`, because a dead server may not answer at all. If all attempts fail, returns a permanent failure if
+/// there is one, otherwise the last failure. Returns `None` if there are no attempts.
 pub(crate) async fn first<T, R>(
     attempts: Vec<BoxFuture<'_, Result<T, Failure<R>>>>,
     head_start: Duration,

@@ -1,4 +1,4 @@
-//! The renewal of grants key by key: one verdict for each key, one answer for each grant.
+//! The renewal of grants key by key. Each key has a verdict, and each grant has one answer.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl<R> Verdict<R> {
     /// renewed. Its lease counts from the earlier request.
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            // A certain loss outweighs a missing answer: another owner may already work under the lost key.
+            // A certain loss outweighs a missing answer, because another owner may already hold the lost key.
             (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
             (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
             (Self::Renewed(sent, one), Self::Renewed(also, other)) => {

@@ -1,7 +1,8 @@
-//! The session of one manager with a store whose locks live in sessions, begun again whenever it ends.
+//! The session of one manager with a store whose locks live in sessions. When the session ends, the keeper begins
+//! another one.
 //!
-//! A store says how its sessions begin, what keeps one alive, and what one held. The keeper does the rest on the
-//! library's own thread: it notifies the holders of a session that has ended before the next one begins.
+//! A store defines how a session begins, how it is kept alive, and which grants it held. The keeper runs on the
+//! library's own thread. It notifies the holders of an ended session before the next session begins.
 
 use std::fmt;
 use std::future::Future;
@@ -19,11 +20,12 @@ use crate::error::LockErrorKind;
 use crate::owner::Owner;
 use crate::sync::{Mutex, change, survives};
 
-/// The pause before another try to begin a session, after a failure or a session that has ended early.
+/// The pause before another session is begun, after a failure or after a session that has ended early.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The same, if only a change of the settings can help. A try may cost the servers writes.
+/// The pause before another session is begun if only a change of the settings can help. A try may cause writes on the
+/// servers.
 const LATER: Duration = Duration::from_secs(2);
-/// How often [`Session::keep`] checks whether its manager was dropped.
+/// The interval at which [`Session::keep`] checks whether its manager was dropped.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// A session of a store.
@@ -32,7 +34,7 @@ pub(crate) trait Session: fmt::Debug + Sized + Send + Sync + 'static {
     type Servers: fmt::Debug + Send + Sync + 'static;
     type Reaction: Clone + Default + fmt::Debug + Send + Sync + 'static;
 
-    /// The text of the failure while there is no session and no try has failed yet.
+    /// The text of the failure before the first session, while no try has failed.
     const NOT_YET: &'static str;
 
     fn dial(servers: &Self::Servers) -> impl Future<Output = Result<Self, Failure<Self::Reaction>>> + Send;
@@ -60,13 +62,13 @@ pub(crate) struct SessionKeeper<S: Session> {
     state: watch::Sender<State<S>>,
 }
 
-/// The state that a call finds.
+/// The state of a keeper.
 #[derive(Debug)]
 enum State<S: Session> {
-    /// No session yet; the failure of the last try, if there was one.
+    /// There is no session yet. Contains the failure of the last try, if it has failed.
     Beginning(Option<Failure<S::Reaction>>),
     Live(Arc<S>),
-    /// There will be no session, for this reason.
+    /// There will be no further session, for this reason.
     Gone(LockErrorKind, &'static str),
 }
 
@@ -106,7 +108,7 @@ impl<S: Session> SessionKeeper<S> {
         self.listeners.lock().iter().any(|listener| listener.strong_count() > 0)
     }
 
-    /// Ends the session, and begins no further one. Returns it, if there was one.
+    /// Ends the session, and begins no further session. Returns the ended session, if there was one.
     pub(crate) fn close(&self) -> Option<Arc<S>> {
         let gone = State::Gone(LockErrorKind::ShuttingDown, "the store is closed");
         let mut before = None;
@@ -116,7 +118,7 @@ impl<S: Session> SessionKeeper<S> {
         Some(session)
     }
 
-    /// Returns the session, or waits for it, without a deadline.
+    /// Returns the session, and waits for it if necessary. This has no deadline.
     pub(crate) async fn session(&self) -> Result<Arc<S>, Failure<S::Reaction>> {
         let mut state = self.state.subscribe();
         loop {
@@ -131,7 +133,6 @@ impl<S: Session> SessionKeeper<S> {
         }
     }
 
-    /// Returns the session if there is one.
     pub(crate) fn current(&self) -> Option<Arc<S>> {
         match &*self.state.borrow() {
             State::Live(session) if !session.is_over() => Some(Arc::clone(session)),
@@ -139,7 +140,7 @@ impl<S: Session> SessionKeeper<S> {
         }
     }
 
-    /// Returns why there is no session.
+    /// Returns the reason why there is no session.
     pub(crate) fn failure(&self) -> Failure<S::Reaction> {
         match &*self.state.borrow() {
             State::Beginning(Some(failure)) => failure.clone(),
@@ -148,7 +149,7 @@ impl<S: Session> SessionKeeper<S> {
         }
     }
 
-    /// Replaces the state, unless the keeper was closed meanwhile. Returns whether it did.
+    /// Replaces the state, except if the keeper was closed. Returns whether it was replaced.
     fn set(&self, state: State<S>) -> bool {
         let mut open = false;
         survives(|| {
@@ -164,12 +165,11 @@ impl<S: Session> SessionKeeper<S> {
     }
 
     pub(crate) fn tell(&self, report: impl Fn(&dyn Listener)) {
-        // The listeners are collected first: none is called under the lock.
+        // The listeners are collected first, so that no listener is called under the mutex.
         let all: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|listener| report(&**listener));
     }
 
-    /// Waits until the keeper is closed.
     pub(crate) async fn closed(&self) {
         let _ = self.state.subscribe().wait_for(|state| matches!(state, State::Gone(..))).await;
     }
@@ -183,7 +183,7 @@ impl<S: Session> SessionKeeper<S> {
     }
 }
 
-/// Keeps a session for `keeper` until its manager was dropped.
+/// Keeps a session for `keeper` until its manager is dropped.
 async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
     while !keeper.is_gone() {
         keeper.tell(|listener| listener.dials());
@@ -194,11 +194,11 @@ async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
                     keeper.tell(|listener| listener.reconnected());
                     session.keep(&keeper).await;
                 }
-                // This comes first, so that a renewal finds either the session or its end.
+                // The end comes first, so that a renewal finds either the session or its end.
                 keeper.end(&session);
                 session.close().await;
                 keeper.set(State::Beginning(None));
-                // Otherwise, a session that ends at once would be begun again and again.
+                // Without this pause, sessions that end at once would be begun in a tight loop.
                 if Clock::Suspend.now().since(began) < LATER {
                     sleep(AGAIN).await;
                 }

@@ -1,4 +1,4 @@
-//! One request at a time, shared by all callers that need its answer.
+//! One request at a time, whose answer is shared by all callers that need it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,50 +8,51 @@ use tokio::time::timeout;
 use crate::clock::{Clock, Moment};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// Runs one flight at a time, and hands its result to every caller that waits for one.
+/// Runs one *flight* at a time, which is one run of a request. Every caller that waits for a flight receives its
+/// result.
 ///
 /// The caller that begins a flight drives it within its own future, so no task is spawned. If that caller is dropped
-/// half-way, the next caller begins a new flight.
+/// during the flight, the next caller begins a new flight.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<T> {
-    /// How long the result of a flight counts as recent, from its beginning.
+    /// How long the result of a flight counts as recent, from the beginning of the flight.
     recent: Duration,
-    /// The longest wait for another caller's flight. Every flight ends within it, unless its runtime is no longer
-    /// driven.
+    /// The longest wait for another caller's flight. A flight takes longer only if its runtime is no longer driven.
     patience: Duration,
-    /// A `std` lock, never held across an await. An async lock held during a flight would be held for ever once the
-    /// runtime of its caller is no longer driven, and would block every other caller in the process.
+    /// This is a `std` mutex, which is never locked across an await. An async mutex would be locked during a flight. If
+    /// the runtime of its caller is no longer driven, it would stay locked for ever and block all other callers in the
+    /// process.
     flights: Mutex<Flights<T>>,
     landed: Notify,
 }
 
 #[derive(Debug)]
 struct Flights<T> {
-    /// The moment at which the flight under way began.
+    /// The moment at which the present flight began.
     begun: Option<Moment>,
     /// The moment at which the last finished flight began, and its result.
     last: Option<(Moment, T)>,
 }
 
-/// The part that a caller takes.
+/// The role of a caller.
 enum Part<T> {
-    /// A flight that began after the call has finished.
+    /// A flight that began after the call has already finished.
     Done(T),
-    /// Another caller leads, and this caller waits for it, at most this long.
+    /// Another caller leads a flight. This caller waits for it, at most this long.
     Follow(Duration),
     /// This caller leads a flight that begins now.
     Lead(Moment),
 }
 
 impl<T: Clone> SingleFlight<T> {
-    /// Creates the state. A result counts as recent for `recent` from the beginning of its flight; the wait for another
-    /// caller's flight is no longer than `patience`.
+    /// Creates the state. A result counts as recent for `recent`, from the beginning of its flight. A caller waits for
+    /// another caller's flight for at most `patience`.
     pub(crate) fn new(recent: Duration, patience: Duration) -> Self {
         let flights = Mutex::new(Flights { begun: None, last: None });
         Self { recent, patience, flights, landed: Notify::new() }
     }
 
-    /// Returns the result of a recent flight, or else of a [fresh](Self::fresh) one.
+    /// Returns the result of a recent flight. If there is none, returns the result of a [fresh](Self::fresh) flight.
     pub(crate) async fn recent(&self, flight: impl Future<Output = T>) -> T {
         let now = Clock::Suspend.now();
         match &self.flights().last {
@@ -61,21 +62,22 @@ impl<T: Clone> SingleFlight<T> {
         self.fresh(flight).await
     }
 
-    /// Returns the result of a flight that began after this call: another caller's, or else `flight`.
+    /// Returns the result of a flight that began after this call. It may be the flight of another caller. Otherwise
+    /// this runs `flight`.
     pub(crate) async fn fresh(&self, flight: impl Future<Output = T>) -> T {
         let called = Clock::Suspend.now();
         let begun = loop {
-            // Created before the state is read, so that no landing is missed in between.
+            // This is created before the state is read, so that the end of a flight in between is not missed.
             let landed = self.landed.notified();
             let left = match self.part(called) {
                 Part::Done(result) => return result,
                 Part::Lead(begun) => break begun,
                 Part::Follow(left) => left,
             };
-            // A landing or the end of the patience: in both cases the state says what to do next.
+            // Either the flight has ended or the patience is over. In both cases the state says what to do next.
             let _ = timeout(left, landed).await;
         };
-        // Dropped with this future too, so that a caller that gives up never blocks the next flight.
+        // This value is also dropped with this future, so that a caller that gives up never blocks the next flight.
         let mut lead = Lead { flights: self, begun, result: None };
         let result = flight.await;
         lead.result = Some(result.clone());
@@ -85,7 +87,7 @@ impl<T: Clone> SingleFlight<T> {
     fn part(&self, called: Moment) -> Part<T> {
         let mut flights = self.flights();
         match &flights.last {
-            // A flight that began before the call may have read its answer before the event that the caller reacts to.
+            // The answer of a flight that began before the call may be older than the event to which the caller reacts.
             Some((begun, result)) if begun.since(called) > Duration::ZERO => {
                 return Part::Done(result.clone());
             }
@@ -95,7 +97,8 @@ impl<T: Clone> SingleFlight<T> {
         match flights.begun.map(|begun| self.patience.saturating_sub(now.since(begun))) {
             Some(left) if !left.is_zero() => Part::Follow(left),
             _ => {
-                // Replaces a flight that takes too long. Its caller may belong to a runtime that is no longer driven.
+                // This also replaces a flight that takes too long, whose caller may belong to a runtime that is no
+                // longer driven.
                 flights.begun = Some(now);
                 Part::Lead(now)
             }
@@ -109,7 +112,8 @@ impl<T> SingleFlight<T> {
     }
 }
 
-/// The flight that a caller leads. Its drop publishes the result, if there is one, and lets the next flight begin.
+/// The flight that a caller leads. Dropping this value publishes the result, if there is one, and lets the next flight
+/// begin.
 struct Lead<'a, T> {
     flights: &'a SingleFlight<T>,
     begun: Moment,
@@ -119,7 +123,7 @@ struct Lead<'a, T> {
 impl<T> Drop for Lead<'_, T> {
     fn drop(&mut self) {
         let mut flights = self.flights.flights();
-        // Another flight may have begun since, because its caller had lost patience with this one.
+        // Another flight may have begun, because this one took too long.
         if flights.begun == Some(self.begun) {
             flights.begun = None;
         }
@@ -129,7 +133,7 @@ impl<T> Drop for Lead<'_, T> {
             flights.last = Some((self.begun, result));
         }
         drop(flights);
-        // This is done without a result too: one of the waiting callers must lead the next flight.
+        // The waiting callers are also woken without a result, because one of them must lead the next flight.
         self.flights.landed.notify_waiters();
     }
 }

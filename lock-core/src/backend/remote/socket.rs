@@ -23,19 +23,19 @@ pub(crate) async fn connect_to<R: Default>(address: SocketAddr) -> Result<TcpStr
     ready(TcpStream::connect(address).await.map_err(|error| unreachable(&error))?)
 }
 
-/// Sets the options of a connection.
 fn ready<R: Default>(stream: TcpStream) -> Result<TcpStream, Failure<R>> {
-    // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
+    // Nagle's algorithm would delay a small packet until the previous packet is acknowledged.
     stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
-    // See `UNSENT`: a dropped connection must not deliver a request after the last release that would undo it.
+    // A dropped connection must not deliver a request after the last release that would undo this request. See
+    // `UNSENT`.
     give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
     Ok(stream)
 }
 
-/// The head start of one address of a host before the next is tried too.
+/// The head start of one address of a host before the next address is also tried.
 pub(crate) const HEAD_START: Duration = Duration::from_millis(200);
 
-/// Returns the addresses of a host. A name may have several, of which one answers and another is a replica.
+/// Returns the addresses of a host. A name may have several addresses: one may not answer, another may be a replica.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(feature = "testkit")]
     if let Some(addresses) = crate::testkit::names::addresses_of(host) {
@@ -55,11 +55,11 @@ pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStrea
     }
 }
 
-/// Connects to the first of these addresses that accepts. Each is tried once the one before has failed, or has had its head
-/// start: a dead server may answer nothing at all.
+/// Connects to the first of these addresses that accepts the connection. Each address is tried when the previous one
+/// has failed or has had its head start, because a dead server may not answer at all.
 async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    // Dropped with this function, which ends the other attempts.
+    // The set is dropped with this function, which ends the other attempts.
     let (mut attempts, mut addresses) = (JoinSet::new(), addresses.into_iter().peekable());
     loop {
         if let Some(address) = addresses.next() {
@@ -75,9 +75,9 @@ async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// How long the kernel keeps retransmitting bytes that the server does not acknowledge. Without the limit it would keep
-/// the bytes of a dropped connection for minutes, and a grant that they cause would have no owner. The limit is shorter
-/// than the time from a request to the last repeat of the release that undoes it.
+/// How long the kernel retransmits bytes that the server does not acknowledge. Without this limit the kernel would keep
+/// the bytes of a dropped connection for minutes. A request among these bytes could then cause a grant without an
+/// owner. The limit is shorter than the time from a request to the last repetition of the release that undoes it.
 #[cfg_attr(
     not(any(target_os = "linux", feature = "postgres")),
     allow(dead_code, reason = "only Linux has the option")
@@ -98,7 +98,7 @@ fn give_up_unsent(_stream: &TcpStream) -> io::Result<()> {
 
 /// Returns the failure of a server that could not be reached.
 pub(crate) fn unreachable<R: Default>(error: &io::Error) -> Failure<R> {
-    // The standard library has no error kind for an unknown host name; its text begins like this.
+    // The standard library has no error kind for an unknown host name, but the text of the error begins like this.
     let unknown_name = error.to_string().starts_with("failed to lookup address");
     let advice = if unknown_name { "is the host name right?" } else { "is the server up?" };
     Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A name may lead to several addresses, as `localhost` does.
+    /// A name may have several addresses, as `localhost` does.
     #[tokio::test]
     async fn an_address_that_refuses_costs_no_time() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).expect("Linux has it"), 5_000);
     }
 
-    /// A peer that reads nothing accepts what fits into its kernel's buffers, and never closes the connection.
+    /// A peer that reads nothing accepts only the bytes that fit into its kernel's buffers, and never closes the
+    /// connection.
     #[tokio::test]
     async fn a_connection_to_a_peer_that_reads_nothing_ends_and_the_rest_never_arrives() {
         const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,8 +1,9 @@
-//! One supervised connection: watched while it is up, and dialled again whenever it is lost.
+//! One supervised connection. The supervisor watches the connection while it is up, and dials again whenever it is
+//! lost.
 //!
-//! The reconnecting connections that drivers offer give up while they are idle, let their callers wait past a deadline,
-//! and do not notice a server that stopped answering. Each of the three breaks the promises of a lock, so the stores
-//! here supervise their connections themselves.
+//! Drivers offer connections that reconnect on their own. But these give up while they are idle, let their callers wait
+//! past a deadline, and do not notice a server that has stopped answering. Each of these faults breaks the promises of
+//! a lock, so the stores here supervise their connections themselves.
 
 use std::fmt;
 use std::future::Future;
@@ -16,23 +17,23 @@ use super::Failure;
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 
-/// The pauses between dials that fail in a lasting way, such as for a wrong password. No caller waits for such a dial,
-/// and the server writes a line to its log for each.
+/// The pauses between dials that fail in a lasting way, such as because of a wrong password. No caller waits for such a
+/// dial, and the server logs each of them.
 pub(super) const REFUSED: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(5));
 
 /// Makes and watches the connections to one server.
 pub(crate) trait Connector: Send + Sync + 'static {
-    /// An established connection, as callers share it.
+    /// An established connection that callers share.
     type Connection: fmt::Debug + Send + Sync;
-    /// A connection with everything that must end with it, such as the task that drives it.
+    /// A connection together with everything that must end with it, such as the task that drives it.
     type Session: Send;
     /// How a connection reacts to a failure.
     type Reaction: Clone + fmt::Debug + Default + Send + Sync;
-    /// The state that a lost connection leaves to the next one.
+    /// The state that a lost connection passes to the next one.
     type Legacy: Default + Send;
 
-    /// The pauses between dials. The longest must be shorter than the deadline of a call, because a caller waits for a
-    /// connection no longer than that.
+    /// The pauses between dials. The longest pause must be shorter than the deadline of a call, because a caller waits
+    /// for a connection only until its deadline.
     const PAUSES: Pauses;
 
     /// Whether a call may go over the connection of another runtime while its own runtime has none.
@@ -47,11 +48,11 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Returns whether requests may still be sent over a connection that has not ended.
     fn is_usable(connection: &Self::Connection) -> bool;
 
-    /// Reports to the listeners that a dial follows.
+    /// Reports to the listeners that a server is about to be dialled.
     fn dials(&self);
 
-    /// Returns the shortest and the longest limit of a dial after a connection was lost. A slow dial raises the next
-    /// limit: a short limit finds a server that is back soon, a longer one reaches a slow server.
+    /// Returns the shortest and the longest limit of a dial after a connection was lost. With a short limit, a server
+    /// that is back is found soon. A slow dial raises the next limit, so that a slow server is also reached.
     fn dial_limits(&self) -> (Duration, Duration);
 
     /// Dials once, within `limit`, and proves that the server can hold locks.
@@ -62,8 +63,8 @@ pub(crate) trait Connector: Send + Sync + 'static {
 
     /// Watches a connection that callers use from now on, until it is lost. Returns the reason of the loss.
     ///
-    /// Resets `pauses` once the connection has proved to last. A dial alone proves nothing: a server that closes every
-    /// connection at once would be dialled in a tight loop.
+    /// Resets `pauses` when the connection has proved to last. A successful dial proves nothing: without pauses, a
+    /// server that closes every connection at once would be dialled in a tight loop.
     fn watch(
         &self,
         session: &mut Self::Session,
@@ -76,7 +77,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
 pub(super) struct State<C: Connector> {
     pub(super) connection: Option<Arc<C::Connection>>,
     pub(super) failure: Option<Failure<C::Reaction>>,
-    /// How many dials have failed one after another.
+    /// The number of consecutive failed dials.
     pub(super) failed: u32,
 }
 
@@ -86,7 +87,8 @@ impl<C: Connector> Clone for State<C> {
     }
 }
 
-/// Starts the supervisor on the current runtime. It ends with that runtime, or once all receivers are dropped.
+/// Starts the supervisor on the current runtime. The supervisor ends with that runtime, or when all receivers are
+/// dropped.
 pub(super) fn supervise<C: Connector>(
     connector: Arc<C>,
     first: Option<C::Session>,
@@ -98,7 +100,7 @@ pub(super) fn supervise<C: Connector>(
             // `biased` keeps the simulation deterministic.
             biased;
             () = keep_connected(&*connector, &sender, first) => {}
-            // This also ends a dial that is under way: no caller is left for its connection.
+            // This also ends a dial in progress, because no caller is left for its connection.
             () = sender.closed() => {}
         }
     });
@@ -121,7 +123,7 @@ async fn keep_connected<C: Connector>(
                 connector.dials();
                 let began = Clock::Suspend.now();
                 let dialled = connector.dial(limit).await;
-                // Twice the time of the last dial: a server that was slow may be so again.
+                // The next limit is twice the time of the last dial, because a slow server may be slow again.
                 limit = (Clock::Suspend.now().since(began) * 2).clamp(shortest, longest.max(shortest));
                 dialled
             }
@@ -129,8 +131,8 @@ async fn keep_connected<C: Connector>(
         let failure = match dialled {
             Ok(mut session) => {
                 let connection = Arc::clone(C::connection(&session));
-                // This comes before the watch, which may wake the waiters of a lost connection: they must find this one
-                // when they ask.
+                // The state is published before the watch, which may wake the waiters of a lost connection. They must
+                // find this connection for their next request.
                 failed = 0;
                 sender.send_replace(State { connection: Some(connection), failure: None, failed });
                 tracing::debug!(server = %connector.address(), "connected");
@@ -142,7 +144,7 @@ async fn keep_connected<C: Connector>(
             }
         };
         tracing::debug!(server = %connector.address(), ?failure, "no connection");
-        // The error is published before the pause, so that callers get a permanent failure at once.
+        // The failure is published before the pause, so that callers receive a permanent failure at once.
         let pause = if failure.ends_waits() {
             refused.next()
         } else {
@@ -150,7 +152,8 @@ async fn keep_connected<C: Connector>(
             pauses.next()
         };
         sender.send_replace(State { connection: None, failure: Some(failure), failed });
-        // Jitter, so that the processes of a service do not all dial a restarted server at the same instant.
+        // The pause has jitter, so that the processes of a service do not all dial a restarted server at the same
+        // instant.
         sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
     }
 }

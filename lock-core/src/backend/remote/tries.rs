@@ -1,4 +1,4 @@
-//! The first connection of a store: tried again until it is there, or its time is over.
+//! The first connection of a store. It is retried until it succeeds, or until its time is over.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::backend::BoxFuture;
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 
-/// The default limit of a first connection. A server that was started a moment ago, or that has a fraction of a core,
-/// answers within it.
+/// The default limit of a first connection. A server that was started a moment ago, or that has only a fraction of a
+/// core, answers within this time.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pauses between two tries.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// The share of the time that must be left for a last try. A shorter try would only replace the last failure by one
-/// that says less.
+/// The divisor of the limit: at least this share of it must be left for another try. A shorter try would only replace
+/// the last failure with a less useful one.
 const LAST_TRY: u32 = 20;
 
-/// Calls `dial` until it succeeds, until it fails for a permanent reason, or until `limit` is over. `dial` gets the
-/// time that is left.
+/// Calls `dial` until it succeeds, until it fails for a permanent reason, or until `limit` is over. The argument of
+/// `dial` is the time that is left.
 pub(crate) async fn connect<'a, T, R: fmt::Debug>(
     server: &(dyn fmt::Display + Sync),
     limit: Duration,
@@ -36,7 +36,7 @@ pub(crate) async fn connect<'a, T, R: fmt::Debug>(
             Err(failure) if !failure.is_settled() => failure,
             answer => return answer,
         };
-        // Jitter, so that the processes of a service do not all dial a server at the same instant.
+        // The pause has jitter, so that the processes of a service do not all dial a server at the same instant.
         let pause = pauses.next().mul_f64(0.5 + fastrand::f64() / 2.0);
         left = give_up.remaining(Clock::Suspend.now()).saturating_sub(pause);
         if left <= limit / LAST_TRY {

@@ -1,7 +1,8 @@
-//! The parts that the URLs of all stores have: credentials, hosts, options.
+//! The common parts of the URLs of all stores: credentials, hosts and options.
 //!
-//! No error repeats a part of the URL that may belong to a password. A piece of a password with an unescaped `@`, `?`
-//! or `&` looks like another part, so the rules here refuse such a URL before they show anything of it.
+//! No error contains a part of the URL that may belong to a password. If a password has an unescaped `@`, `?` or `&`, a
+//! piece of it looks like another part of the URL. So these functions refuse such a URL before an error can show a part
+//! of it.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,14 +10,13 @@ use std::time::Duration;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::words;
 
-/// The URL of one kind of store, as its errors describe it.
+/// The description of the URL of one kind of store, for error texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UrlForm {
     /// The name of the store, as in "the Redis URL".
     pub(crate) store: &'static str,
-    /// The forms that the URL can have. Most errors end with it.
+    /// The text about the forms of the URL. Most errors end with this text.
     pub(crate) expected: &'static str,
-    /// The name of every option.
     pub(crate) options: &'static [&'static str],
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct UrlForm {
 pub(crate) type Credentials<'a> = (Option<String>, Option<String>, &'a str);
 
 impl UrlForm {
-    /// Returns an error that names what is wrong and what was expected.
+    /// Returns an error that says what is wrong and what is expected.
     pub(crate) fn invalid(&self, what: impl fmt::Display) -> LockError {
         LockError::new(LockErrorKind::InvalidRequest, format!("{what}; {}", self.expected))
     }
@@ -33,7 +33,8 @@ impl UrlForm {
     pub(crate) fn options<'a>(&self, url: &'a str) -> Result<(&'a str, Vec<(&'a str, &'a str)>)> {
         let (rest, query) = url.split_once('?').unwrap_or((url, ""));
         if query.contains('@') {
-            // The password may contain an unescaped `?`. The rest of it must not be taken for options, and shown.
+            // The password may contain an unescaped `?`. The rest of the password must not be treated as options, which
+            // errors show.
             return Err(
                 self.invalid(format_args!("there is an `@` behind the `?` of the {} URL", self.store))
             );
@@ -51,7 +52,8 @@ impl UrlForm {
         Ok((rest, pairs))
     }
 
-    /// Refuses an `@` after the first `/`. A password with an unescaped `/` would be taken for a path, and shown.
+    /// Refuses an `@` after the first `/`. Otherwise a piece of a password with an unescaped `/` would be treated as a
+    /// path, which errors show.
     #[cfg(any(feature = "postgres", feature = "zookeeper"))]
     pub(crate) fn check_path(&self, path: &str) -> Result<()> {
         if path.contains('@') {
@@ -63,8 +65,8 @@ impl UrlForm {
         Ok(())
     }
 
-    /// Splits `user:password@hosts` into three parts. The last `@` counts, so that an unescaped one in the password
-    /// does not turn a piece of it into a host name that an error would then show.
+    /// Splits `user:password@hosts` into three parts. Splits at the last `@`. Otherwise an unescaped `@` in the
+    /// password would turn a piece of the password into a host name, which errors show.
     pub(crate) fn credentials<'a>(&self, authority: &'a str) -> Result<Credentials<'a>> {
         let Some((credentials, hosts)) = authority.rsplit_once('@') else {
             return Ok((None, None, authority));
@@ -79,7 +81,7 @@ impl UrlForm {
         Ok(((!user.is_empty()).then_some(user), Some(self.decode(password)?), hosts))
     }
 
-    /// Reads `host[:port]`; the host may be an IPv6 address in brackets.
+    /// Parses `host[:port]`. The host may be an IPv6 address in brackets.
     pub(crate) fn host_and_port(&self, text: &str, default: u16) -> Result<(String, u16)> {
         let (host, port) = match text.strip_prefix('[') {
             Some(v6) => {
@@ -120,12 +122,12 @@ impl UrlForm {
         Ok((host.to_owned(), port))
     }
 
-    /// Reads `host[:port],host[:port],..`.
+    /// Parses `host[:port],host[:port],..`.
     pub(crate) fn hosts(&self, text: &str, default: u16) -> Result<Vec<(String, u16)>> {
         text.split(',').map(|host| self.host_and_port(host, default)).collect()
     }
 
-    /// Reads the value of an option that is a duration above zero.
+    /// Parses the value of an option that is a duration above zero.
     pub(crate) fn duration(&self, option: &'static str, value: &str) -> Result<Duration> {
         words::duration::parse(value).map_err(|_| {
             let store = self.store;
@@ -136,7 +138,7 @@ impl UrlForm {
         })
     }
 
-    /// Replaces every `%` and its two hexadecimal digits by the byte that they stand for.
+    /// Replaces every `%` with two hexadecimal digits by the byte that the digits encode.
     pub(crate) fn decode(&self, text: &str) -> Result<String> {
         let mut bytes = Vec::with_capacity(text.len());
         let mut rest = text.as_bytes();
@@ -161,8 +163,8 @@ impl UrlForm {
         })
     }
 
-    /// Returns the error for an unknown option. It shows the name only if that looks like the name of an option, and
-    /// suggests the option that was most likely meant.
+    /// Returns the error for an unknown option. The error shows the name only if it looks like the name of an option,
+    /// and suggests the most similar option.
     pub(crate) fn unknown_option(&self, name: &str) -> LockError {
         let store = self.store;
         let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -178,7 +180,7 @@ impl UrlForm {
     }
 }
 
-/// Returns the word of which `name` is a misspelling or a shortened form.
+/// Returns the word of which `name` is probably a misspelling, a shortened form or an extended form.
 fn nearest(name: &str, words: &[&'static str]) -> Option<&'static str> {
     let near = words.iter().map(|&word| (strsim::osa_distance(name, word), word));
     let slip = near.filter(|(distance, word)| distance * 3 <= word.len()).min().map(|(_, word)| word);

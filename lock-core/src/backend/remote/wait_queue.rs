@@ -1,8 +1,8 @@
-//! The queue of one key: the holders, the waiters, and the entries that a newcomer must wait for. Pure.
+//! The queue of one key: the holders, the waiters, and the entries for which a new claim must wait.
 //!
-//! The entries of a queue are ordered by their creation, and only the entries before an entry decide whether it holds
-//! the key. They only become fewer, so an entry that holds the key holds it until it is deleted, and no request is
-//! needed to grant it. The holders are always the first entries.
+//! The entries of a queue are ordered by their creation. Whether an entry holds the key depends only on the entries
+//! before it. No entry is ever added before another one. So an entry that holds the key holds it until the entry is
+//! deleted, and a grant needs no request. The holders are always the first entries.
 
 use crate::backend::Mode;
 
@@ -22,7 +22,7 @@ impl<E> Default for WaitQueue<E> {
 }
 
 impl<E: Entry> WaitQueue<E> {
-    /// Makes a queue of entries that are in their order.
+    /// Makes a queue from entries that are already in their order.
     pub(crate) fn new(entries: Vec<E>) -> Self {
         Self(entries)
     }
@@ -31,18 +31,16 @@ impl<E: Entry> WaitQueue<E> {
         &self.0
     }
 
-    /// Returns the entries, to be changed within their order.
+    /// Returns the entries for changes that keep their order.
     #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "only etcd reports single changes"))]
     pub(crate) fn entries_mut(&mut self) -> &mut Vec<E> {
         &mut self.0
     }
 
-    /// Returns the entries that hold the key.
     pub(crate) fn holders(&self) -> &[E] {
         self.0.get(..self.holding()).unwrap_or_default()
     }
 
-    /// Returns the entries that wait.
     pub(crate) fn waiters(&self) -> &[E] {
         self.0.get(self.holding()..).unwrap_or_default()
     }
@@ -59,17 +57,17 @@ impl<E: Entry> WaitQueue<E> {
         }
     }
 
-    /// Returns the place of the first entry for which `is_it` is true.
+    /// Returns the index of the first entry for which `is_it` is true.
     pub(crate) fn place(&self, is_it: impl FnMut(&E) -> bool) -> Option<usize> {
         self.0.iter().position(is_it)
     }
 
-    /// Returns whether the entry at a place holds the key.
+    /// Returns whether the entry at the index `place` holds the key.
     pub(crate) fn holds(&self, place: usize) -> bool {
         place < self.holding()
     }
 
-    /// Returns whether a further entry of `mode` would hold the key at once.
+    /// Returns whether a new entry of `mode` would hold the key at once.
     pub(crate) fn admits(&self, mode: Mode) -> bool {
         let has_room = match mode {
             Mode::Exclusive => self.0.is_empty(),
@@ -79,10 +77,11 @@ impl<E: Entry> WaitQueue<E> {
         has_room && self.0.iter().all(|entry| entry.mode() == mode)
     }
 
-    /// Returns the mode of the holders, if no entry of `mode` can ever be in one queue with them: a key is used with
-    /// permits of one number, or without permits.
+    /// Returns the mode of the holders if it conflicts with `mode`, so that an entry of `mode` can never be in the same
+    /// queue. A key is used either with one number of permits or without permits.
     ///
-    /// Only the holders count. A program that knows no permits may wait after them, and must make no other client fail.
+    /// Only the holders count. A program that has no permits may wait behind them, and must not make other clients
+    /// fail.
     pub(crate) fn clash(&self, mode: Mode) -> Option<Mode> {
         let is_permit = |mode| matches!(mode, Mode::Permit { .. });
         let clashes = |held: &Mode| *held != mode && (is_permit(*held) || is_permit(mode));
@@ -111,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Makes a queue of letters: `x` exclusive, `r` shared, a digit for a permit of so many.
+    /// Makes a queue from letters: `x` for exclusive, `r` for shared, a digit for a permit of a semaphore of this size.
     fn queue(letters: &str) -> WaitQueue<Letter> {
         WaitQueue::new(letters.chars().map(|letter| Letter(mode(letter))).collect())
     }
@@ -128,7 +127,7 @@ mod tests {
             ("22", 2),
             ("2222", 2),
             ("1111", 1),
-            // Another program waits between permits.
+            // Another program waits between claims for permits.
             ("3x3", 1),
             ("33x3", 2),
             ("23", 1),
@@ -167,8 +166,8 @@ mod tests {
         }
     }
 
-    /// In each queue of up to six entries: no two holders exclude each other, a holder stays one whichever other entry
-    /// is deleted, and a newcomer holds the key exactly if it is admitted.
+    /// Checks every queue of six entries. No two holders exclude each other. A holder stays a holder whichever other
+    /// entry is deleted. A new entry holds the key exactly if it is admitted.
     #[test]
     fn who_holds_is_safe_and_stays() {
         let letters = ['x', 'r', '1', '2'];

@@ -1,4 +1,4 @@
-//! A stream that keeps what a server says when it refuses a connection.
+//! A stream that keeps the text with which a server refuses a connection.
 
 use std::io::{ErrorKind, Result};
 use std::pin::Pin;
@@ -9,37 +9,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::sync::{Mutex, survives};
 
-/// How many bytes of the peer are kept: a line that refuses the connection is shorter.
+/// The number of bytes of the peer that are kept. A line that refuses the connection is shorter.
 const KEPT: usize = 256;
 
-/// A stream to a server that may send a line of text and close the connection, before it has read anything.
+/// A stream to a server that may send a line of text and close the connection before it has read anything.
 ///
-/// A driver loses such a line in two ways: it reads the line before it has sent a request, and does not take it for an
-/// answer; or its first write fails, because the peer has closed, and it reads nothing more. So nothing is read before
-/// the first write, and a write to a peer that is gone is not an error: the read that follows returns the line, and
-/// then the end.
+/// A driver may lose such a line in two ways. It may read the line before it has sent a request, and does not treat it
+/// as an answer. Or its first write fails, because the peer has closed the connection, and it reads nothing more. So
+/// this stream reads nothing before the first write, and a write to a closed peer succeeds. The next read returns the
+/// line, and then the end of the stream.
 ///
-/// A driver that has sent several commands may report the end of the connection instead of the line, so the first bytes
-/// are [kept](Self::heard).
+/// A driver that has sent several commands may report the end of the connection instead of the line. So the first bytes
+/// are also [kept](Self::heard).
 #[derive(Debug)]
 pub(crate) struct Words<S> {
     stream: S,
-    /// Whether something was written.
+    /// Whether a request was written.
     has_asked: bool,
     /// Whether the peer has stopped reading.
     is_gone: bool,
     reader: Option<Waker>,
-    /// How many bytes are still to be kept.
+    /// The number of bytes that are still to be kept.
     keeps: usize,
     heard: Heard,
 }
 
-/// The first bytes that a peer sent.
+/// The first bytes from a peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<Mutex<Vec<u8>>>);
 
 impl Heard {
-    /// Returns the first line, without its end, if it is whole.
+    /// Returns the first line without its line end, if the whole line has arrived.
     pub(crate) fn line(&self) -> Option<String> {
         let bytes = self.0.lock().clone();
         let line = &bytes[..bytes.windows(2).position(|end| end == b"\r\n")?];
@@ -53,7 +53,7 @@ impl<S> Words<S> {
         Self { stream, has_asked: false, is_gone: false, reader: None, keeps: KEPT, heard }
     }
 
-    /// Returns the place in which the first bytes of the peer are kept.
+    /// Returns the buffer with the first bytes from the peer.
     pub(crate) fn heard(&self) -> Heard {
         self.heard.clone()
     }
@@ -66,7 +66,7 @@ impl<S> Words<S> {
         }
     }
 
-    /// Returns the outcome of a write or a flush. If the peer is gone, the outcome is a success.
+    /// Returns the outcome of a write or a flush. If the peer has closed the connection, the outcome is a success.
     fn told<T>(&mut self, outcome: Poll<Result<T>>, gone: T) -> Poll<Result<T>> {
         match outcome {
             Poll::Ready(Err(error)) if is_gone(error.kind()) => {
@@ -138,7 +138,7 @@ mod tests {
 
     const WORDS: &[u8] = b"-ERR max number of clients reached\r\n";
 
-    /// The peer has closed before the first byte is sent to it.
+    /// The peer has closed the connection before the first byte is sent to it.
     #[tokio::test]
     async fn the_words_of_a_peer_that_has_closed_are_read() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
@@ -151,7 +151,7 @@ mod tests {
         for _ in 0..20 {
             stream.write_all(b"HELLO 3\r\n").await.expect("no error hides the words");
             stream.flush().await.expect("no error hides the words");
-            // The reset of the kernel needs a moment.
+            // The reset of the connection by the kernel takes a moment.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let mut heard = Vec::new();

@@ -15,18 +15,18 @@ use crate::error::LockErrorKind;
 /// The first step for a claim without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
-    /// Create the node at once: it will stay, or the key is probably free.
+    /// Create the node at once, because the node will stay, or because the key is probably free.
     Create,
-    /// Read first: if the key is held, the claim may get no node.
+    /// Read the queue first. If the key is held, the claim may get no node.
     Look,
 }
 
 impl First {
-    /// `busy` says whether the key was held at the last request, `is_ours` whether a claim of this session may
-    /// [serve](super::grants::Grants::may_serve) this one.
+    /// Returns the first step. `busy` says whether the key was held at the last request. `is_ours` says whether a claim
+    /// of this session may [hand the key off](super::grants::Grants::may_serve) to this one.
     fn new(ask: Ask, busy: bool, is_ours: bool) -> Self {
         let looks = match ask {
-            // A claim that is handed the key gets no place.
+            // A claim to which the process hands the key off gets no place in the queue.
             Ask::Enqueue { room: None } => is_ours,
             Ask::Enqueue { room: Some(_) } => true,
             Ask::Probe | Ask::Try => busy || is_ours,
@@ -36,10 +36,11 @@ impl First {
 }
 
 impl Site<'_> {
-    /// Attempts the claim once. Repeats requests that a lost connection left open, without a deadline.
+    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This has no deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         let answer = self.attempt_until_answered(ask).await;
-        // After any failure, a node stays until the claim is released. A session that is over cannot say so.
+        // After any failure, a node stays until the claim is released. A session that is over cannot tell whether there
+        // is a node.
         let has_none = matches!(self.entry(), Ok(None));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -56,7 +57,8 @@ impl Site<'_> {
         }
     }
 
-    /// The outer error is final; after an inner error the claim may have a node or not.
+    /// Sends the requests of one attempt. The outer error is final. After an inner error, the claim may have a node or
+    /// not.
     async fn attempt_once(
         &self,
         ask: Ask,
@@ -66,7 +68,7 @@ impl Site<'_> {
     ) -> Result<Result<Attempt, Error>, Failure> {
         if let Some(entry) = self.entry()? {
             self.claim.mark_sent();
-            // Without an answer to the creation, only the leader knows whether there is a node.
+            // If the creation was not answered, only the leader knows whether there is a node.
             let certain = entry.node.is_some() && !doubt;
             if certain {
                 match self.waits_still(ask, &entry).await {
@@ -120,7 +122,7 @@ impl Site<'_> {
         })
     }
 
-    /// Answers for a claim that needs no node, or can have none.
+    /// Returns the answer for a claim that gets no node, or `None` if the claim must create one.
     async fn without_node(&self, ask: Ask, line: &Line) -> Result<Option<Result<Attempt, Error>>, Failure> {
         if let Some(with) = line.clash(self.claim.mode) {
             return Err(self.in_use(with));
@@ -131,7 +133,8 @@ impl Site<'_> {
         Ok(Some(self.held(ask, line, None).await.map(Attempt::Held)))
     }
 
-    /// Answers for a claim that has the node `own`, or had it a moment ago. `has_waited`: it was told to wait before.
+    /// Returns the answer for a claim that has the node `own`, or had it a moment ago. `has_waited` says whether the
+    /// claim already waited before this attempt.
     async fn answer(
         &self,
         ask: Ask,
@@ -147,7 +150,7 @@ impl Site<'_> {
         };
         self.session.with(|grants| grants.has_node(&self.prefix, own))?;
         if seen.line.entries()[at].mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
-            // A reader cannot become a writer by a request.
+            // A reader cannot become a writer by another request.
             return Ok(self.held(ask, &seen.line, None).await.map(Attempt::Held));
         }
         if seen.line.holds(at) {
@@ -158,12 +161,12 @@ impl Site<'_> {
             }
             return self.granted(sent, &seen, created).await.map(Ok);
         }
-        // After a wait, a clash can only come from another program, for whose release the claim waits.
+        // After a wait, a conflict can only come from another program. The claim waits for its release.
         if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| !has_waited) {
             self.leave(own).await?;
             return Err(self.in_use(with));
         }
-        // A claim that had a place before keeps it.
+        // A claim that already had a place in the queue keeps it.
         let outside = !has_waited && self.stays_outside(ask, &seen.line);
         if outside || !ask.enqueues() {
             self.leave(own).await?;
@@ -177,7 +180,7 @@ impl Site<'_> {
         Ok(Ok(Attempt::Held(held)))
     }
 
-    /// Returns the grant; its lease is the time for which the session is certain.
+    /// Returns the grant. Its lease is the time for which the session certainly lives.
     async fn granted(&self, sent: Moment, seen: &Seen, created: Option<Created>) -> Result<Attempt, Failure> {
         let token = created.and_then(|created| at_birth(created.number, seen.changed));
         let handoffs = self.claim.handoffs;
@@ -192,7 +195,7 @@ impl Site<'_> {
             None if self.claim.fencing => self.fence().await?,
             token => token,
         };
-        // The proof may be older than the request, if the request was a read.
+        // If the request was a read, the last proof of the session may be older than the request.
         let certain = self.session.certain(sent);
         if certain.is_zero() {
             return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
@@ -201,7 +204,7 @@ impl Site<'_> {
         Ok(Attempt::Granted(grant))
     }
 
-    /// Returns whether a claim that cannot be served now gets no place in the line.
+    /// Returns whether a claim that cannot be served now gets no place in the queue.
     fn stays_outside(&self, ask: Ask, line: &Line) -> bool {
         let Ask::Enqueue { room } = ask else { return true };
         let ahead = line.waiters().len() - usize::from(self.own_waits(line));
@@ -217,14 +220,14 @@ impl Site<'_> {
         line.holders().iter().any(|place| self.is_handed_off_with(place))
     }
 
-    /// Returns whether the claim at `place` and this one are of one manager, and may hand the key off to each other.
+    /// Returns whether the claim at `place` belongs to the same manager as this one, and may hand the key off to it.
     fn is_handed_off_with(&self, place: &Place) -> bool {
         let path = self.path(&place.name);
         let owner = self.session.with(|grants| grants.owner_of(&path)).ok().flatten();
         owner.is_some_and(|owner| owner.may_hand_off_to(&self.claim.owner))
     }
 
-    /// Returns whether the key has a waiter of another manager, or the claim does not hold it.
+    /// Returns whether a claim of another manager waits for the key, or this claim does not hold it.
     pub(super) async fn others_wait(&self) -> Result<bool, Error> {
         let line = self.look().await?.line;
         let holding = line.holders().len();
@@ -232,14 +235,15 @@ impl Site<'_> {
         Ok(!holds || line.waiters().iter().any(|place| !self.is_handed_off_with(place)))
     }
 
-    /// Answers that the key is held. `queued` is the time and the place of the claim.
+    /// Returns the answer that the key is held. `queued` is the time and the place of the claim, if it waits in the
+    /// queue.
     pub(super) async fn held(
         &self,
         ask: Ask,
         line: &Line,
         queued: Option<(Moment, usize)>,
     ) -> Result<Held, Error> {
-        // A session that is over is noticed by the next request.
+        // The next request notices if the session is over.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
             return Ok(Held::default());
@@ -251,7 +255,7 @@ impl Site<'_> {
         };
         Ok(Held {
             remaining: None,
-            // Every waiter watches the holder, or is notified of its end.
+            // Every waiter watches the holder, also a holder of another library, or is notified of its end.
             foreign: false,
             holder,
             waiters: Some(line.waiters().len() - usize::from(self.own_waits(line))),
@@ -259,7 +263,7 @@ impl Site<'_> {
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),
             key: None,
-            // The node is the grant, so no grant is kept after its release.
+            // The node is the grant, so this store keeps no key locked after its release.
             kept: false,
         })
     }

@@ -1,4 +1,4 @@
-//! One attempt at a claim of several keys. The module `several` says why it is done in this way.
+//! One attempt at a claim of several keys. The module `several` explains the method.
 
 use zookeeper_client::Error;
 
@@ -14,36 +14,36 @@ use crate::backend::{Ask, Attempt, BoxFuture, FencingToken, Grant, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
-/// The most bytes of one transaction. The servers take requests of 1 MB (`jute.maxbuffer`).
+/// The largest size of one transaction, in bytes. The servers accept requests of 1 MB (`jute.maxbuffer`).
 const MOST: usize = 1_000_000;
-/// The bytes of a creation besides its path and its data: lengths, flags, access control.
+/// The size of a creation without its path and its data: lengths, flags, access control.
 const OVERHEAD: usize = 128;
 
-/// The state of the claim in the lines of the keys.
+/// The state of the claim in the queues of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// The key at this index is in use in this mode, which excludes the claim.
     Clashes(usize, Mode),
-    /// Another claim comes first in the line at this index.
+    /// Another claim comes first in the queue at this index.
     Held(usize),
-    /// Every key is free or held by the claim, and a node is missing.
+    /// Every key is free or held by the claim, and at least one node is missing.
     Free,
     /// The claim holds every key.
     Ours,
 }
 
-/// A line, and the node that the claim has in it.
+/// A queue, and the node of the claim in it.
 pub(super) struct Surveyed {
     pub(super) seen: Seen,
     pub(super) own: Option<String>,
 }
 
 impl Several<'_> {
-    /// Attempts the claim once. Repeats what a lost connection left open, without a deadline of its own.
+    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This has no deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         self.check_size()?;
         let answer = self.attempt_until_answered(ask).await;
-        // As for one key, a node stays until the claim is released.
+        // As with one key, after a failure a node stays until the claim is released.
         let has_none = self.sites.iter().all(|site| matches!(site.entry(), Ok(None)));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -71,7 +71,8 @@ impl Several<'_> {
         }
     }
 
-    /// The outer error is final; after an inner error the claim may have nodes or not.
+    /// Sends the requests of one attempt. The outer error is final. After an inner error, the claim may have nodes or
+    /// not.
     async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Result<Attempt, Error>, Failure> {
         let sent = now();
         let mut surveyed = Vec::with_capacity(self.sites.len());
@@ -99,8 +100,8 @@ impl Several<'_> {
         found(self.claim.mode, surveyed.iter().map(|one| (&one.seen.line, place(one))))
     }
 
-    /// Answers for the state that was found. A claim that does not get every key leaves every line; only the keys that
-    /// were granted to its owner before stay, because the caller relies on them.
+    /// Returns the answer for the state that was found. A claim that does not get every key deletes its nodes in all
+    /// queues. Only the keys that were granted to its owner before stay locked, because the caller relies on them.
     async fn answer(
         &self,
         ask: Ask,
@@ -143,7 +144,7 @@ impl Several<'_> {
         surveyed: &[Surveyed],
         created: Option<i64>,
     ) -> Result<Attempt, Failure> {
-        // No node was deleted from any of the lines since the transaction.
+        // Since the transaction, no node was deleted from any of the queues.
         let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
         let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
         let are_here = self
@@ -163,7 +164,7 @@ impl Several<'_> {
         Ok(Attempt::Granted(Grant::new(sent, certain).with_fence(token)))
     }
 
-    /// Deletes the nodes of the claim that hold no key for its owner.
+    /// Deletes the nodes of the claim at keys that are not granted to its owner.
     async fn leave(&self, surveyed: &[Surveyed]) -> Result<Result<(), Error>, Failure> {
         let mut nodes = Vec::new();
         for (site, line) in self.sites.iter().zip(surveyed) {
@@ -190,7 +191,7 @@ impl Several<'_> {
 }
 
 impl Site<'_> {
-    /// Reads the line, and finds the node of the claim in it.
+    /// Reads the queue of a key, and finds the node of the claim in it.
     async fn survey(&self, doubt: bool) -> Result<Result<Surveyed, Error>, Failure> {
         let Some(entry) = self.entry()? else {
             return Ok(self.look_without_node().await.map(|seen| Surveyed { seen, own: None }));
@@ -211,7 +212,7 @@ impl Site<'_> {
     }
 }
 
-/// Decides from the line of each key, and the place of the claim in it.
+/// Returns the state of the claim, given the queue of each key and the place of the claim in it.
 fn found<'l>(mode: Mode, lines: impl Iterator<Item = (&'l Line, Option<usize>)>) -> Found {
     let (mut held, mut lacks) = (None, false);
     for (at, (line, place)) in lines.enumerate() {

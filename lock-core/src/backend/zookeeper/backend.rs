@@ -32,7 +32,7 @@ impl Backend for ZooKeeper {
             waiting: Waiting::Watch { waiter_lease: self.session, tells_holder: false },
             fencing: Fencing::Counter,
             lease: LeaseScope::Session,
-            // The servers free a key of a dead process when its session is over, and not before.
+            // The servers free the key of a dead process only when its session is over.
             min_ttl: self.session,
             ttl_advice: Some("a lock lasts as long as its session: connect with a shorter `session_timeout`"),
             ..Capability::exclusive("zookeeper")
@@ -53,7 +53,7 @@ impl Backend for ZooKeeper {
         let deadline = self.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
-            // A claim that was never sent has nothing in the store.
+            // A claim that was never sent has no node in the store.
             Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
             Err(_) => Err(process.failure()),
         };
@@ -74,7 +74,8 @@ impl Backend for ZooKeeper {
                 } else {
                     Several::new(&self.config, &session, claim).release().await
                 };
-                // If this session ended, the next one finds the state of the grant.
+                // If this session has ended, the release is repeated in the next session, which finds the state of the
+                // grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }
@@ -183,7 +184,7 @@ impl Backend for ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Bounds the request of an operator.
+    /// Runs the request of an operator within its deadline.
     pub(super) async fn within<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         let deadline = self.config.timeout;
         let answer = match timeout(deadline, call).await {
@@ -206,10 +207,11 @@ impl ZooKeeper {
         })
     }
 
-    /// This answers without a request to the servers: a grant lives as long as the session, unless its node is deleted.
+    /// Renews one claim without a request to the servers: a grant lives as long as the session, except if its node is
+    /// deleted.
     fn renew_one(&self, claim: &Claim) -> Renewal {
         let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
-        // The end of a session is reported separately.
+        // The owners are notified separately when a session ends.
         let Some(session) = process.current() else {
             return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));
         };
@@ -220,7 +222,7 @@ impl ZooKeeper {
             let directory = names::directory(&self.config.base, key.as_str());
             let prefix = format!("{directory}/{mark}");
             if !is_silent {
-                // A lock that is held until a renewal is worth a request.
+                // Only a lock that is held until its first renewal is worth the request of a watch.
                 process.watch(&session, &prefix, &directory);
             }
             let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.granted));

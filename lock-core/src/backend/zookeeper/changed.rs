@@ -1,4 +1,4 @@
-//! Waiting for the previous node, or for a change of the queue.
+//! The wait for the deletion of the previous node, or for a change of the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,11 @@ enum Obstacle {
 }
 
 impl Site<'_> {
-    /// Completes when another attempt makes sense. Watches one node, so that a release wakes one waiter. The waiters for a
-    /// permit, which the deletion of any node may serve, share one copy of the queue: a change is read once for all.
+    /// Completes when another attempt makes sense. Watches one node, so that a release wakes only one waiter. A waiter
+    /// for a permit may be served after the deletion of any node. So all waiters for permits share one copy of the
+    /// queue, and each change is read once for all of them.
     pub(super) async fn changed(&self) {
-        // However the wait ends, the claim sends a request: in another session, if this one is over.
+        // After the wait, the claim sends a request in any case. If this session is over, it uses another session.
         tokio::select! {
             _ = self.watch() => {}
             () = self.session.ends() => {}
@@ -58,7 +59,7 @@ impl Site<'_> {
                 return Ok(());
             }
         }
-        // There are too many watches: the library asks from time to time.
+        // There are too many watches. The library then repeats the attempt from time to time.
         std::future::pending().await
     }
 
@@ -100,22 +101,22 @@ impl Site<'_> {
         let (client, directory) = (self.session.client().clone(), self.directory.clone());
         let (kept, mut over) = (Arc::clone(&copy), self.session.over.subscribe());
         let follows = async move {
-            // However the copy ends, the waiters send requests, and learn why.
+            // When the copy ends, the waiters send requests in any case, whose answers show the reason.
             tokio::select! {
                 _ = over.wait_for(|over| *over) => {}
                 _ = follow(&client, &directory, &kept) => {}
             }
         };
-        // On the client's runtime: a watch that outlives the client panics.
+        // This task must run on the client's runtime, because a watch that outlives the client panics.
         let runtime = self.session.background.clone().unwrap_or_else(Handle::current);
         runtime.spawn(copy.keep(follows));
     }
 }
 
-/// How often a copy is read without a change, in case a report is lost.
+/// The longest time between two reads of a copy without a reported change, in case a report is lost.
 const ANYWAY: Duration = Duration::from_secs(2);
 
-/// Reads the nodes of a directory after each change.
+/// Reads the nodes of a directory after each change, and updates the copy.
 async fn follow(client: &Client, directory: &str, copy: &QueueCopy<Place>) -> Result<(), Error> {
     loop {
         let (children, stat, watcher) = client.get_and_watch_children(directory).await?;

@@ -1,4 +1,4 @@
-//! The URL.
+//! The URL of a store, parsed once.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,15 +21,15 @@ const FORM: UrlForm = UrlForm {
 const DEFAULT_PORT: u16 = 2181;
 /// ZooKeeper has no default for its `secureClientPort`. Its documentation uses this one.
 const DEFAULT_SECURE_PORT: u16 = 2281;
-/// The directory of the locks, if the URL names none.
+/// The default directory of the locks.
 const DEFAULT_BASE: &str = "/locks";
-/// It is as long as the default ttl, so that a lock without options is not refused.
+/// The default session timeout. It is as long as the default ttl, so that a lock without options is not refused.
 const DEFAULT_SESSION: Duration = Duration::from_secs(10);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest deadline of a release.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 
-/// The lock of Curator that our exclusive locks exclude.
+/// The kind of Curator's locks that an exclusive lock of this library excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     /// `InterProcessMutex`.
@@ -41,9 +41,9 @@ pub(super) enum Names {
 /// How the user of a URL is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Auth {
-    /// The scheme `digest`: the servers get the password, and store a hash of it in each node.
+    /// The scheme `digest`. The client sends the password to the servers, which store a hash of it in each node.
     Digest,
-    /// SASL with DIGEST-MD5: the servers know the users, and never get the password.
+    /// SASL with DIGEST-MD5. The servers have a list of users, and the client never sends the password.
     Sasl,
 }
 
@@ -52,19 +52,19 @@ pub(super) enum Auth {
 pub(super) struct Config {
     /// Each server with its port.
     pub(super) hosts: Vec<(String, u16)>,
-    /// The directory that has the directories of the keys.
+    /// The directory in which the directories of the keys are.
     pub(super) base: String,
     pub(super) credentials: Option<(String, String)>,
     pub(super) auth: Auth,
-    /// The files of a URL that asks for TLS.
+    /// The TLS files of the URL; `None` without TLS.
     pub(super) files: Option<TlsFiles>,
-    /// The content of these files.
+    /// The content of the TLS files.
     pub(super) secure: Option<Secure>,
     pub(super) session_timeout: Duration,
     pub(super) timeout: Duration,
-    /// The limit of the first session.
+    /// The time limit for the first session.
     pub(super) connect_timeout: Duration,
-    /// The limit for beginning a later session.
+    /// The time limit for the start of a later session.
     pub(super) dial_timeout: Duration,
     pub(super) names: Names,
 }
@@ -79,7 +79,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// Names the store in an error.
+/// Writes the name of the store for errors.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ZooKeeper at {}", self.hosts())
@@ -87,7 +87,7 @@ impl fmt::Display for Config {
 }
 
 impl Config {
-    /// Parses a URL. The errors never repeat it, because a URL holds a password.
+    /// Parses a URL. The errors never contain the URL, because it may contain a password.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (secure, rest) = match url.split_once("://") {
             Some(("zookeeper", rest)) => (false, rest),
@@ -124,7 +124,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the files of a URL that asks for TLS.
+    /// Reads the TLS files that the URL names.
     pub(super) fn secured(mut self) -> Result<Self> {
         let read = self.files.as_ref().map(|files| Secure::read(&FORM, files, &self.hosts));
         self.secure = read.transpose()?;
@@ -176,7 +176,7 @@ impl Config {
             (None, Auth::Sasl) => {
                 Err(FORM.invalid("`auth=sasl` of the ZooKeeper URL needs a user and a password"))
             }
-            // The client library writes the name unchanged between quotation marks.
+            // The client library writes the name between quotation marks without escaping it.
             (Some((user, _)), Auth::Sasl) if user.contains(['"', '\\']) => {
                 Err(FORM.invalid("a user of SASL is a name without `\"` and `\\`"))
             }
@@ -184,14 +184,14 @@ impl Config {
         }
     }
 
-    /// Returns the options of a node: if the URL has a user, only that user may touch it. The servers insert the users
-    /// of the session, whatever their way of authentication.
+    /// Returns the options for the creation of a node. If the URL has a user, only that user has access to the node.
+    /// The servers insert the users of the session, whichever way they are authenticated.
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })
     }
 
-    /// Returns the deadline of a call that asks for a lease of `lease`.
+    /// Returns the deadline of a call that requests a lease of `lease`.
     pub(super) fn deadline(&self, lease: Duration) -> Duration {
         self.timeout.min(lease / 2)
     }
@@ -202,12 +202,10 @@ impl Config {
     }
 }
 
-/// Writes a host and its port.
 pub(super) fn address((host, port): &(String, u16)) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Reads the option `auth`.
 fn auth(value: &str) -> Result<Auth> {
     let unsupported = |detail| Err(LockError::new(LockErrorKind::Unsupported, detail));
     match value {

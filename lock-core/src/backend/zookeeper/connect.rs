@@ -1,4 +1,4 @@
-//! From the URL to a session.
+//! The start of a session with the servers of a URL.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::backend::BoxFuture;
 use crate::backend::remote::{join_all, socket};
 use crate::error::LockErrorKind;
 
-/// How long a server may take to report why it refuses a connection.
+/// The longest time for which a server is asked why it refuses a connection.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The time limit for the look-up of a name.
+/// The time limit for the look-up of a host name.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 impl Config {
@@ -23,26 +23,27 @@ impl Config {
         self.connector().connect(&self.cluster().await).await
     }
 
-    /// Begins another session, when the servers are known to grant sessions of `session`.
+    /// Begins another session. The servers are known to grant sessions of the timeout `session`.
     ///
-    /// A server that is silent for a fifth of that is given up. The client's default is two fifths: then a lock, which
-    /// is certain for a half, would not outlive a silent server if the next one is silent too.
+    /// The client leaves a server that is silent for a fifth of this timeout. The client's default is two fifths. A
+    /// lock is certain for only half of the timeout, so with that default it would be lost if two servers in a row are
+    /// silent.
     pub(super) async fn connect_again(&self, session: Duration) -> Result<Client, Error> {
         self.connector().with_connection_timeout(session / 5).connect(&self.cluster().await).await
     }
 
-    /// Returns the servers as the client library takes them, each with its protocol.
+    /// Returns the servers in the form that the client library expects, each with its protocol.
     ///
-    /// For a name with several addresses, the client library would use the first that accepts connections. So each
-    /// address is added as a server, beside the name, which may resolve differently later. This is not done with TLS,
-    /// because a certificate has the name.
+    /// If a name has several addresses, the client library uses only the first that accepts connections. So each
+    /// address is added as another server. The name stays in the list, because it may resolve differently later. With
+    /// TLS no address is added, because a certificate is issued for the name.
     async fn cluster(&self) -> String {
         let protocol = if self.files.is_some() { "tcp+tls" } else { "tcp" };
         let mut servers: Vec<_> =
             self.hosts.iter().map(|host| format!("{protocol}://{}", address(host))).collect();
         if self.files.is_none() {
             for (host, port) in &self.hosts {
-                // A name that is not found is left to the client library, which reports it.
+                // If a name is not found, the client library reports it.
                 let found = timeout(LOOK_UP, socket::addresses(host, *port)).await;
                 let found = found.ok().and_then(Result::ok).filter(|found| found.len() > 1);
                 servers.extend(found.into_iter().flatten().map(|address| format!("tcp://{address}")));
@@ -51,7 +52,7 @@ impl Config {
         servers.join(",")
     }
 
-    /// Returns a connector. A connector that finds no server says so at once, and its caller tries again.
+    /// Returns a connector. If it finds no server, it fails at once, and the caller retries.
     fn connector(&self) -> Connector {
         let connector = Client::connector().with_session_timeout(self.session_timeout).with_fail_eagerly();
         let connector = match &self.secure {
@@ -67,20 +68,20 @@ impl Config {
         }
     }
 
-    /// Checks whether the servers know the user. A server without SASL treats every SASL user as unknown, and reports
-    /// it only when a node is created for that user.
+    /// Checks whether the servers know the user. A server without SASL accepts every SASL login, and reports an unknown
+    /// user only when a node is created for that user.
     pub(super) async fn check_user(&self, client: &Client) -> Result<(), Error> {
         if self.auth == Auth::Digest {
             return Ok(());
         }
         match client.create(&self.base, b"", &self.node(CreateMode::Persistent)).await {
             Err(error @ (Error::InvalidAcl | Error::AuthFailed)) => Err(error),
-            // The node exists, and may be below one in which this user may not create.
+            // The node exists, and this user may lack the right to create nodes in its parent.
             _ => Ok(()),
         }
     }
 
-    /// Returns why there is no session, after a search of at most `within`.
+    /// Returns the reason why there is no session. The search for the reason takes at most `within`.
     pub(super) async fn refusal(&self, error: &Error, within: Duration) -> Failure {
         match error {
             Error::NoHosts => self.look(within.min(ANSWER)).await,
@@ -101,24 +102,24 @@ impl Config {
         Failure::new(LockErrorKind::Unavailable, text).permanent()
     }
 
-    /// Finds out why no server grants a session, which the client library does not report. So this makes a separate
-    /// connection to each of them.
+    /// Returns the reason why no server grants a session. The client library does not report the reason, so this opens
+    /// a separate connection to each server.
     async fn look(&self, within: Duration) -> Failure {
         let looks = self.hosts.iter().map(|place| -> BoxFuture<'_, Result<Failure, Failure>> {
             let look = timeout(within, self.look_at(place));
             Box::pin(async move { look.await.unwrap_or_else(|_| Err(Failure::no_answer(within))) })
         });
         let seen = join_all(looks.collect()).await.into_iter().zip(&self.hosts);
-        // A server that can be reached has more to say than one that is down.
+        // The answer of a reachable server is more useful than the error of one that is down.
         match seen.min_by_key(|(seen, _)| seen.is_err()) {
-            // A single server has its name in the error already.
+            // With a single server, the error already contains its name.
             Some((Ok(failure) | Err(failure), _)) if self.hosts.len() == 1 => failure,
             Some((Ok(failure) | Err(failure), place)) => failure.naming(address(place)),
             None => failure(&Error::NoHosts),
         }
     }
 
-    /// Returns why a server refuses a connection, or why it cannot be reached.
+    /// Returns the reason why a server grants no session. Fails if the server cannot be reached.
     async fn look_at(&self, (host, port): &(String, u16)) -> Result<Failure, Failure> {
         let stream = socket::connect(host, *port).await?;
         let (seen, advice) = match &self.secure {
@@ -134,7 +135,7 @@ impl Config {
         Ok(seen.unwrap_or_else(closed))
     }
 
-    /// Ends the session of `client` from another connection, as an operator would.
+    /// Ends the session of `client` from another connection, for tests.
     #[cfg(feature = "testkit")]
     pub(super) async fn end_session(&self, client: &Client) -> Result<(), Error> {
         loop {
@@ -142,13 +143,13 @@ impl Config {
             {
                 Ok(other) => {
                     let mut state = other.state_watcher();
-                    // Dropping it ends the session, unless the other connection takes the session back first: the next
-                    // round finds out.
+                    // Dropping this client ends the session, except if the first client takes the session back before.
+                    // The next round shows which of the two happened.
                     drop(other);
                     while !state.changed().await.is_terminated() {}
                 }
                 Err(Error::SessionExpired) => return Ok(()),
-                // The two connections take the session from each other.
+                // The two clients take the session from each other.
                 Err(Error::NoHosts) => {}
                 Err(error) => return Err(error),
             }
@@ -156,13 +157,13 @@ impl Config {
     }
 }
 
-/// Authenticates with DIGEST-MD5. The realm is the servers'.
+/// Adds an authentication with DIGEST-MD5. The servers define the realm.
 #[cfg(feature = "zookeeper-sasl")]
 fn with_sasl(connector: Connector, user: &str, password: &str) -> Connector {
     connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(user.to_owned(), password.to_owned()))
 }
 
-/// The twin in a build without SASL, which refuses a URL that asks for it.
+/// Does nothing. A build without SASL refuses a URL with `auth=sasl` before this call.
 #[cfg(not(feature = "zookeeper-sasl"))]
 fn with_sasl(connector: Connector, _user: &str, _password: &str) -> Connector {
     connector
@@ -172,7 +173,7 @@ fn with_sasl(connector: Connector, _user: &str, _password: &str) -> Connector {
 mod tests {
     use super::*;
 
-    /// A server without its protocol would get the session in plain text.
+    /// The client would connect in plain text to a server without a protocol.
     #[tokio::test]
     async fn tls_is_for_every_server() {
         for (url, cluster) in [

@@ -1,4 +1,4 @@
-//! The transaction that gives a claim of several keys its nodes.
+//! The transaction that creates the nodes of a claim of several keys.
 
 use zookeeper_client::{CreateMode, Error, MultiWriteResult};
 
@@ -8,7 +8,7 @@ use super::places::{Seen, Site, TRIES};
 use super::record::record;
 use super::several::{Several, source};
 
-/// The nodes that a transaction has created, and the lines after it.
+/// The nodes that a transaction has created, and the queues after it.
 struct Made {
     /// The name and the number of each node.
     nodes: Vec<(String, i64)>,
@@ -16,8 +16,8 @@ struct Made {
 }
 
 impl Several<'_> {
-    /// Creates the missing nodes of the claim in one transaction, and then reads all lines, in one round trip. Returns
-    /// the number of the change, if the claim had none of the nodes before.
+    /// Creates the missing nodes of the claim in one transaction, and then reads all queues, in one round trip. Returns
+    /// the transaction number if the claim had none of the nodes before.
     pub(super) async fn create_missing(
         &self,
         surveyed: &mut [Surveyed],
@@ -77,7 +77,7 @@ impl Several<'_> {
                     return Ok(Made { nodes: nodes.collect(), lines });
                 }
                 (Err(error), _) => match source(error) {
-                    // Containers vanish some time after their last node.
+                    // The servers delete a container some time after its last node was deleted.
                     Error::NoNode => self.make_directories().await?,
                     error => return Err(error),
                 },

@@ -1,4 +1,4 @@
-//! From a writer to a reader.
+//! The downgrade of a writer to a reader.
 
 use zookeeper_client::{CreateMode, Error, MultiWriteError};
 
@@ -8,12 +8,13 @@ use super::places::Site;
 use crate::backend::Mode;
 
 impl Site<'_> {
-    /// Turns the node of the claim into a reader's node with the same number, in one transaction: it keeps its place,
-    /// and the key is free at no time. Returns whether the claim has its grant.
+    /// Replaces the node of the claim with a reader's node of the same sequence number, in one transaction. So the
+    /// claim keeps its place, and the key is free at no time. Returns whether the claim still has its grant.
     pub(super) async fn downgrade(&self) -> Result<bool, Failure> {
         self.session.with(|grants| grants.deletes(&self.prefix, true))?;
         let is_reader = self.become_reader().await?;
-        // This comes only now: after any other outcome the deletion of the old node may still come.
+        // This happens only after a success: after any other outcome, the deletion of the old node may still be
+        // reported.
         self.session.with(|grants| grants.deletes(&self.prefix, false))?;
         Ok(is_reader)
     }

@@ -1,4 +1,4 @@
-//! The meaning of a failure of the client.
+//! The conversion of the client's errors to failures.
 
 use zookeeper_client::Error;
 
@@ -8,14 +8,14 @@ use crate::error::LockErrorKind;
 /// A failure of a call.
 pub(super) type Failure = remote::Failure<()>;
 
-/// Returns whether the request may have been executed, or may succeed when it is repeated: the connection was lost
-/// before the answer.
+/// Returns whether the request may have been executed, or may succeed when it is repeated. This is so if the connection
+/// was lost before the answer, or the servers are overloaded.
 pub(super) fn is_doubtful(error: &Error) -> bool {
     use Error::{ConnectionLoss, Custom, Throttled, Timeout, UnexpectedError};
     matches!(error, ConnectionLoss | Custom(_) | Timeout | UnexpectedError(_) | Throttled)
 }
 
-/// Returns whether the servers refused the request, and have done nothing.
+/// Returns whether the servers refused the request without any effect.
 pub(super) fn is_refusal(error: &Error) -> bool {
     use Error::{AuthFailed, InvalidAcl, NoAuth, NoHosts, NoNode, NotReadOnly, QuotaExceeded, Unimplemented};
     matches!(
@@ -33,7 +33,7 @@ pub(super) fn failure(error: &Error) -> Failure {
             "no permission: the access control list of the nodes below the path of the URL does not admit this user",
         )
         .permanent(),
-        // The server accepted the login, and forgot it.
+        // The server accepted the login of the user, but did not keep it.
         Error::InvalidAcl => Failure::new(
             Unavailable,
             "it does not know the user of the URL, so nobody would own the nodes; for `auth=sasl`, set up SASL on every \

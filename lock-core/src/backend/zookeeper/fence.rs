@@ -1,8 +1,9 @@
 //! Fencing tokens.
 //!
-//! A token is the number of a change at the store, of which every later change has a larger one. The creation of a node
-//! is the token of its holder only if the holder had the key from then on. A waiter's node is older than the tokens of
-//! the holders before it, so a waiter that is served gets the number of a change that it makes as the holder.
+//! A token is the transaction number of a change in the store. Every later change has a larger number. The number of a
+//! node's creation is the token of its holder only if the holder had the key from then on. The node of a waiter is
+//! older than the tokens of the holders before it. So a waiter that is served gets the number of a change that it makes
+//! as the holder.
 
 use zookeeper_client::Error;
 
@@ -10,8 +11,9 @@ use super::error::Failure;
 use super::places::Site;
 use crate::backend::FencingToken;
 
-/// Returns the token of a holder whose node was created by the change `created`, if no node was deleted between it and
-/// `changed`, the last change that the claim has seen. Otherwise an earlier holder may have got a token since.
+/// Returns the token of a holder whose node was created by the change `created`, or `None` if a node was created or
+/// deleted after it. `changed` is the last change of the directory that the claim has read. In the meantime an earlier
+/// holder may have got a larger token.
 pub(super) fn at_birth(created: i64, changed: i64) -> Option<FencingToken> {
     (created == changed && created > 0).then(|| FencingToken::new(created.cast_unsigned()))
 }
@@ -30,7 +32,7 @@ impl Site<'_> {
                 return Ok(None);
             };
             match self.touch(&node).await {
-                // The node existed, so the claim held the key at that change.
+                // The node still existed, so the claim held the key at the time of this change.
                 Ok(stat) => return known(Some(FencingToken::new(stat.mzxid.cast_unsigned()))),
                 Err(Error::NoNode) => {
                     // A downgrade has renamed the node, or it was deleted.
@@ -56,9 +58,9 @@ mod tests {
     fn a_node_that_saw_another_leave_is_no_token() {
         for (created, changed, token) in [
             (7, 7, Some(7)),
-            // The previous holder made a token of change 8, and released with change 9.
+            // The previous holder made a token by change 8, and released the key by change 9.
             (7, 9, None),
-            // A server that does not report the change.
+            // A server that does not report the number.
             (0, 0, None),
             (-1, -1, None),
         ] {

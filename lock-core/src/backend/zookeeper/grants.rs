@@ -1,4 +1,4 @@
-//! The nodes of one session, as far as it knows. No I/O.
+//! The records of the nodes of one session. This module performs no I/O.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -9,32 +9,33 @@ use crate::backend::{Claim, FencingToken, Held};
 use crate::clock::{self, Moment};
 use crate::owner::{Owner, OwnerRecord};
 
-/// How many busy directories are remembered. A forgotten one costs only a write.
+/// The largest number of busy directories that are remembered. A forgotten directory costs only one write.
 const BUSY: usize = 1_024;
 
-/// The claims of a session that have a node, or may have one. An owner has one entry for each of its keys, under the
-/// [prefix](names::path_prefix) of the paths of its nodes.
+/// The claims of a session that have a node, or may have one. An owner has one entry for each of its keys. The entry is
+/// found by the common [prefix](names::path_prefix) of the paths of its nodes.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     entries: BTreeMap<String, Entry>,
-    /// The directories whose key another owner held at the last request.
+    /// The directories whose key was held by another owner at the last request.
     busy: HashSet<String>,
 }
 
-/// A claim. An entry exists before its first request is sent, and until its node is certainly deleted.
+/// A claim of the session. Its entry is created before the first request is sent, and exists until the node is
+/// certainly deleted.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) owner: Owner,
-    /// The data of its node.
+    /// The owner record in the data of the node.
     record: OwnerRecord,
-    /// The name of its node; `None` while no answer has named one.
+    /// The name of the node; `None` until an answer contains the name.
     pub(super) node: Option<String>,
     pub(super) granted: bool,
-    /// When it was granted, by the wall clock.
+    /// When the claim was granted, by the wall clock.
     since: Option<Duration>,
-    /// Whether the data of its node says when it was granted.
+    /// Whether the data of the node contains the time of the grant.
     is_told: bool,
-    /// After how many hand-offs a token was made, and that token.
+    /// The last fencing token, with the number of hand-offs after which it was made.
     fence: Option<(u64, FencingToken)>,
     removal: Removal,
     /// `None` while it does not wait, or waits for the deletion of any node.
@@ -51,7 +52,7 @@ pub(super) struct Behind {
     pub(super) fresh_until: Moment,
 }
 
-/// Whether a deletion of a holder's node by others is watched.
+/// Whether the session watches for the deletion of a holder's node by another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
     Unwatched,
@@ -61,14 +62,14 @@ enum Removal {
 }
 
 impl Entry {
-    /// Returns the data of its node.
+    /// Returns the data of the node.
     pub(super) fn data(&self) -> String {
         data(self.owner, &self.record, self.since)
     }
 }
 
 impl Grants {
-    /// Adds a claim that is about to be sent, unless it exists.
+    /// Adds an entry for a claim that is about to be sent, if there is none.
     pub(super) fn begin(&mut self, prefix: &str, claim: &Claim) {
         self.entries.entry(prefix.to_owned()).or_insert_with(|| Entry {
             owner: claim.owner,
@@ -87,7 +88,7 @@ impl Grants {
         self.entries.get(prefix)
     }
 
-    /// Notes the node of a claim.
+    /// Records the node of a claim.
     pub(super) fn has_node(&mut self, prefix: &str, node: &str) {
         if let Some(entry) = self.entries.get_mut(prefix).filter(|entry| entry.node.as_deref() != Some(node))
         {
@@ -111,8 +112,8 @@ impl Grants {
         }
     }
 
-    /// Returns the node of a holder to watch, and the data to write into it before, if it does not say yet when it was granted.
-    /// `None` if it is watched already, or must not be.
+    /// Returns the node of a holder that must now be watched, and the data to write into it before, if its data does
+    /// not contain the time of the grant. `None` if the node is already watched, or must not be watched.
     pub(super) fn watch(&mut self, prefix: &str) -> Option<(String, Option<String>)> {
         let watchable = |entry: &&mut Entry| entry.granted && entry.removal == Removal::Unwatched;
         let entry = self.entries.get_mut(prefix).filter(watchable)?;
@@ -120,7 +121,7 @@ impl Grants {
         Some((entry.node.clone()?, (!entry.is_told).then(|| entry.data())))
     }
 
-    /// Notes that the node of a holder is not watched.
+    /// Records that the node of a holder is not watched.
     pub(super) fn unwatched(&mut self, path: &str) {
         let entry = names::path_prefix(path).and_then(|prefix| self.entries.get_mut(prefix));
         if let Some(entry) = entry.filter(|entry| entry.removal == Removal::Watched) {
@@ -128,20 +129,20 @@ impl Grants {
         }
     }
 
-    /// Returns whether a claim is granted.
+    /// Returns whether any claim of the session is granted.
     pub(super) fn has_holder(&self) -> bool {
         self.entries.values().any(|entry| entry.granted)
     }
 
-    /// Notes whether this process is about to delete the node of a claim itself.
+    /// Records whether this process is about to delete the node of a claim itself.
     pub(super) fn deletes(&mut self, prefix: &str, deletes: bool) {
         if let Some(entry) = self.entries.get_mut(prefix) {
             entry.removal = if deletes { Removal::Own } else { Removal::Unwatched };
         }
     }
 
-    /// Notes that another process has deleted the node of a holder. Returns the holder, if it has thereby lost its
-    /// grant.
+    /// Records that another process has deleted the node of a holder. Returns the owner if it has lost its grant by
+    /// this.
     pub(super) fn removed(&mut self, path: &str) -> Option<Owner> {
         let prefix = names::path_prefix(path)?;
         let entry = self.entries.get(prefix)?;
@@ -152,7 +153,7 @@ impl Grants {
         self.entries.remove(prefix).map(|entry| entry.owner)
     }
 
-    /// Notes a grant. Returns whether the claim has an entry.
+    /// Records a grant. Returns whether the claim has an entry.
     pub(super) fn granted(&mut self, prefix: &str) -> bool {
         let Some(entry) = self.entries.get_mut(prefix) else { return false };
         (entry.granted, entry.behind) = (true, None);
@@ -160,8 +161,9 @@ impl Grants {
         true
     }
 
-    /// Returns the token of the holder of these keys after `handoffs` hand-offs. The first token that is noted stays.
-    /// Keys that were granted singly have different tokens, and none is the token of all.
+    /// Returns the token of the holder of these keys after `handoffs` hand-offs, and records the new token `made`. The
+    /// first recorded token stays. Keys that were granted one by one have different tokens, and none of these is the
+    /// token of all keys.
     pub(super) fn fence(
         &mut self,
         prefixes: &[&str],
@@ -196,7 +198,7 @@ impl Grants {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.owner)
     }
 
-    /// Returns the owner record of the node at `path`, if it is of this session.
+    /// Returns the owner record of the node at `path`, if the node belongs to this session.
     pub(super) fn record_of(&self, path: &str) -> Option<OwnerRecord> {
         self.entries.get(names::path_prefix(path)?).map(|entry| entry.record.clone())
     }
@@ -222,7 +224,7 @@ impl Grants {
         from.take_while(move |(prefix, _)| prefix.starts_with(&below)).map(|(_, entry)| entry)
     }
 
-    /// Notes whether a key was held by another.
+    /// Records whether a key was held by another owner.
     pub(super) fn was_busy(&mut self, directory: &str, busy: bool) {
         if !busy {
             self.busy.remove(directory);
@@ -269,7 +271,7 @@ mod tests {
         assert!(grants.granted(&prefix));
         assert_eq!(grants.fence(&of, 0, None), None);
         assert_eq!(grants.fence(&of, 0, Some(token(5))), Some(token(5)));
-        // Two requests for the token of one holder: the first that is noted is the token of both.
+        // Two requests make a token for the same holder. The first recorded token is the token of both.
         assert_eq!(grants.fence(&of, 0, Some(token(6))), Some(token(5)));
         assert_eq!(grants.fence(&of, 1, None), None);
         assert_eq!(grants.fence(&of, 1, Some(token(9))), Some(token(9)));
@@ -329,7 +331,7 @@ mod tests {
         assert_eq!(watched, writer);
         assert!(data.is_some_and(|data| data.contains(" granted=")), "nobody was told");
         assert_eq!(grants.watch(&prefix), None, "once");
-        // A downgrade deletes the node that is watched.
+        // A downgrade deletes the watched node.
         grants.deletes(&prefix, true);
         assert_eq!((grants.watch(&prefix), grants.removed(&path(&writer))), (None, None), "its own deletion");
         grants.has_node(&prefix, &reader);
@@ -373,7 +375,7 @@ mod tests {
             grants.record_of(&format!("/k/{node}")).is_some()
                 && grants.record_of("/k/lock-0000000001").is_none()
         );
-        // Another key of the same grant.
+        // The same grant has another key.
         grants.begin(&prefix("l", holds), &claim(holds));
         assert!(grants.granted(&prefix("l", holds)));
         assert_eq!(grants.into_granted(), [holds]);

@@ -18,12 +18,13 @@ use crate::backend::{
 use crate::error::{self, LockErrorKind, LossReason};
 use crate::key::Key;
 
-/// How many keys are read at once.
+/// The number of keys that are read at once.
 const AT_ONCE: usize = 512;
 
 impl ZooKeeper {
-    /// Lists held keys, several at once. The names, and the answers about each batch of keys, must come within the time
-    /// of a call: each key that was used a moment ago may still have a directory, and there may be very many.
+    /// Lists held keys, and reads several at once. The read of the names, and the reads of each batch of keys, have the
+    /// time limit of one call. They do not share one limit, because there may be very many directories: a key that was
+    /// used a moment ago may still have one.
     pub(super) async fn list_all(&self, prefix: &str, foreign: bool, limit: usize) -> error::Result<Listed> {
         let (session, keys) = self.within(self.keys(prefix)).await?;
         let mut locks = Vec::new();
@@ -49,7 +50,7 @@ impl ZooKeeper {
         Ok((session, keys))
     }
 
-    /// Describes the keys with a holder to be shown.
+    /// Returns the descriptions of the keys that have a holder to show.
     async fn infos(
         &self,
         session: &Session,
@@ -61,7 +62,7 @@ impl ZooKeeper {
         for lock in join_all(looks.collect()).await {
             match lock {
                 Ok(lock) => locks.extend(lock),
-                // Another user has closed the directory of this key.
+                // Another user has denied access to the directory of this key.
                 Err(Error::NoAuth) => {}
                 Err(error) => return Err(failure(&error)),
             }
@@ -69,13 +70,12 @@ impl ZooKeeper {
         Ok(locks)
     }
 
-    /// Reads one key.
     pub(super) async fn look_at(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let session = self.any_session().await?;
         self.info(&session, key.as_str(), true).await.map_err(|error| failure(&error))
     }
 
-    /// Takes a grant from its holder.
+    /// Deletes the node of a grant. Returns whether there was such a grant.
     pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         let session = self.any_session().await?;
         let directory = names::directory(&self.config.base, key.as_str());
@@ -97,7 +97,7 @@ impl ZooKeeper {
                     self.notify_holder(&path, LossReason::Forced);
                     return Ok(true);
                 }
-                // The holder has released, or it is a reader now.
+                // The holder has released the key, or has become a reader.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(failure(&error)),
             }
@@ -113,7 +113,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns a session of any manager: the servers give the same answers in each.
+    /// Returns the session of any manager. The servers give the same answers in each session.
     pub(super) async fn any_session(&self) -> Result<Arc<Session>, Failure> {
         let all = self.managers();
         let live = || all.iter().filter(|process| !process.is_gone());
@@ -123,12 +123,12 @@ impl ZooKeeper {
             return Err(Failure::new(LockErrorKind::Unavailable, detail).permanent());
         };
         let session = process.ready().await?;
-        // The answer contains all changes before this request.
+        // After this request, an answer contains all earlier changes.
         session.client().sync("/").await.map_err(|error| failure(&error))?;
         Ok(session)
     }
 
-    /// Describes a key, if it has a holder to be shown.
+    /// Returns the description of a key, or `None` if there is no holder to show.
     async fn info(&self, session: &Session, key: &str, foreign: bool) -> Result<Option<LockInfo>, Error> {
         let directory = names::directory(&self.config.base, key);
         let look = Look { session, directory: &directory };
@@ -144,7 +144,7 @@ async fn line(session: &Session, directory: &str) -> Result<Line, Error> {
     }
 }
 
-/// The read of one key.
+/// A read of one key.
 struct Look<'a> {
     session: &'a Session,
     directory: &'a str,
@@ -162,7 +162,7 @@ impl Look<'_> {
             for info in join_all(told).await {
                 infos.extend(info?);
             }
-            // The holders have released meanwhile, and others may have come.
+            // All holders have released the key since the read, and others may hold it now.
             if infos.is_empty() {
                 continue;
             }
@@ -174,23 +174,23 @@ impl Look<'_> {
         }
     }
 
-    /// Describes the first waiters.
+    /// Returns the descriptions of the first waiters.
     async fn waiters(&self, line: &Line) -> Result<Vec<WaiterInfo>, Error> {
         let first = line.waiters().iter().take(WAITERS_TOLD);
         let first = first.map(|place| -> BoxFuture<'_, _> { Box::pin(self.waiter(place)) }).collect();
         join_all(first).await.into_iter().collect()
     }
 
-    /// Describes a holder; `None` if it has released.
+    /// Returns the description of a holder, or `None` if it has released the key.
     async fn holder(&self, place: &Place) -> Result<Option<HolderInfo>, Error> {
         let (record, granted) = match self.session.client().get_data(&self.path(place)).await {
             Ok((data, _)) => (read_record(&data), read_granted(&data)),
-            // A node that this user may not read belongs to some holder.
+            // A node that this user may not read still belongs to a holder.
             Err(Error::NoAuth) => (None, None),
             Err(Error::NoNode) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // The grant lives as long as its session, for an unknown time.
+        // The grant lives as long as its session, so its remaining time is unknown.
         let id = self.id(place).await?;
         let granted = granted.filter(|_| record.is_some());
         Ok(id.map(|id| HolderInfo::new(id, record, None, false).with_held_since(granted)))
@@ -206,7 +206,7 @@ impl Look<'_> {
     }
 
     /// Returns the id of a grant; `None` if it was released. A mark belongs to one grant, even if its node is renamed.
-    /// Without a mark, a name may recur, but not with the same creation number.
+    /// The name of a node without a mark may recur, but never with the same creation number.
     async fn id(&self, place: &Place) -> Result<Option<GrantId>, Error> {
         if let Some(mark) = names::mark_of(&place.name) {
             return Ok(id(mark));

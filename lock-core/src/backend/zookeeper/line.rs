@@ -1,14 +1,15 @@
-//! The queue of one key as ZooKeeper stores it: its nodes in the order of their sequence numbers. No I/O.
+//! The queue of one key as ZooKeeper stores it: its nodes in the order of their sequence numbers. This module performs
+//! no I/O.
 
 use super::names;
 use crate::backend::Mode;
 use crate::backend::remote::queue_copy;
 use crate::backend::remote::wait_queue::{Entry, WaitQueue};
 
-/// The nodes of one key that are places in its line, in their order.
+/// The queue of one key: the nodes with a sequence number, in their order.
 pub(super) type Line = WaitQueue<Place>;
 
-/// A node.
+/// A node in the queue of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) name: String,
@@ -29,7 +30,7 @@ impl queue_copy::Entry for Place {
 }
 
 impl Line {
-    /// Sorts the names of the children of a key's directory. Nodes without a sequence number are left out.
+    /// Makes a queue from the names of the children of a key's directory. Leaves out nodes without a sequence number.
     pub(super) fn of_children(children: Vec<String>) -> Self {
         let place = |name: String| {
             let (mode, number) = names::place(&name)?;
@@ -43,7 +44,7 @@ impl Line {
         Self::new(places)
     }
 
-    /// Returns the index of the first node of the owner with this mark.
+    /// Returns the index of the first node of the owner with this [mark](names::mark).
     pub(super) fn place_of(&self, mark: &str) -> Option<usize> {
         self.place(|place| place.name.starts_with(mark))
     }
@@ -58,8 +59,8 @@ impl Line {
         self.entries().iter().map(|place| place.name.as_str()).filter(move |name| name.starts_with(mark))
     }
 
-    /// Returns the node that must be deleted before a waiter of `mode` at the index `at` can hold the key; `None` if the
-    /// deletion of any node before it may be enough.
+    /// Returns the node that must be deleted before a waiter of `mode` at the index `at` can hold the key. `None` if
+    /// the deletion of any earlier node may be enough.
     pub(super) fn obstacle(&self, at: usize, mode: Mode) -> Option<&Place> {
         let before = self.entries().get(..at)?;
         match mode {
@@ -70,10 +71,10 @@ impl Line {
     }
 }
 
-/// Returns whether the counter has overflowed within these numbers: then the negative ones are the later.
+/// Returns whether the counter has overflowed within these numbers. If so, the negative numbers are the later ones.
 ///
-/// Numbers that live at the same time are less than 2^31 apart, unless a lock had two thousand million holders while
-/// one waited.
+/// Numbers that exist at the same time are less than 2^31 apart: otherwise a lock would have had two thousand million
+/// holders while one claim waited.
 fn wraps(numbers: impl Iterator<Item = i32> + Clone) -> bool {
     let (least, most) = (numbers.clone().min(), numbers.max());
     least.zip(most).is_some_and(|(least, most)| i64::from(most) - i64::from(least) >= 1 << 31)
@@ -87,7 +88,8 @@ fn order(number: i32, wrapped: bool) -> i64 {
 mod tests {
     use super::*;
 
-    /// Makes a line from letters: `x` exclusive, `r` reader, a digit for a permit of so many.
+    /// Makes a queue from letters: `x` for exclusive, `r` for a reader, a digit for a permit of a semaphore of this
+    /// size.
     fn line(kinds: &str) -> Line {
         let name = |(number, kind): (usize, char)| {
             let uuid = format!("_c_{number:08x}-89ab-cdef-0123-456789abcdef-");
@@ -103,7 +105,8 @@ mod tests {
         Line::of_children(names)
     }
 
-    /// `h` holds; a waiter has the number of the node whose deletion can serve it, or `*` for any.
+    /// In `expected`, `h` is a holder. For a waiter it has the number of the node whose deletion can serve the waiter,
+    /// or `*` for any node.
     #[test]
     fn what_a_waiter_waits_for() {
         for (kinds, expected) in [
@@ -115,7 +118,7 @@ mod tests {
             ("rxrrx", "h0113"),
             ("2222", "hh**"),
             ("1111", "h***"),
-            // Another program waits between permits.
+            // Another program waits between claims for permits.
             ("3x3", "h0*"),
             ("3r3", "h0*"),
         ] {

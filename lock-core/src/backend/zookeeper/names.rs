@@ -1,7 +1,7 @@
 //! The names of nodes: the directory of a key, and the parts of a node's name.
 //!
-//! They are Curator's: the directory of a lock, and in it `_c_<uuid>-lock-0000000042`. Curator finds its own node by
-//! the uuid after a lost answer; here the uuid is made from the owner.
+//! The names have the form of Curator's: a lock has a directory, and in it nodes such as `_c_<uuid>-lock-0000000042`.
+//! After a lost answer, Curator finds its own node by the uuid. This library derives the uuid from the owner.
 
 use std::fmt::Write;
 
@@ -11,23 +11,23 @@ use super::config::Names;
 use crate::backend::Mode;
 use crate::owner::Owner;
 
-/// The name of a reader of Curator's `InterProcessReadWriteLock`.
+/// The part of the name that marks a reader of Curator's `InterProcessReadWriteLock`.
 const READER: &str = "__READ__";
-/// The name of a writer of Curator's `InterProcessReadWriteLock`.
+/// The part of the name that marks a writer of Curator's `InterProcessReadWriteLock`.
 const WRITER: &str = "__WRIT__";
-/// The name of a reader of kazoo.
+/// The part of the name that marks a reader of kazoo.
 const KAZOO_READER: &str = "__rlock__";
-/// The name of Curator's `InterProcessMutex`.
+/// The part of the name that marks Curator's `InterProcessMutex`.
 const MUTEX: &str = "lock-";
-/// The beginning of the name of a permit; the number of permits follows. Curator has no such name.
+/// The part of the name that marks a permit. The number of permits follows. Curator has no such name.
 const PERMIT: &str = "permit-";
 /// The width of a sequence number.
 const DIGITS: usize = 10;
 
 /// Returns the directory of `key` below `base`.
 ///
-/// A key is one node, so that no key is part of another: characters that ZooKeeper does not allow in a name are
-/// percent-encoded, and so are `/`, `%` and everything outside of ASCII.
+/// The directory is one node, so that no key is inside the directory of another. `/`, `%`, all characters outside of
+/// ASCII and all characters that ZooKeeper does not allow in a name are percent-encoded.
 pub(super) fn directory(base: &str, key: &str) -> String {
     let mut path = String::with_capacity(base.len() + key.len() + 1);
     path.push_str(base);
@@ -45,7 +45,7 @@ pub(super) fn directory(base: &str, key: &str) -> String {
     path
 }
 
-/// Returns the key whose directory has this name; `None` if it is no key's directory.
+/// Returns the key whose directory has this name; `None` if no key has such a directory.
 pub(super) fn key_of(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
@@ -58,11 +58,12 @@ pub(super) fn key_of(name: &str) -> Option<String> {
         }
     }
     let key = String::from_utf8(bytes).ok()?;
-    // Another spelling of a key is not its directory.
+    // A name that encodes the key in another way is not its directory.
     Some(key).filter(|key| directory("", key).strip_prefix('/') == Some(name))
 }
 
-/// Returns the beginning of the names of the nodes of `owner`. It does not reveal the token of the owner.
+/// Returns the *mark* of `owner`, with which the names of all its nodes begin. The mark does not reveal the token of
+/// the owner.
 pub(super) fn mark(owner: Owner) -> String {
     let digest = Sha256::digest(owner.token().as_str().as_bytes());
     let mut mark = String::with_capacity(MARK_LEN);
@@ -80,12 +81,12 @@ pub(super) fn mark(owner: Owner) -> String {
 /// The length of a [`mark`].
 const MARK_LEN: usize = 40;
 
-/// Returns the mark with which a name begins, if it has one.
+/// Returns the mark with which a name begins, if there is one.
 pub(super) fn mark_of(name: &str) -> Option<&str> {
     name.get(..MARK_LEN).filter(|mark| mark.starts_with("_c_") && mark.ends_with('-'))
 }
 
-/// Returns the beginning of the path of a node: its directory and its mark. All nodes of one owner at one key have it.
+/// Returns the beginning of the path of a node, up to the end of its mark. All nodes of one owner at one key share it.
 pub(super) fn path_prefix(path: &str) -> Option<&str> {
     let at = path.rfind('/')? + 1;
     mark_of(path.get(at..)?)?;
@@ -102,14 +103,14 @@ pub(super) fn prefix(mark: &str, mode: Mode, names: Names) -> String {
     }
 }
 
-/// Returns the name of a reader that has the place of the node `name`.
+/// Returns the name of the reader's node that can replace the node `name` in its place.
 pub(super) fn as_reader(mark: &str, name: &str) -> Option<String> {
     split(name).map(|(_, number)| format!("{mark}{READER}{number:010}"))
 }
 
-/// Returns the mode and the sequence number in a name; `None` for a node that is no place in a line.
+/// Returns the mode and the sequence number in a name; `None` for a node that is not in the queue.
 ///
-/// Every node with a sequence number that is no reader excludes: a node of `InterProcessMutex`, of kazoo's `Lock`, or
+/// Every other node with a sequence number is exclusive, such as a node of `InterProcessMutex`, of kazoo's `Lock`, or
 /// of another program.
 pub(super) fn place(name: &str) -> Option<(Mode, i32)> {
     let (kind, number) = split(name)?;
@@ -127,9 +128,9 @@ fn permits(kind: &str) -> Option<u32> {
     kind.strip_prefix(PERMIT)?.strip_suffix('-')?.parse().ok()
 }
 
-/// Splits a name into the part before its sequence number, and the number. ZooKeeper writes ten digits; the counter
-/// continues from 2147483647 with -2147483648, which has eleven characters, and later reaches -000000001, which has
-/// ten.
+/// Splits a name into the part before its sequence number, and the number. ZooKeeper writes ten digits. After
+/// 2147483647 the counter continues with -2147483648, which has eleven characters. Later it reaches -000000001, which
+/// has ten.
 fn split(name: &str) -> Option<(&str, i32)> {
     let at = |width: usize| {
         let (kind, number) = name.split_at_checked(name.len().checked_sub(width)?)?;
@@ -137,7 +138,7 @@ fn split(name: &str) -> Option<(&str, i32)> {
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         Some((kind, number.parse().ok()?)).filter(|_| is_number)
     };
-    // A `-` before ten digits is a sign only after a complete kind, because `lock-` ends with one as well.
+    // A `-` before ten digits is a sign only if `-` or `_` precedes it, because `lock-` also ends with a `-`.
     let long = at(DIGITS + 1)
         .filter(|(kind, number): &(&str, i32)| *number <= -1_000_000_000 && kind.ends_with(['-', '_']));
     long.or_else(|| at(DIGITS))
@@ -190,15 +191,15 @@ mod tests {
             (format!("{uuid}__WRIT__0000000042"), Some((Mode::Exclusive, 42))),
             (format!("{uuid}__READ__0000000042"), Some((Mode::Shared, 42))),
             (format!("{uuid}permit-7-0000000003"), permit(7)),
-            // The counter has passed its largest number.
+            // Here the counter has passed its largest number.
             (format!("{uuid}lock-2147483647"), Some((Mode::Exclusive, i32::MAX))),
             (format!("{uuid}lock--2147483648"), Some((Mode::Exclusive, i32::MIN))),
             (format!("{uuid}__READ__-2147483648"), Some((Mode::Shared, i32::MIN))),
             (format!("{uuid}lock--000000001"), Some((Mode::Exclusive, -1))),
-            // kazoo.
+            // These are names of kazoo.
             ("0123456789abcdef0123456789abcdef__lock__0000000001".to_owned(), Some((Mode::Exclusive, 1))),
             ("0123456789abcdef0123456789abcdef__rlock__0000000001".to_owned(), Some((Mode::Shared, 1))),
-            // A node without a protection prefix.
+            // This node has no protection prefix.
             ("lock-0000000009".to_owned(), Some((Mode::Exclusive, 9))),
             ("leases".to_owned(), None),
             ("lock-".to_owned(), None),
@@ -216,7 +217,7 @@ mod tests {
         for (path, expected) in [
             (format!("/locks/k/{uuid}lock-0000000042"), Some(format!("/locks/k/{uuid}"))),
             (format!("/locks/{uuid}/{uuid}__READ__0000000001"), Some(format!("/locks/{uuid}/{uuid}"))),
-            // Here the key looks like a mark.
+            // Here the key has the form of a mark.
             (format!("/locks/{uuid}/lock-0000000001"), None),
             (format!("{uuid}lock-0000000042"), None),
             ("/locks/k/é".to_owned(), None),

@@ -1,4 +1,4 @@
-//! The twin of `secure.rs` in a build without TLS to ZooKeeper.
+//! The replacement of `secure.rs` in a build without TLS to ZooKeeper.
 
 use tokio::net::TcpStream;
 use zookeeper_client::Connector;
@@ -7,12 +7,12 @@ use super::error::Failure;
 use crate::backend::remote::{TlsFiles, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// TLS that cannot exist, because this build has none.
+/// A type without values, because this build has no TLS.
 #[derive(Clone, Debug)]
 pub(super) enum Secure {}
 
 impl Secure {
-    /// Refuses every URL that asks for TLS.
+    /// Refuses every URL with TLS.
     pub(super) fn read(_form: &UrlForm, _files: &TlsFiles, _hosts: &[(String, u16)]) -> Result<Self> {
         let detail = "this build has no TLS for ZooKeeper: add the feature `tls` to lock-core in Cargo.toml";
         Err(LockError::new(LockErrorKind::Unsupported, detail))

@@ -26,7 +26,7 @@ impl Operator {
         self.processes.upgrade().map(|all| all.lock().keys().copied().collect()).unwrap_or_default()
     }
 
-    /// Ends the session of `process` at the servers, before its client knows.
+    /// Ends the session of `process` at the servers, before its client notices.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable): the process has no session, or the servers do not answer.

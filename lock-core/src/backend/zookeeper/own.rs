@@ -1,4 +1,4 @@
-//! The node of a claim in the present session, and nodes of earlier sessions.
+//! The node of a claim in the present session, and its nodes of earlier sessions.
 
 use zookeeper_client::Error;
 
@@ -14,7 +14,8 @@ impl Site<'_> {
         self.session.with(|grants| grants.get(&self.prefix).cloned())
     }
 
-    /// Reads the line, and finds the node of the claim in it. `known` is its name, if an answer has named it.
+    /// Reads the queue, and finds the node of the claim in it. `known` is the name of the node, if an answer has
+    /// contained it.
     pub(super) async fn look_for_own(
         &self,
         known: Option<String>,
@@ -27,7 +28,7 @@ impl Site<'_> {
         };
         let own = match known.filter(|node| seen.line.place_named(node).is_some()) {
             Some(node) => Some(node),
-            // A downgrade whose answer was lost has renamed the node.
+            // A downgrade whose answer was lost may have renamed the node.
             None => self.own_node(&seen.line).await?,
         };
         match own {
@@ -36,8 +37,8 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the copy of the queue, if there is one with this node. Nodes before this one only become fewer: if it
-    /// holds the key in the copy, it does in the store.
+    /// Returns the copy of the queue, if there is one and it contains this node. No node is ever added before this one.
+    /// So if the node holds the key in the copy, it also holds the key in the store.
     fn seen_in_copy(&self, node: &str) -> Option<Seen> {
         let copy = self.session.copies.existing(self.directory.as_bytes())?;
         let read = copy.look(|seen| {
@@ -47,10 +48,10 @@ impl Site<'_> {
         read.flatten()
     }
 
-    /// Reads the line for a claim without a node in this session.
+    /// Reads the queue for a claim without a node in this session.
     pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
-        // A claim of a fair lock must see all earlier nodes. It can only miss nodes that the leader has committed and
-        // not yet shown to its own clients; other servers show them earlier.
+        // A claim of a fair lock must find all earlier nodes. Even after this read it can miss a node that the leader
+        // has committed but does not yet show to its own clients. Other servers may show that node earlier.
         let seen = match self.claim.queue {
             Queue::Fifo => self.look_again().await,
             Queue::Barging => self.look().await,
@@ -58,8 +59,8 @@ impl Site<'_> {
         self.without_others("", seen).await
     }
 
-    /// Deletes the nodes of the claim except `own`. They are of an earlier session, which the servers may keep for a
-    /// while: the claim would wait for itself, or take a node of another session for its own.
+    /// Deletes the nodes of the claim except `own`. They belong to an earlier session, which the servers may keep for a
+    /// while. Otherwise the claim could wait for itself, or mistake a node of another session for its own.
     pub(super) async fn without_others(&self, own: &str, seen: Result<Seen, Error>) -> Result<Seen, Error> {
         let seen = seen?;
         let mut found = false;
@@ -70,7 +71,7 @@ impl Site<'_> {
         if found { self.look_again().await } else { Ok(seen) }
     }
 
-    /// Returns the node of the claim that this session created, and whose name no answer has returned.
+    /// Returns the node of the claim that this session has created, if no answer has returned its name.
     async fn own_node(&self, line: &Line) -> Result<Option<String>, Error> {
         let client = self.session.client();
         for name in line.nodes_of(&self.mark) {

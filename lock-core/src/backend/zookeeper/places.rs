@@ -16,26 +16,26 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::OwnerRecord;
 
-/// How often a directory that was deleted meanwhile is made again.
+/// The number of tries to create a node. A deleted directory is created again before the next try.
 pub(super) const TRIES: usize = 8;
 
-/// One claim in one session.
+/// One claim at one of its keys, in one session.
 pub(super) struct Site<'a> {
     pub(super) config: &'a Config,
     pub(super) session: &'a Session,
     pub(super) claim: &'a Claim,
-    /// The directory of its key.
+    /// The directory of the key.
     pub(super) directory: String,
-    /// The beginning of the names of its nodes.
+    /// The [mark](names::mark): the beginning of the names of the claim's nodes.
     pub(super) mark: String,
-    /// The beginning of the paths of its nodes.
+    /// The beginning of the paths of the claim's nodes.
     pub(super) prefix: String,
 }
 
 /// The nodes of a key, as a server returned them.
 pub(super) struct Seen {
     pub(super) line: Line,
-    /// The number of the last change of these nodes.
+    /// The transaction number of the last creation or deletion of such a node.
     pub(super) changed: i64,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Site<'a> {
         Self::for_key(config, session, claim, &claim.key)
     }
 
-    /// A claim at one of its keys.
+    /// Makes the value for one key of a claim.
     pub(super) fn for_key(config: &'a Config, session: &'a Session, claim: &'a Claim, key: &Key) -> Self {
         let (directory, mark) = (names::directory(&config.base, key.as_str()), names::mark(claim.owner));
         let prefix = format!("{directory}/{mark}");
@@ -62,7 +62,7 @@ impl<'a> Site<'a> {
         format!("{}/{name}", self.directory)
     }
 
-    /// Reads the nodes. A missing directory has none.
+    /// Reads the nodes of the key. A missing directory has no nodes.
     pub(super) async fn look(&self) -> Result<Seen, Error> {
         match self.session.client().get_children(&self.directory).await {
             Ok((children, stat)) => Ok(Seen { line: Line::of_children(children), changed: stat.pzxid }),
@@ -71,19 +71,21 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Reads the nodes when every earlier request of this session has taken effect or never will, including one whose
-    /// answer was lost with its connection: the leader refuses late requests of an old connection.
+    /// Reads the nodes after every earlier request of this session has taken effect or never will. This includes
+    /// requests whose answers were lost with the connection, because the leader refuses late requests of an old
+    /// connection.
     pub(super) async fn look_again(&self) -> Result<Seen, Error> {
         let sent = now();
-        // In one round trip: a session executes its requests in the order in which they are sent.
+        // Both requests need one round trip, because a session executes its requests in the order in which they are
+        // sent.
         let (synced, seen) = tokio::join!(self.session.client().sync(&self.directory), self.look());
         synced?;
         self.session.heard_from_leader(sent);
         seen
     }
 
-    /// Creates the node of the claim and then reads the nodes, in one round trip: a session executes its requests in
-    /// the order in which they are sent. After an inner error the node exists.
+    /// Creates the node of the claim and then reads all nodes. This needs one round trip, because a session executes
+    /// its requests in the order in which they are sent. After an inner error, the node exists.
     pub(super) async fn create(&self) -> Result<(Created, Result<Seen, Error>), Error> {
         let prefix = self.node_prefix();
         let path = self.path(&prefix);
@@ -99,7 +101,8 @@ impl<'a> Site<'a> {
                     let name = format!("{prefix}{number}");
                     return Ok((Created { name, sent, number: stat.czxid }, looked));
                 }
-                // Containers vanish some time after their last node, also between two requests.
+                // The servers delete a container some time after its last node was deleted, possibly between two
+                // requests.
                 (Err(Error::NoNode), _) => self.make_directory().await?,
                 (Err(error), _) => return Err(error),
             }
@@ -124,7 +127,8 @@ impl<'a> Site<'a> {
 
     async fn make_directory_in_base(&self) -> Result<(), Error> {
         let options = self.config.node(CreateMode::Container);
-        // This comes before the request, which may be executed after this future is dropped.
+        // The directory is recorded before the request, because the request may be executed after this future is
+        // dropped.
         self.session.made.add(self.directory.clone());
         match self.session.client().create(&self.directory, MADE_HERE, &options).await {
             Ok(_) | Err(Error::NodeExists) => Ok(()),
@@ -145,7 +149,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes the node of the claim again. The number of that change is larger than all earlier ones.
+    /// Writes the node of the claim again. The transaction number of this change is larger than all earlier numbers.
     pub(super) async fn touch(&self, name: &str) -> Result<Stat, Error> {
         let sent = now();
         let stat = self.session.client().set_data(&self.path(name), self.data().as_bytes(), None).await?;
@@ -154,13 +158,12 @@ impl<'a> Site<'a> {
         Ok(stat)
     }
 
-    /// Returns the data of the node of a holder.
     pub(super) fn data(&self) -> String {
         let known = self.session.with(|grants| grants.get(&self.prefix).map(Entry::data));
         known.ok().flatten().unwrap_or_else(|| record(self.claim))
     }
 
-    /// Reads the owner record of a node; `None` for another program.
+    /// Reads the owner record of a node; `None` for a node of another program.
     pub(super) async fn holder(&self, name: &str) -> Result<Option<OwnerRecord>, Error> {
         let path = self.path(name);
         if let Some(own) = self.session.with(|grants| grants.record_of(&path)).ok().flatten() {
@@ -168,13 +171,13 @@ impl<'a> Site<'a> {
         }
         match self.session.client().get_data(&path).await {
             Ok((data, _)) => Ok(read_record(&data)),
-            // A node that this user may not read belongs to some holder.
+            // A node that this user may not read still belongs to a holder.
             Err(Error::NoNode | Error::NoAuth) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Handles a failure: waits for the connection and returns, if the request can be repeated.
+    /// Waits for the connection if the failed request can be repeated. Otherwise returns the failure.
     pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
         if !is_doubtful(&error) {
             return Err(failure(&error));
@@ -183,7 +186,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Makes the directory of the locks, if it is missing. It may exist below one in which this user may not create.
+/// Creates the directory of the locks if it is missing. If it exists, the user may lack the right to create it.
 pub(super) async fn make_base(client: &Client, config: &Config) -> Result<(), Error> {
     if client.check_stat(&config.base).await?.is_none() {
         client.mkdir(&config.base, &config.node(CreateMode::Persistent)).await?;
@@ -191,7 +194,7 @@ pub(super) async fn make_base(client: &Client, config: &Config) -> Result<(), Er
     Ok(())
 }
 
-/// The failure of a node that another process has deleted.
+/// Returns the failure of a claim whose node another process has deleted.
 pub(super) fn deleted() -> Failure {
     Failure::new(
         LockErrorKind::Unavailable,

@@ -1,4 +1,4 @@
-//! How the session of a manager begins, and how it is kept alive.
+//! The start of the session of a manager, and its keep-alives.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::error::{LockErrorKind, LossReason};
 use crate::owner::Owner;
 use crate::sync::{Mutex, survives};
 
-/// A manager, as the store knows it.
+/// An attached manager, with its sessions one after the other.
 pub(super) type Process = SessionKeeper<Session>;
 
 /// The attached managers.
 pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
 
-/// The servers, and what the store has promised of them.
+/// The servers, and the promise of the store about their sessions.
 #[derive(Debug)]
 pub(super) struct Servers {
     pub(super) config: Arc<Config>,
@@ -81,20 +81,21 @@ impl session_keeper::Session for Session {
 }
 
 impl Process {
-    /// Returns the session when it is connected, without a deadline.
+    /// Waits until the session is connected, and returns it. This has no deadline.
     pub(super) async fn ready(&self) -> Result<Arc<Session>, Failure> {
         loop {
             let session = self.session().await?;
             if session.connected().await.is_ok() {
                 return Ok(session);
             }
-            // That session is over, or its end is about to be noticed.
+            // This session is over, or its end is about to be noticed.
             session.ends().await;
         }
     }
 
     /// Watches the node of a holder, if it is not watched yet. If another process deletes the node, the holder is
-    /// notified. Writes into the node when it was granted, for operators: a lock that is held for less time costs no write.
+    /// notified. Also writes the time of the grant into the node, for operators. This happens at the first renewal, so
+    /// a lock that is released before costs no write.
     pub(super) fn watch(self: &Arc<Self>, session: &Arc<Session>, prefix: &str, directory: &str) {
         let Some(background) = &self.servers.background else { return };
         let Ok(Some((node, untold))) = session.with(|grants| grants.watch(prefix)) else { return };
@@ -115,7 +116,7 @@ impl Process {
         });
     }
 
-    /// Reports the grant with the node at `path` as lost, if there is one.
+    /// Reports the grant with the node at `path` as lost, if there is such a grant.
     pub(super) fn lost(&self, session: &Session, path: &str, reason: LossReason) {
         if let Ok(Some(owner)) = session.with(|grants| grants.removed(path)) {
             self.tell(|listener| listener.lost(owner, reason));
@@ -134,14 +135,14 @@ async fn keep(process: &Process, session: &Session) {
     loop {
         match states.state() {
             SessionState::SyncConnected => {
-                // An answer counts from before its request, so a late answer is useful too. Without an answer, the next
-                // try comes when the last proof has expired.
+                // An answer counts from before its request, so a late answer is also useful. Without an answer, the
+                // next try follows when the last proof has expired.
                 let asked = now();
                 let contact = timeout(session.timeout() / 2, session.contact(&process.servers.config.base));
                 let contact = tokio::select! {
                     contact = contact => contact,
                     () = process.closed() => return,
-                    // A connection that is lost fails the request, but the client may notice late.
+                    // If the connection is lost, the request fails, but the client may notice this late.
                     _ = states.changed() => continue,
                 };
                 if let Ok(Ok(())) = contact {

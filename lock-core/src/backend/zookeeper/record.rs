@@ -1,4 +1,4 @@
-//! The data of a node, for people: the owner record, and when the claim was granted.
+//! The data of a node, for people: the owner record, and the time of the grant.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ pub(super) fn record(claim: &Claim) -> String {
     data(claim.owner, &claim.record, None)
 }
 
-/// Returns the data of a node: the owner record without the token, because every user may read it, and when it was `granted`.
+/// Returns the data of a node: the owner record, and the time at which it was `granted`. The data does not contain the
+/// token, because every user may read it.
 pub(super) fn data(owner: Owner, record: &OwnerRecord, granted: Option<Duration>) -> String {
     let mut value = record.to_value(&owner.token());
     if let Some(granted) = granted {
@@ -24,7 +25,7 @@ pub(super) fn read_record(data: &[u8]) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{:0width$} {text}", 0, width = Owner::TOKEN_LEN))
 }
 
-/// Reads when a node was granted, by the wall clock of its holder, if it says so.
+/// Returns when a node was granted, by the wall clock of its holder; `None` if the data does not contain this time.
 pub(super) fn read_granted(data: &[u8]) -> Option<Duration> {
     OwnerRecord::granted(std::str::from_utf8(data).ok()?)
 }

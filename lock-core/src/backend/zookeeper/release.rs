@@ -1,4 +1,4 @@
-//! Releases.
+//! The release of a claim.
 
 use zookeeper_client::Error;
 
@@ -7,7 +7,8 @@ use super::places::Site;
 use crate::backend::Released;
 
 impl Site<'_> {
-    /// Frees the grant or leaves the line. Repeats requests that a lost connection left open, without a deadline.
+    /// Frees the grant, or leaves the queue. Repeats requests whose answers were lost with the connection. This has no
+    /// deadline.
     pub(super) async fn release(&self) -> Result<Released, Failure> {
         let mut doubt = false;
         loop {
@@ -36,7 +37,7 @@ impl Site<'_> {
         Ok(self.release_all(granted).await)
     }
 
-    /// Deletes every node of the owner, including one whose creation was never answered or that is of an earlier
+    /// Deletes every node of the owner, including nodes whose creation was never answered, and nodes of an earlier
     /// session.
     async fn release_all(&self, granted: bool) -> Result<Released, Error> {
         let seen = self.look_again().await?;

@@ -10,10 +10,10 @@ use super::error::Failure;
 use crate::backend::remote::{Pem, Tls, TlsFiles, UrlForm, ring_by_default};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A request that every server answers without a session, at least by a refusal.
+/// A request that every server answers without a session, at least with a refusal.
 const QUESTION: &[u8] = b"srvr";
 
-/// Encrypts the connections to the servers of one URL.
+/// The TLS configuration for the servers of one URL.
 #[derive(Clone)]
 pub(super) struct Secure {
     /// The configuration for the connections of the client library.
@@ -37,19 +37,21 @@ impl Secure {
         Ok(Self { options: options(files)?, tls })
     }
 
-    /// Passes the files to the client library. It verifies chain and name of every server, as [`Tls`] does.
+    /// Passes the files to the client library, which verifies the certificate chain and the name of every server, as
+    /// [`Tls`] does.
     pub(super) fn apply(&self, connector: Connector) -> Connector {
         connector.with_tls(self.options.clone())
     }
 
-    /// Returns why TLS refuses the server, or the server refuses this client; `None` if neither does.
+    /// Returns the reason why TLS refuses the server, or the server refuses this client. `None` if neither refuses the
+    /// other.
     pub(super) async fn look(&self, stream: TcpStream, host: &str) -> Option<Failure> {
         let mut stream = match self.tls.wrap(stream, host).await {
             Ok(stream) => stream,
             Err(failure) => return Some(failure),
         };
-        // With TLS 1.3 a server that refuses the certificate of the client says so only here. The server may have
-        // closed the connection, so a successful write proves nothing.
+        // With TLS 1.3, a server that refuses the certificate of the client reports this only after the handshake. The
+        // server may already have closed the connection, so a successful write proves nothing.
         let _ = stream.write_all(QUESTION).await;
         let error = stream.read(&mut [0]).await.err()?;
         let text = format!("TLS failed ({error}); {}", self.tls.advice_for_refused());

@@ -1,4 +1,4 @@
-//! One session, and the time until which it is certain.
+//! One session, and the time for which it certainly lives.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,17 +19,17 @@ use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
 
-/// The share of the session timeout for which a session is certain after a proof of contact.
+/// The divisor of the session timeout: after a proof of contact, a session certainly lives for half of its timeout.
 ///
-/// The server that ends a session is the leader. A follower reports its clients to the leader with each ping, every
-/// half tick, and a timeout has at least two ticks. So the leader may count from a quarter of the timeout, plus one
-/// pause between two proofs, before the proof.
+/// The leader ends sessions. A follower reports its clients to the leader with each ping, every half tick, and a
+/// timeout has at least two ticks. So the leader may start to count before the proof: earlier by a quarter of the
+/// timeout and by one pause between two proofs.
 const CERTAIN: u32 = 2;
 /// The version that matches any node.
 const ANY_VERSION: i32 = -1;
 /// The pause after an answer that the servers are overloaded.
 const THROTTLED: Duration = Duration::from_millis(100);
-/// How often the client proves contact within the session timeout.
+/// The number of proofs of contact within the session timeout.
 pub(super) const PROOFS: u32 = 8;
 
 /// A session. A task on the library's own thread drives its client.
@@ -39,43 +39,44 @@ pub(super) struct Session {
     /// The runtime of the library's own thread.
     pub(super) background: Option<Handle>,
     proof: Mutex<Proof>,
-    /// Locked by the claim that requests a sign of life of the majority.
+    /// Locked by the claim that requests a proof of contact with the majority.
     asking: tokio::sync::Mutex<()>,
-    /// `None` once the session is over.
+    /// The claims of the session; `None` after the session is over.
     pub(super) grants: Mutex<Option<Grants>>,
     pub(super) over: watch::Sender<bool>,
-    /// The queues whose waiters any change may serve, by directory.
+    /// The copies of queues in which any change may serve a waiter, by directory.
     pub(super) copies: QueueCopies<Place>,
-    /// The bytes of the paths that are watched.
+    /// The size of all watched paths, in bytes.
     watched: AtomicUsize,
-    /// The directories that the session has made.
+    /// The directories that the session has created.
     pub(super) made: Made,
-    /// The directories that claims look for.
+    /// The order of the claims at keys whose directories may be missing.
     pub(super) turns: Turns,
 }
 
-/// The time at which the last request that the leader has answered was sent.
+/// The proofs of contact: the times at which the last requests that prove it were sent.
 #[derive(Clone, Copy, Debug)]
 struct Proof {
-    /// For requests that a majority had to accept.
+    /// When the last request was sent that a majority had to accept.
     majority: Moment,
-    /// The same for all requests.
+    /// When the last request was sent that the leader answered, with or without a majority.
     any: Moment,
 }
 
 /// The reservation of a watch.
 ///
-/// After each reconnect the client requests its watches again. Beyond 128 KiB of paths it sends several requests, whose
-/// answers it cannot distinguish, and no reconnect succeeds any more.
+/// After each reconnect the client requests its watches again. With more than 128 KiB of paths it sends several
+/// requests, and cannot distinguish their answers. Then no reconnect succeeds.
 pub(super) struct Watch<'a> {
     session: &'a Session,
     length: usize,
 }
 
 impl Watch<'_> {
-    /// The most bytes of paths with which a holder is still watched.
+    /// The size limit of all watched paths, in bytes, up to which another holder is watched.
     const OF_HOLDERS: usize = 64 * 1024;
-    /// The most bytes of paths with which a waiter still watches. Further waiters send a request from time to time.
+    /// The size limit of all watched paths, in bytes, up to which another waiter gets a watch. Further waiters send a
+    /// request from time to time.
     pub(super) const OF_WAITERS: usize = 112 * 1024;
 }
 
@@ -91,13 +92,13 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The clock of all leases in a remote store.
+/// Returns the time by the clock of leases in remote stores.
 pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }
 
 impl Session {
-    /// Makes the value of a session that was requested at `sent`.
+    /// Makes the value for a session that was requested at `sent`.
     pub(super) fn new(client: Client, sent: Moment, background: Option<Handle>) -> Self {
         let timeout = client.session_timeout();
         let proof = Mutex::new(Proof { majority: sent, any: sent });
@@ -125,33 +126,33 @@ impl Session {
         self.timeout
     }
 
-    /// Notes that a majority accepted a request that was sent at `sent`, a write. A read proves nothing: a server that is
-    /// cut off from the leader answers it for a while.
+    /// Records that a majority accepted a write that was sent at `sent`. A read proves nothing, because a server that
+    /// is cut off from the leader still answers reads for a while.
     pub(super) fn prove(&self, sent: Moment) {
         let mut proof = self.proof.lock();
         proof.majority = later(proof.majority, sent);
         proof.any = later(proof.any, sent);
     }
 
-    /// Notes that the leader answered a `sync` that was sent at `sent`. The leader answers a `sync` alone. If it is cut
-    /// off from the majority, it does so until it notices, which may take longer than a session (ZOOKEEPER-2136). So
-    /// this only shows that a server answers, and no grant relies on it.
+    /// Records that the leader answered a `sync` that was sent at `sent`. The leader answers a `sync` without the
+    /// majority. A leader that is cut off from the majority continues to answer until it notices this, which may take
+    /// longer than a session (ZOOKEEPER-2136). So a `sync` only shows that a server answers, and no grant relies on it.
     pub(super) fn heard_from_leader(&self, sent: Moment) {
         let mut proof = self.proof.lock();
         proof.any = later(proof.any, sent);
     }
 
-    /// Returns for how long from `at` the session is certain, for grants.
+    /// Returns the time, from `at` on, for which the session certainly lives, for grants.
     pub(super) fn certain(&self, at: Moment) -> Duration {
         self.proof.lock().majority.plus(self.timeout / CERTAIN).remaining(at)
     }
 
-    /// Returns whether due proofs are missing.
+    /// Returns whether the last due proofs of contact have not arrived.
     pub(super) fn is_silent(&self, at: Moment) -> bool {
         at.since(self.proof.lock().any) > self.timeout * 3 / PROOFS
     }
 
-    /// Requests a sign of life: while there are grants, of the majority.
+    /// Requests a proof of contact. While there are grants, the majority must give it.
     pub(super) async fn contact(&self, base: &str) -> Result<(), Error> {
         if self.with(|grants| grants.has_holder()).unwrap_or(false) {
             return self.check(base).await;
@@ -162,8 +163,8 @@ impl Session {
         Ok(())
     }
 
-    /// Requests a sign of life of the majority, unless, as for a holder, there was one in the last eighth of the
-    /// timeout. This is for a grant that was found by a read: a waiter writes nothing while it waits.
+    /// Requests a proof of contact with the majority, if there was none in the last eighth of the timeout. A grant that
+    /// was found by a read needs this, because a waiter writes nothing while it waits.
     pub(super) async fn prove_recently(&self, base: &str) -> Result<(), Error> {
         let is_old = || {
             let majority = self.proof.lock().majority;
@@ -172,12 +173,12 @@ impl Session {
         if !is_old() {
             return Ok(());
         }
-        // Many readers may find their turn at once, after a writer. One request serves all.
+        // After a writer has released, many readers may find their turn at once. One request serves all of them.
         let _asking = self.asking.lock().await;
         if is_old() { self.check(base).await } else { Ok(()) }
     }
 
-    /// Has a majority accept a transaction that changes nothing.
+    /// Sends a transaction that changes nothing, and that a majority must accept. Records the proof of contact.
     async fn check(&self, base: &str) -> Result<(), Error> {
         let sent = now();
         check(&self.client, base).await?;
@@ -185,7 +186,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reserves a watch of `path`, unless the watches of this session would have more than `most` bytes of paths.
+    /// Reserves a watch of `path`. Returns `None` if the paths of all watches of this session would exceed `most`
+    /// bytes.
     pub(super) fn watch(&self, path: &str, most: usize) -> Option<Watch<'_>> {
         let length = path.len() + size_of::<u32>();
         let add = |all: usize| Some(all + length).filter(|all| *all <= most);
@@ -193,7 +195,7 @@ impl Session {
         added.ok().map(|_| Watch { session: self, length })
     }
 
-    /// Waits until a request whose answer failed with the ambiguous `error` can be repeated.
+    /// Waits until a request that failed with the ambiguous `error` can be repeated.
     pub(super) async fn recovers(&self, error: &Error) -> Result<(), Failure> {
         if *error == Error::Throttled {
             tokio::time::sleep(THROTTLED).await;
@@ -203,7 +205,6 @@ impl Session {
         self.connected().await
     }
 
-    /// Waits until a server is connected.
     pub(super) async fn connected(&self) -> Result<(), Failure> {
         let mut state = self.client.state_watcher();
         let mut current = state.state();
@@ -219,8 +220,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the node at `path` is deleted. Returns whether it was deleted: a session that is over sends no
-    /// notification, and one with too many watches does not watch it.
+    /// Waits until the node at `path` is deleted. Returns `false` if the session ends first, if it already has too many
+    /// watches, or if the watch fails.
     pub(super) async fn removed(&self, path: &str) -> bool {
         let Some(_watch) = self.watch(path, Watch::OF_HOLDERS) else { return false };
         loop {
@@ -237,7 +238,7 @@ impl Session {
             };
             match event {
                 Ok(EventType::NodeDeleted) => return true,
-                // The holder of a node writes it for a fencing token.
+                // The holder writes its node to make a fencing token.
                 Ok(EventType::NodeDataChanged) => {}
                 Ok(_) => return false,
                 Err(error) if is_doubtful(&error) => {
@@ -250,19 +251,17 @@ impl Session {
         }
     }
 
-    /// Runs `change` on the session's entries.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut Grants) -> T) -> Result<T, Failure> {
         self.grants.lock().as_mut().map(change).ok_or_else(ended)
     }
 
-    /// Completes when the session is over.
     pub(super) async fn ends(&self) {
         // The sender lives as long as `self`.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 }
 
-/// Has a majority accept a transaction that changes nothing. It needs the permission to read `base`.
+/// Sends a transaction that changes nothing, and that a majority must accept. This needs the permission to read `base`.
 pub(super) async fn check(client: &Client, base: &str) -> Result<(), Error> {
     let mut checks = client.new_multi_writer();
     checks.add_check_version(base, ANY_VERSION)?;
@@ -278,8 +277,8 @@ fn later(one: Moment, other: Moment) -> Moment {
     if one.is_past(other) { other } else { one }
 }
 
-/// The failure of a request in a session that is over. The error is ambiguous: its node may live until the server ends
-/// the session too.
+/// Returns the failure of a request in a session that is over. The failure is ambiguous, because the node may live
+/// until the servers also end the session.
 pub(super) fn ended() -> Failure {
     Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
 }

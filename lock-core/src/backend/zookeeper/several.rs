@@ -1,30 +1,30 @@
 //! A claim of several keys: all of them or none.
 //!
-//! **Why this is exclusive.** Each key has its own line, and the claim has a node in every one of them. The first node
-//! in a line stays first until it is deleted: later nodes have larger numbers. So the lines need not be read at the
-//! same moment. Once each of them was seen with the claim's node at its head, the claim holds all of them together,
-//! until a node of it is deleted or its session ends. Nothing else has to be compared, and claims for one key, of
-//! Curator and kazoo too, see an ordinary holder.
+//! **Why this is exclusive.** Each key has its own queue, and the claim has a node in every queue. The first node in a
+//! queue stays first until it is deleted, because later nodes have larger numbers. So the queues need not be read at
+//! the same moment. If each queue was read with the claim's node at its head, the claim holds all keys together, until
+//! one of its nodes is deleted or its session ends. No other check is needed, and claims for one key, also those of
+//! Curator and kazoo, find an ordinary holder.
 //!
-//! **Why all nodes are created in one transaction.** Two claims that took the keys one by one, each in its own order,
-//! could both find the other one first at some key, both give up, and do so again for ever. Transactions are executed in
-//! one order. So of two claims, one is before the other in *every* line that they share, and it is not refused because
-//! of the other. A lost answer leaves all nodes or none.
+//! **Why all nodes are created in one transaction.** Suppose that two claims created their nodes one by one. Each could
+//! find the other claim first at some key, so both would give up, and this could repeat for ever. Transactions are
+//! executed in one order. So of two claims, one is before the other in *every* queue that they share, and is not
+//! refused because of the other. If an answer is lost, either all nodes exist or none.
 //!
-//! **Why the lines are read before that.** ZooKeeper has no condition on the children of a node, so a transaction
-//! cannot create a node only if there is no other. A node that is created after others blocks later claims until it is
-//! deleted, even at keys that are free. So nothing is created while a key is held. Only a claim that meets another one
-//! between the read and the transaction has to delete its nodes again; in that moment, a claim that only tries one of
-//! the keys may be refused although it is free. No claim is granted by mistake. (A transaction that deletes each
-//! directory and makes it anew would fail if there is a node. It would also remove directories of others, and the
-//! watches on them.)
+//! **Why the queues are read before the transaction.** ZooKeeper has no condition on the children of a node, so a
+//! transaction cannot create a node under the condition that there is no other. The nodes of a refused claim block
+//! later claims until they are deleted, even at keys that are free. So no node is created while a key is held. Only if
+//! another claim arrives between the read and the transaction, the claim has to delete its nodes again. At that moment,
+//! a claim that only tries one of the keys may be refused although the key is free. No claim is granted by mistake. (A
+//! transaction that deletes each directory and creates it again would fail if there is a node. But it would also remove
+//! directories of others, and the watches on them.)
 //!
-//! **Why there is no deadlock.** The claim is not queued: it holds all keys or leaves every line before it answers. The
-//! library, not the store, waits for several keys: for one key after the other, with a place in its line, and then it
-//! requests all of them. Every process takes the keys in the order of their bytes, so there is no circle among them;
-//! and a claim that waits for one key only holds none while it waits. Another program that takes several keys one by
-//! one in another order (Curator's `InterProcessMultiLock` uses its caller's order) may wait for us while we wait for
-//! it, until one of the two gives up.
+//! **Why there is no deadlock.** The claim is not queued: before the store answers, the claim holds all keys or has
+//! left every queue. The library waits for several keys, not the store. It waits for one key after the other, with a
+//! place in the queue of that key, and then requests all keys. Every process acquires the keys in the order of their
+//! bytes, so there is no circle among them. A claim that waits for only one key holds no key while it waits. Another
+//! program may acquire several keys one by one in another order (Curator's `InterProcessMultiLock` uses its caller's
+//! order). Such a program and this library may wait for each other until one of the two gives up.
 
 use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
 
@@ -35,11 +35,10 @@ use super::session::{Session, now};
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Claim, FencingToken, Released};
 
-/// One claim of several keys in one session.
 pub(super) struct Several<'a> {
     pub(super) session: &'a Session,
     pub(super) claim: &'a Claim,
-    /// One for each key, in their order.
+    /// The claim at each of its keys, in the order of the keys.
     pub(super) sites: Vec<Site<'a>>,
 }
 
@@ -55,15 +54,15 @@ impl<'a> Several<'a> {
         join_all(self.sites.iter().map(call).collect()).await
     }
 
-    /// Frees every key, and leaves every line.
     pub(super) async fn release(&self) -> Result<Released, Failure> {
         let answers = self.each(|site| Box::pin(site.release())).await;
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(of_all(&answers))
     }
 
-    /// Returns the one token for all keys; `None` if the claim is not granted. It is the number of a change at which
-    /// the claim held all of them, so it is larger than the tokens of every earlier holder of any of the keys.
+    /// Returns the one token for all keys; `None` if the claim is not granted. The token is the transaction number of a
+    /// change during which the claim held all keys. So it is larger than the token of every earlier holder of any of
+    /// the keys.
     pub(super) async fn fence(&self) -> Result<Option<FencingToken>, Failure> {
         loop {
             if let Some(token) = self.known_fence(None)? {
@@ -79,7 +78,7 @@ impl<'a> Several<'a> {
         }
     }
 
-    /// Notes the token `made` for the holder, and returns the first one that was noted.
+    /// Records the token `made` for the holder. Returns the first token that was recorded.
     pub(super) fn known_fence(&self, made: Option<FencingToken>) -> Result<Option<FencingToken>, Failure> {
         let prefixes: Vec<&str> = self.sites.iter().map(|site| site.prefix.as_str()).collect();
         self.session.with(|grants| grants.fence(&prefixes, self.claim.handoffs, made))
@@ -96,7 +95,7 @@ impl<'a> Several<'a> {
         Ok(Some(paths))
     }
 
-    /// Writes all nodes again in one transaction, which has one number.
+    /// Writes all nodes again in one transaction. Returns its number as a token.
     async fn touch(&self, paths: &[String]) -> Result<Option<FencingToken>, Error> {
         let sent = now();
         let mut writes = self.session.client().new_multi_writer();
@@ -111,14 +110,14 @@ impl<'a> Several<'a> {
         }))
     }
 
-    /// Completes when another attempt makes sense: waits for the first key that is not free.
+    /// Completes when another attempt makes sense. Waits for the first key that is not free.
     pub(super) async fn changed(&self) {
         for site in &self.sites {
             let Ok(entry) = site.entry() else { return };
             let line = match site.look().await {
                 Ok(seen) => seen.line,
                 Err(error) => {
-                    // However the wait ends, the claim sends a request.
+                    // After the wait, the claim sends a request in any case.
                     let _ = site.recover(error).await;
                     return;
                 }
@@ -131,7 +130,7 @@ impl<'a> Several<'a> {
         }
     }
 
-    /// Recovers as for each of the keys.
+    /// Waits for the connection, as [`Site::recover`] does for one key.
     pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
         match self.sites.first() {
             Some(site) => site.recover(error).await,
@@ -140,7 +139,7 @@ impl<'a> Several<'a> {
     }
 }
 
-/// Returns the answer to a release of all keys.
+/// Returns the answer for all keys, from the answers to their releases.
 fn of_all(released: &[Released]) -> Released {
     if released.contains(&Released::Taken) {
         Released::Taken

@@ -20,16 +20,17 @@ use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
 use crate::runtime::current_runtime;
 
-/// How long [`close`](crate::backend::Backend::close) waits for the end of a session at the server.
+/// The longest time for which [`close`](crate::backend::Backend::close) waits for the end of a session at the server.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// ZooKeeper as a lock store: one server or an ensemble.
 ///
-/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
-/// process. Each manager that uses it has one session; dropping the value ends the sessions, and with them their locks.
+/// The [module](super) describes what this store does, what it saves in ZooKeeper and what it cannot promise. One value
+/// is enough for a process. Each manager that uses it has one session. Dropping the value ends the sessions, and their
+/// locks end with them.
 pub struct ZooKeeper {
     pub(super) config: Arc<Config>,
-    /// The session timeout that the servers gave.
+    /// The session timeout that the servers granted.
     pub(super) session: Duration,
     processes: Arc<Processes>,
 }
@@ -43,10 +44,10 @@ impl fmt::Debug for ZooKeeper {
 impl ZooKeeper {
     /// Connects to the servers at `url`: `zookeeper[s]://[user:password@]host[:port][,host..][/path]`.
     ///
-    /// The directories of the locks are below the path, `/locks` by default, which is made if it is missing. The
-    /// options `?session_timeout=10s&timeout=5s&connect_timeout=10s` (the defaults) are the time after which the
-    /// servers free the locks of a dead process, the limit of one call, and the limit of connecting. The
-    /// [module](super) lists all options.
+    /// The directories of the locks are below the path, `/locks` by default. This path is created if it is missing. The
+    /// options and their defaults are `?session_timeout=10s&timeout=5s&connect_timeout=10s`. They set the time after
+    /// which the servers free the locks of a dead process, the time limit of one call, and the time limit of this call.
+    /// The [module](super) lists all options.
     ///
     /// # Errors
     ///
@@ -77,7 +78,7 @@ impl ZooKeeper {
     pub async fn connect(url: &str) -> Result<Self> {
         current_runtime()?;
         let config = Config::parse(url)?.secured()?;
-        // This session is for the probe only: the sessions of the managers belong to other threads.
+        // This session is only for the check of the servers. The sessions of the managers belong to other threads.
         let ask = async |left| match timeout(left, first(&config)).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => Err(config.refusal(&error, left).await.before_any_request()),
@@ -109,12 +110,12 @@ impl ZooKeeper {
         self.processes.lock().get(&process).cloned()
     }
 
-    /// Returns all managers that were attached.
+    /// Returns all attached managers.
     pub(super) fn managers(&self) -> Vec<Arc<Process>> {
         self.processes.lock().values().cloned().collect()
     }
 
-    /// Ends every session, and waits until the servers know.
+    /// Ends every session, and waits until the servers have confirmed it.
     pub(super) async fn end(&self) {
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {
@@ -127,7 +128,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns a handle that ends sessions. For tests.
+    /// Returns a handle that ends sessions, for tests.
     #[cfg(feature = "testkit")]
     #[doc(hidden)]
     #[must_use]
@@ -136,11 +137,12 @@ impl ZooKeeper {
     }
 }
 
-/// Makes the directory of the locks. Returns the session timeout that the servers grant.
+/// Creates the directory of the locks if it is missing, and checks the permissions. Returns the session timeout that
+/// the servers grant.
 async fn first(config: &Config) -> Result<Duration, Error> {
     let client = config.connect().await?;
     make_base(&client, config).await?;
-    // Without the permission for this check, every lock would be lost: it is the sign of life.
+    // Without the permission for this check, every lock would be lost, because the check is the proof of contact.
     check(&client, &config.base).await?;
     config.check_user(&client).await?;
     Ok(client.session_timeout())
@@ -148,7 +150,7 @@ async fn first(config: &Config) -> Result<Duration, Error> {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        // The processes are collected first: no listener is called under the lock.
+        // The processes are collected first, so that no listener is called under the mutex.
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {
             process.close();

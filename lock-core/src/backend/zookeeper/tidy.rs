@@ -1,7 +1,7 @@
-//! Deletes the directories that this session has made, each some time after its last use.
+//! The deletion of the directories that this session has created, each some time after its last use.
 //!
-//! The servers also delete empty containers, but only once a minute, and some 10,000 each time. So keys that are used
-//! once would pile up. Here they are deleted as fast as they are made.
+//! The servers also delete empty containers, but only once a minute, and only some 10,000 each time. So the directories
+//! of keys that are used only once would accumulate. This module deletes the directories as fast as they are created.
 
 use std::time::Duration;
 
@@ -35,12 +35,12 @@ impl Session {
         }
     }
 
-    /// Deletes a directory, or notes it for later. A claim that comes in this moment finds no directory, and makes it
-    /// again, as for one that the servers delete.
+    /// Deletes a directory, or schedules it for later if it is in use. A claim that arrives at this moment finds no
+    /// directory and creates it again, as after a deletion by the servers.
     async fn delete_unused(&self, directory: String) {
         let is_used = match self.with(|grants| grants.uses(&directory)) {
             Ok(true) => true,
-            // A read costs the servers less than a deletion that they refuse.
+            // A read costs the servers less than a deletion that they would refuse.
             Ok(false) => match self.client().check_stat(&directory).await {
                 Ok(Some(stat)) if usize::try_from(stat.data_length) != Ok(MADE_HERE.len()) => false,
                 Ok(Some(stat)) if stat.num_children == 0 => {

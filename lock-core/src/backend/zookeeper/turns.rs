@@ -1,8 +1,9 @@
-//! The order of the claims that meet a key without a directory.
+//! The order of the claims that arrive at a key without a directory.
 //!
-//! A claim whose key has no directory makes it, and requests its node once more. A claim that comes a moment later finds the
-//! directory, and would get the earlier place. So while it is not known whether there is one, the claims of a session request
-//! their nodes in turn: the first one alone, and the others right after its answer, in the order in which they came.
+//! A claim whose key has no directory creates it, and requests its node again. A claim that arrives a moment later
+//! finds the directory, and would get an earlier place. So while it is unknown whether the directory exists, the claims
+//! of a session request their nodes in turn. The first claim requests its node alone. The others follow right after its
+//! answer, in the order of arrival.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,15 +14,17 @@ use tokio::time::timeout;
 
 use crate::sync::Mutex;
 
-/// How long a claim waits for those before it, at most: their runtime may not be driven any more. Then only the order is lost.
+/// The longest time for which a claim waits for the claims before it, whose runtime may have stopped. After this time
+/// only the order is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The directories that claims of the session look for now, each with the queue of these claims. The value in it says whether a
-/// claim before has found the directory, or made it.
+/// The directories whose existence claims of the session are finding out, each with the queue of these claims. The
+/// value in the queue says whether an earlier claim has found or created the directory.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<String, Weak<Turnstile<bool>>>>);
 
-/// The turn of the claim that has to find out. The next claim has its turn when this is dropped.
+/// The turn of the claim that has to find out whether the directory exists. When this value is dropped, the next claim
+/// has its turn.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     directory: String,
@@ -29,11 +32,12 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until the claims that came before have requested their nodes: if the `directory` is known to exist, only those that
-    /// wait here. Returns the turn of a claim that has to find out.
+    /// Waits until the claims that arrived before have requested their nodes. If the `directory` is known to exist,
+    /// waits only if other claims already wait here. Returns the turn of a claim that has to find out whether the
+    /// directory exists.
     pub(super) async fn begin(&self, directory: &str, exists: bool) -> Option<Turn<'_>> {
         let turnstile = self.turnstile(directory, exists)?;
-        // Made before the wait, which may be dropped.
+        // The turn is made before the wait, because this future may be dropped during the wait.
         let mut turn = Turn { turns: self, directory: directory.to_owned(), found: None };
         turn.found = timeout(PATIENCE, turnstile.lock_owned()).await.ok();
         let has_to_look = turn.found.as_deref() == Some(&false);
@@ -52,7 +56,7 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Lets the others request their nodes at once: the directory is there.
+    /// Records that the directory exists, so that the other claims request their nodes at once.
     pub(super) fn found(mut self) {
         if let Some(found) = self.found.as_deref_mut() {
             *found = true;
@@ -62,7 +66,7 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // This wakes the next claim, so it comes before the lock.
+        // This wakes the next claim, so it must happen before the mutex is locked.
         self.found = None;
         let mut turns = self.turns.0.lock();
         if turns.get(&self.directory).is_some_and(|turnstile| turnstile.strong_count() == 0) {
@@ -79,8 +83,8 @@ mod tests {
 
     use super::*;
 
-    /// Lets claims come one after the other, the last of them when the first has its answer already, and returns the order in
-    /// which they request their nodes.
+    /// Starts claims one after the other, and returns the order in which they request their nodes. The last claims
+    /// start when the first claim is about to be answered.
     async fn order(answers: [bool; 2]) -> Vec<usize> {
         let (turns, requested) = (Arc::new(Turns::default()), Arc::new(Mutex::new(Vec::new())));
         let (answered, mut tasks) = (Arc::new(tokio::sync::Notify::new()), JoinSet::new());

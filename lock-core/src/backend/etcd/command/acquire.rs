@@ -17,11 +17,11 @@ use crate::backend::{Ask, Attempt, Claim, Grant, Held, Mode, Queue};
 use crate::clock::{self, Moment};
 use crate::error::LockErrorKind;
 
-/// The longest time for which the entry of a waiter stays without a sign of life. It is longer than for other stores:
-/// etcd checks for expired leases twice a second, and its shortest lease is two seconds.
+/// The longest time for which the entry of a waiter stays without a keep-alive. It is longer than in other stores,
+/// because etcd checks for expired leases twice a second, and its shortest lease is two seconds.
 pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
 
-/// One attempt.
+/// One attempt to acquire a key.
 struct Acquire<'a> {
     store: &'a Arc<Store>,
     claim: &'a Claim,
@@ -34,20 +34,21 @@ struct Acquire<'a> {
 enum Plan {
     Refused(Attempt),
     Put(Put),
-    /// The claim has an entry, which another store of this process has made.
+    /// The claim already has an entry, which another store of this process has created.
     Known,
 }
 
 /// A new entry.
 #[derive(Clone)]
 struct Put {
-    /// The last entry that was seen, with the revision at which it was created; `None` if there was none.
+    /// The last entry of the queue that was read, with the revision at which it was created; `None` if the queue was
+    /// empty.
     behind: Option<(Vec<u8>, i64)>,
-    /// The holders and the waiters before it; `None` if it is expected to hold the key.
+    /// The holders and the waiters before the new entry; `None` if the entry is expected to hold the key.
     waits: Option<Waits>,
 }
 
-/// What a claim that is about to wait has seen of the queue.
+/// The state of the queue before a claim that is about to wait.
 #[derive(Clone)]
 struct Waits {
     held: Held,
@@ -58,19 +59,19 @@ struct Waits {
 enum Written {
     /// The claim is in the queue.
     In(Joined),
-    /// The queue has changed since it was seen.
+    /// The queue has changed since it was read.
     Changed(Line),
     /// The lease of the entry was over.
     Over,
 }
 
-/// How a claim has entered the queue.
+/// The way in which a claim has entered the queue.
 enum Joined {
-    /// As the only entry, so it holds the key.
+    /// The claim is the only entry, so it holds the key.
     Alone,
-    /// In this queue, as a holder unless others joined at the same moment.
+    /// The claim is in this queue. It is a holder, except if others joined at the same moment.
     Among(Line),
-    /// As a waiter, with the number of entries before it.
+    /// The claim waits, behind this number of entries.
     Waiting(Held, usize),
 }
 
@@ -110,7 +111,8 @@ impl Acquire<'_> {
                 Ok(Written::In(joined)) => return self.joined(joined).await,
                 Ok(Written::Changed(line)) => self.plan(&line)?,
                 Ok(Written::Over) => Plan::Put(put),
-                // A full database refuses the entry before it checks the queue. A refusal by the queue says more.
+                // A full database refuses the entry before it checks the queue. If the queue would refuse the claim
+                // too, that answer is more useful.
                 Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
                     let line = self.store.read(&self.claim.key).await?;
                     match self.plan(&line)? {
@@ -123,18 +125,18 @@ impl Acquire<'_> {
         }
     }
 
-    /// Plans by the copy of the queue, if there is one. Otherwise the first request creates the entry, unless a refusal
-    /// would leave a lease in the store.
+    /// Returns the first step, from the copy of the queue if there is one. Otherwise the first request creates the
+    /// entry. If a refusal would leave a separate lease in the store, the queue is read first.
     async fn first_plan(&self) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(self.store.timeout() / 4).await
             && let Some(Ok(plan)) = copy.look(|line| self.plan(line))
-            // The copy may be older than an answer to this process: alone, it proves no error and no full queue.
+            // The copy may be older than an answer to this process, so it alone cannot prove an error or a full queue.
             && (self.room().is_none() || !matches!(plan, Plan::Refused(_)))
         {
             return Ok(plan);
         }
-        // Without a connection nothing is sent, and nothing must be noted as sent.
+        // Without a connection no request is sent, and the claim must not be marked as sent.
         if self.claim.renews && self.ask != Ask::Probe && self.store.connections.current().is_some() {
             return Ok(Plan::Put(Put { behind: None, waits: None }));
         }
@@ -142,8 +144,8 @@ impl Acquire<'_> {
         self.plan(&line)
     }
 
-    /// Returns the copy of the queue if the claim may wait in it. A claim behind another one of this process gets a
-    /// copy at once: a thousand claims that each read the queue would transfer a million entries.
+    /// Returns the copy of the queue if the claim may wait in it. If another claim of this process is already in the
+    /// queue, a copy is begun at once: a thousand claims that each read the queue would transfer a million entries.
     fn copy(&self) -> Option<CopyUse<Entry>> {
         let (store, claim) = (self.store, self.claim);
         if !self.ask.enqueues() {
@@ -153,7 +155,7 @@ impl Acquire<'_> {
         store.copies.existing(&self.id.line).or_else(|| is_behind().then(|| store.copy_of(&claim.key, claim)))
     }
 
-    /// Returns how many may wait before it.
+    /// Returns the largest number of claims that may wait before this one.
     fn room(&self) -> Option<usize> {
         match self.ask {
             Ask::Enqueue { room } => room,
@@ -187,9 +189,9 @@ impl Acquire<'_> {
         Ok(Plan::Put(Put { behind, waits: Some(waits) }))
     }
 
-    /// Adds an entry at the end of the queue, if the last entry that was seen still exists. Entries added since need no
-    /// check: all entries of a queue are compatible. If the name of the new entry turns out to be in use, it is added
-    /// to `used`.
+    /// Adds an entry at the end of the queue, if the last entry of the planned queue still exists. Entries added after
+    /// it need no check, because all entries of a queue are of compatible modes. If the name of the new entry is
+    /// already in use, adds that name to `used`.
     async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Written, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.waits {
@@ -224,7 +226,7 @@ impl Acquire<'_> {
                 self.forget(&lease).await;
                 let revision = answer.revision();
                 let line = store::line(&mut answer.ranges(), revision)?;
-                // The name is used by another program, or by an earlier owner whose `min_hold` is not over.
+                // Another program uses this name, or an earlier owner whose `min_hold` is not over.
                 used.extend(line.has(&stored).then_some(stored));
                 Ok(Written::Changed(line))
             }
@@ -264,7 +266,7 @@ impl Acquire<'_> {
         TxnRequest { compare: vec![absent, unchanged], success, failure: vec![read] }
     }
 
-    /// Forgets an entry that was not created.
+    /// Removes the record of an entry that was not created.
     async fn forget(&self, lease: &Lease) {
         self.store.entries.remove(&self.id);
         if lease.session().is_none() {
@@ -273,7 +275,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns how the claim has entered the queue, from what its transaction read at `revision`.
+    /// Returns how the claim has entered the queue. `read` is what its transaction read at `revision`.
     fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
         Ok(match &put.waits {
             Some(Waits { held, holding }) => {
@@ -289,14 +291,15 @@ impl Acquire<'_> {
         })
     }
 
-    /// Answers a claim whose entry was created; `None` to attempt it again.
+    /// Returns the answer for a claim whose entry was created, or `None` to attempt it again.
     async fn joined(&self, joined: Joined) -> Result<Option<Attempt>, Failure> {
         let Some(mut mine) = self.store.entries.get(&self.id) else { return Ok(None) };
         let expected_to_hold = !matches!(joined, Joined::Waiting(..));
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
             Joined::Among(line) => view(self.claim, self.began, &line, &mine),
-            // One or more of the entries before it hold the key. Only a read shows how many, and it is seldom needed.
+            // At least one of the entries before this one holds the key. Only a read shows how many hold it, and the
+            // exact number is seldom needed.
             Joined::Waiting(_, before) if self.room().is_some_and(|room| before > room) => {
                 let line = self.store.read(&self.claim.key).await?;
                 match view(self.claim, self.began, &line, &mine) {
@@ -316,11 +319,11 @@ impl Acquire<'_> {
         };
         let is_full = self.room().is_some_and(|room| held.position >= Some(room));
         if is_full || !self.ask.enqueues() {
-            // Others joined at the same moment.
+            // Other claims joined at the same moment.
             self.store.release(self.claim, None).await?;
             (held.position, held.queued_at) = (None, None);
         } else if expected_to_hold {
-            // Its value says already that it was granted.
+            // The value of the entry already contains the time of a grant.
             mine.told = Told::Waits;
             self.store.entries.change(&self.id, |mine| mine.told = Told::Waits);
             let session = Lease::Shared(self.store.session(self.claim.ttl.min(WAITER_LEASE)).await?);
@@ -329,7 +332,7 @@ impl Acquire<'_> {
         Ok(Some(Attempt::Held(held)))
     }
 
-    /// Attempts a claim that has an entry, or may have one.
+    /// Attempts a claim that has or may have an entry.
     async fn with_entry(&self, mine: &Mine) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         store.entries.change(&self.id, |mine| mine.asked = self.began);
@@ -337,7 +340,7 @@ impl Acquire<'_> {
         let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
             // All waiters of the key share one read.
             Some(copy) if copy.is_known(store.timeout() / 4).await => {
-                // Until the copy has this entry's creation, its name may be that of an earlier entry.
+                // Until the copy contains the creation of this entry, an earlier entry may have the same name in it.
                 let has_arrived = |line: &Line| mine.created <= Some(line.revision);
                 let look = |line: &Line| has_arrived(line).then(|| view(claim, self.began, line, mine));
                 copy.look(look).flatten()
@@ -366,7 +369,7 @@ impl Acquire<'_> {
                 Ok(None)
             }
             View::Foreign(entry) => {
-                // Nothing else would delete what another program wrote here. The owner queues again.
+                // No one else would delete the entry that another program wrote here. The owner then queues again.
                 store.delete(&[&entry]).await?;
                 store.entries.remove(&self.id);
                 Ok(None)
@@ -374,8 +377,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Keeps the entry of a waiter alive on its lease, or on another one if that is retired or uncertain. Returns
-    /// whether the entry stays.
+    /// Keeps the entry of a waiter alive. If its lease is retired or uncertain, binds the entry to another lease.
+    /// Returns whether the entry stays.
     async fn stays(&self) -> Result<bool, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();
@@ -394,7 +397,7 @@ impl Acquire<'_> {
         Ok(bound.is_some())
     }
 
-    /// Reads an entry that another request has changed.
+    /// Reads and records an entry that another request has changed.
     async fn look_again(&self) -> Result<(), Failure> {
         let (store, claim) = (self.store, self.claim);
         let line = store.read(&claim.key).await?;
@@ -407,10 +410,10 @@ impl Acquire<'_> {
         Ok(())
     }
 
-    /// Grants the claim, whose turn was found by a read at `revision`.
+    /// Grants the claim. A read at `revision` has shown that its turn has come.
     ///
-    /// A claim that is renewed stays on the lease of its wait until its first renewal, which gives it its whole ttl: a hold
-    /// that is over before that needs no further request.
+    /// A claim with automatic renewal keeps the lease of its wait until its first renewal, which extends it to the
+    /// whole ttl. So a lock that is released before needs no further request.
     async fn turn(&self, revision: i64, waiting: usize) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();
@@ -425,7 +428,7 @@ impl Acquire<'_> {
             {
                 return Ok(None);
             }
-            // Two readers or permits may be granted at one revision, and must not share a fencing token.
+            // Two readers or permits may be granted at the same revision, but must not share a fencing token.
             let since = (claim.mode == Mode::Exclusive).then_some(revision);
             return self.granted(waiting, since).await;
         }
@@ -441,8 +444,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Makes the grant of a claim that holds the key since `revision`; `None` if other holders may have the same one.
-    /// Returns `None` if its entry may be lost by now.
+    /// Returns the grant of a claim that holds the key since `revision`, or `None` if its entry may be lost. `revision`
+    /// is `None` if other holders may have the same revision.
     async fn granted(&self, waiting: usize, revision: Option<i64>) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         let Some(mine) = store.entries.grant(&self.id, revision) else { return Ok(None) };
@@ -459,7 +462,7 @@ impl Acquire<'_> {
 }
 
 impl Store {
-    /// Returns a grant that lasts for as long as its lease certainly lives.
+    /// Returns a grant that is as long as the time for which its lease certainly lives.
     pub(super) fn grant_on(&self, lease: &Lease, claim: &Claim, began: Moment) -> Result<Grant, Failure> {
         let (sent, length) = match lease {
             Lease::Shared(session) => (began, session.left(began)),

@@ -16,7 +16,7 @@ impl Store {
         claim.keys().map(|key: &Key| Id::new(key, claim.owner)).collect()
     }
 
-    /// Returns a lease for a lock of `ttl`: that of the session, or a separate one if the lock is not renewed.
+    /// Returns a lease for a lock of `ttl`: the lease of the session, or a separate lease if the lock is not renewed.
     pub(in super::super) async fn lease_for(&self, claim: &Claim, ttl: Duration) -> Result<Lease, Failure> {
         if claim.renews {
             return self.session(ttl).await.map(Lease::Shared);
@@ -25,10 +25,12 @@ impl Store {
         Ok(Lease::Own { id, ttl, sent })
     }
 
-    /// Binds entries to a lease in one transaction, and writes into their values when they were granted, unless they say so or
-    /// the `claim` is not given. Returns its revision; `None` if an entry was written or deleted since it
-    /// was read, or the lease is over. If the answer is lost, the entries are bound to one of two leases, and are written
-    /// again before the claim relies on either. After that a late request changes nothing, so its lease stays in use.
+    /// Binds entries to a lease in one transaction. If the `claim` is given, also writes the time of the grant into the
+    /// values that do not contain it. Returns the revision of the transaction, or `None` if an entry was written or
+    /// deleted since it was read, or the lease is over.
+    ///
+    /// If the answer is lost, the entries may be bound to the old or to the new lease. They are written again before
+    /// the claim relies on either lease. After that the late request has no effect, so its lease stays in use.
     pub(in super::super) async fn bind(
         &self,
         ids: &[Id],
@@ -42,7 +44,8 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        // The entries are noted, so this process no longer ends the session. If it has, the revocation would delete them.
+        // From here on this process does not end the session, because the lease is recorded. If it has ended the
+        // session before, the revocation would delete the entries.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_moved(ids, lease);
             return Ok(None);
@@ -77,7 +80,7 @@ impl Store {
                     });
                 }
                 self.end_retired();
-                // If the session was ended meanwhile, the entries were deleted with it.
+                // If the session was ended during the request, the entries were deleted with it.
                 let is_over = lease.session().is_some_and(|session| session.is_over());
                 return Ok((!is_over).then_some(revision));
             }
@@ -92,7 +95,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Notes that a request has not bound the entries to `lease`.
+    /// Records that a request has not bound the entries to `lease`.
     pub(in super::super) fn not_moved(&self, ids: &[Id], lease: &Lease) {
         ids.iter().for_each(|id| self.entries.change(id, |mine| mine.is_not_on(lease.id())));
     }
@@ -112,7 +115,8 @@ impl Store {
         Ok(revision)
     }
 
-    /// Reads the entries of a claim that holds its keys, and notes their changes. `None` if it does not hold them.
+    /// Records the entries of a claim, as they were read in `lines`, and returns their states. `None` if the claim does
+    /// not hold all its keys.
     pub(in super::super) fn held_in(&self, claim: &Claim, ids: &[Id], lines: &[Line]) -> Option<Vec<Mine>> {
         let held = ids.iter().zip(lines).map(|(id, line)| {
             let entry = line.held_by(claim.owner)?;
@@ -123,7 +127,7 @@ impl Store {
 }
 
 /// Returns a transaction that writes entries if they have not changed since they were read. It compares the revision of
-/// the last change, not of the creation: a late transaction must not undo a later write.
+/// the last change, not that of the creation, because a late transaction must not undo a later write.
 fn rewriting(mine: &[Mine], put: impl Fn(&Mine) -> PutRequest) -> TxnRequest {
     TxnRequest {
         compare: mine.iter().map(|mine| Compare::modified_at(mine.stored.clone(), mine.modified)).collect(),

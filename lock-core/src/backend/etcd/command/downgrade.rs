@@ -9,7 +9,8 @@ use crate::backend::{Claim, Mode, Renew, Renewal};
 use crate::error::LockErrorKind;
 
 impl Store {
-    /// Changes the mode of the entry in its place: the next readers then hold the key too, and their watch shows it.
+    /// Changes the mode of the entry without a change of its place in the queue. The next readers then hold the key
+    /// too, and notice this by their watch.
     pub(in super::super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         let id = Id::new(&claim.key, claim.owner);
         loop {

@@ -15,13 +15,12 @@ use crate::key::Key;
 use crate::owner::Owner;
 
 impl Store {
-    /// Returns the holders of one key.
     pub(in super::super) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let line = self.read(key).await?;
         self.info(key.as_str(), line, true).await
     }
 
-    /// Returns whether the key has a waiter of another process, or `claim` does not hold it.
+    /// Returns whether a claim of another process waits for the key, or `claim` does not hold it.
     pub(in super::super) async fn others_wait(&self, claim: &Claim) -> Result<bool, Failure> {
         let line = self.read(&claim.key).await?;
         let (holders, waiting) = (line.queue.holders(), line.queue.waiters());
@@ -30,7 +29,7 @@ impl Store {
         Ok(!holds || waiting.iter().any(|entry| is_other(entry.owner)))
     }
 
-    /// Takes a grant from its holder.
+    /// Removes a grant from the store, and notifies its holder.
     pub(in super::super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         loop {
             let line = self.read(key).await?;
@@ -42,7 +41,7 @@ impl Store {
                 continue;
             }
             if let Some(owner) = entry.owner.filter(|_| !entry.kept) {
-                // A holder of another process learns it by its next renewal.
+                // A holder of another process notices the loss at its next renewal.
                 for listener in self.connections.connector().listeners.of_process(owner.process()) {
                     listener.lost(owner, LossReason::Forced);
                 }
@@ -51,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Describes a key, if it has a holder to be shown.
+    /// Returns the description of a key, or `None` if there is no holder to show.
     pub(super) async fn info(
         &self,
         key: &str,
@@ -82,7 +81,8 @@ impl Store {
         Ok(Some(holder.with_held_since(entry.granted)))
     }
 
-    /// Returns the rest of a lease, in whole seconds; `None` for the entry of a program that uses none.
+    /// Returns the rest of a lease, in whole seconds; `None` for an entry without a lease, which another program has
+    /// written.
     async fn remaining(&self, lease: i64) -> Result<Option<Duration>, Failure> {
         if lease == NO_LEASE {
             return Ok(None);

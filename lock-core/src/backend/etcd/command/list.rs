@@ -8,7 +8,7 @@ use crate::backend::etcd::store::Store;
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Listed, LockInfo};
 
-/// How many entries are read at once.
+/// The number of entries that one request reads.
 const PAGE: i64 = 1_000;
 
 /// The number of keys whose leases are requested at once.
@@ -22,7 +22,8 @@ struct Key {
 }
 
 impl Store {
-    /// Lists held keys, page by page. Each page, and the leases of each batch of keys, must come in one call's time.
+    /// Lists held keys. Each read of a part of the entries, and each batch of requests for leases, has the time limit
+    /// of one call.
     pub(in super::super) async fn list(
         &self,
         prefix: &str,
@@ -53,7 +54,7 @@ impl Store {
         }
     }
 
-    /// Describes the keys with a holder to be shown.
+    /// Returns the descriptions of the keys that have a holder to show.
     async fn infos(&self, keys: Vec<Key>, foreign: bool) -> Result<Vec<LockInfo>, Failure> {
         let info = |key: Key| -> BoxFuture<'_, _> {
             Box::pin(async move {
@@ -69,8 +70,8 @@ impl Store {
     }
 }
 
-/// Groups the entries of a page by key, and returns the complete keys. The entries of the last key may continue on the
-/// next page, so it stays `open`.
+/// Groups the entries of one part by key, and returns the complete keys. The entries of the last key may continue in
+/// the next part, so that key stays `open`.
 fn complete(open: &mut Option<Key>, page: Vec<KeyValue>) -> Vec<Key> {
     let mut complete = Vec::new();
     for kv in page {

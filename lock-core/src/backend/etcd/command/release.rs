@@ -1,4 +1,4 @@
-//! Releases: of a grant, and of a place in the queue.
+//! The release of a grant or of a place in the queue.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::backend::etcd::store::{self, Store, reads};
 use crate::backend::{Claim, Released};
 
 impl Store {
-    /// Releases the grant of the owner, or its place in the queue. An entry that a late request of the owner creates
-    /// does not last: its session is retired, or its separate lease is revoked here.
+    /// Releases the grant of the owner, or its place in the queue. If a late request of the owner still creates an
+    /// entry, the entry does not last: its session is retired, or this call revokes its separate lease.
     pub(in super::super) async fn release(
         &self,
         claim: &Claim,
@@ -50,7 +50,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes known entries, in one request. Returns `None` if one of them is gone.
+    /// Deletes recorded entries in one request. Returns `None` if one of them no longer exists.
     async fn delete_known(&self, claim: &Claim, mine: &[Mine]) -> Result<Option<Released>, Failure> {
         let mut txn = TxnRequest::default();
         let holds = mine.iter().all(|mine| mine.holds);
@@ -74,7 +74,7 @@ impl Store {
         Ok(Some(if is_held(claim, &lines) { Released::Released } else { missing(claim, &lines) }))
     }
 
-    /// Reads the entries of the owner, and deletes them or keeps them for a while.
+    /// Reads the entries of the owner. Deletes them, or keeps them for the time `keep_for`.
     async fn release_seen(
         &self,
         claim: &Claim,
@@ -98,10 +98,10 @@ impl Store {
                 continue;
             }
             if keep_for.is_some() && own.is_empty() && kept.is_empty() {
-                // The entries are gone, so none can be bound any more to the lease that was to keep the key.
+                // The entries no longer exist, so none can be bound to the lease that was meant to keep the key locked.
                 self.revoke(keyspace::keeping_lease(claim.owner)).await?;
             }
-            // A repeated release finds the entries that the first one has kept.
+            // A repeated release finds the entries that the first release has kept.
             let is_released = had || kept.len() == lines.len();
             return Ok(if is_released { Released::Released } else { missing(claim, &lines) });
         }
@@ -109,8 +109,8 @@ impl Store {
 
     /// Binds the entries to a separate lease that is not renewed. Returns whether they were unchanged.
     async fn keep_key(&self, claim: &Claim, own: &[&Entry], keep: Duration) -> Result<bool, Failure> {
-        // All tries use one lease, so that unanswered tries leave no further leases. If it exists already, an earlier
-        // try has requested it, for the longer rest of that time.
+        // All tries use the same lease, so that unanswered tries leave no further leases. If the lease already exists,
+        // an earlier try has requested it. It is then longer, because more of the time to keep was left.
         let id = keyspace::keeping_lease(claim.owner);
         match self.grant_as(id, keep).await {
             Err(failure) if failure.reaction != Reaction::LeaseExists => return Err(failure),
@@ -143,12 +143,11 @@ fn is_of(entry: &Entry, claim: &Claim, mine: Option<&Mine>) -> bool {
     entry.owner == Some(claim.owner) || entry.owner.is_none() && mine.is_some_and(overwritten)
 }
 
-/// Returns whether the owner holds all its keys.
 fn is_held(claim: &Claim, lines: &[Line]) -> bool {
     lines.iter().all(|line| line.held_by(claim.owner).is_some())
 }
 
-/// Returns the answer for a missing grant: whether another owner has a key by now.
+/// Returns the answer for a missing grant: `Taken` if another owner has one of the keys, otherwise `Expired`.
 fn missing(claim: &Claim, lines: &[Line]) -> Released {
     let taken = |line: &Line| {
         let mut others = line.queue.clone();

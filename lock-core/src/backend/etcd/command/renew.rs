@@ -1,4 +1,4 @@
-//! Renewals: one sign of life for each session, however many locks are under it.
+//! Renewals. One keep-alive renews a session, however many locks are under it.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 use crate::clock::Moment;
 
-/// How many grants that need a separate request are renewed at once.
+/// The number of grants with separate requests that are renewed at once.
 const TOGETHER: usize = 32;
 
 /// The state of a grant before any request.
 enum Known {
-    /// Its entries are bound to this session, which is long enough.
+    /// The entries of the grant are bound to this session, whose ttl is long enough.
     Under(Arc<Session>, Vec<Mine>),
     Unknown,
 }
@@ -83,14 +83,15 @@ impl Store {
         }
     }
 
-    /// Renews one grant that has a separate lease, needs another lease, or whose state is unknown.
+    /// Renews one grant that has a separate lease, that needs another lease, or whose state is unknown.
     pub(super) async fn renew_one(&self, renew: Renew<'_>) -> Result<Renewal, Failure> {
         let (claim, ids) = (renew.claim, Self::ids(renew.claim));
         if claim.renews
             && let Some(mine) = self.entries.known(&ids)
             && mine.iter().all(|mine| mine.holds && mine.is_certain())
         {
-            // Most of these have waited, and get a lease of their whole ttl now, without a read: the entries are known.
+            // Most of these grants have waited, and now get a lease of their whole ttl. No read is needed, because
+            // their entries are recorded.
             let sent = now();
             if let Some(lease) = self.bind_longer(renew, &ids, &mine).await? {
                 return Ok(self.renewed_on(&lease, renew, sent, None));
@@ -122,8 +123,9 @@ impl Store {
         Renewal::Renewed { sent, lease: self.relied_on(length, renew.ttl), waiters }
     }
 
-    /// Keeps the lease of a grant without automatic renewal alive, if it is long enough: a new lease could be shorter than
-    /// the rest of this one. The entries were read after `sent`, so the sign of life counts from there.
+    /// Keeps the lease of a grant without automatic renewal alive, if its ttl is long enough. A new lease could be
+    /// shorter than the rest of the present one. The entries were read after `sent`, so the keep-alive counts from
+    /// `sent`.
     async fn kept_as_it_is(
         &self,
         renew: Renew<'_>,
@@ -131,7 +133,7 @@ impl Store {
         sent: Moment,
     ) -> Result<Option<Lease>, Failure> {
         let Some(Mine { lease: Lease::Own { id, ttl, .. }, .. }) = mine.first() else { return Ok(None) };
-        // An entry of another process was read just now; only the server knows how long its lease is.
+        // Another process created this entry, and it was read just now. Only the server knows the length of its lease.
         let is_unknown = ttl.is_zero();
         let is_on = |mine: &Mine| mine.is_certain() || is_unknown && mine.maybe == [*id];
         let alike = mine.iter().all(|mine| mine.lease.id() == *id && is_on(mine));
@@ -151,7 +153,7 @@ impl Store {
         Ok(Some(lease))
     }
 
-    /// Binds a grant to a lease of the requested ttl. `None` if its entries have changed.
+    /// Binds a grant to a lease of the requested ttl. Returns the lease, or `None` if an entry has changed.
     async fn bind_longer(
         &self,
         renew: Renew<'_>,
@@ -167,7 +169,8 @@ impl Store {
         {
             return Ok(None);
         }
-        // The lease of an extend may have no other use: if the answer is lost, it is retired and the former renewed.
+        // The lease of an `extend` may have no other use. If the answer is lost, this lease is retired, and the
+        // previous one is renewed.
         let of_extend = lease.session().filter(|_| renew.ttl > renew.claim.ttl);
         let under_way = UnderWay::begin(of_extend.map(AsRef::as_ref));
         let bound = self.bind(ids, mine, &lease, Some(renew.claim)).await;
@@ -180,8 +183,8 @@ impl Store {
         }
     }
 
-    /// Continues with the present lease of a grant, if a full database has no room for a longer one. Otherwise returns
-    /// the failure.
+    /// Continues with the present lease of a grant if a full database refuses a longer one. Otherwise returns the
+    /// failure.
     async fn without_room(
         &self,
         renew: Renew<'_>,

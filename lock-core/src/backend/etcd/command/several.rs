@@ -14,7 +14,8 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 
 impl Store {
-    /// Attempts a claim of several keys once. It is not queued: it would wait for one key while it holds another.
+    /// Attempts a claim of several keys once. The claim is not queued, because it would wait for one key while it holds
+    /// another.
     pub(in super::super) async fn acquire_all(&self, claim: &Claim) -> Result<Attempt, Failure> {
         if claim.keys().count() > OPS {
             let text = format!("a claim has {OPS} keys at most: one transaction takes them");
@@ -50,8 +51,8 @@ impl Store {
         }
     }
 
-    /// Returns the lease of entries that hold their keys, if they share a lease on which the claim can rely, and a
-    /// fencing token.
+    /// Returns the common lease of the entries. `None` if they do not hold all keys, or if they do not share a fencing
+    /// token and a lease on which the claim can rely.
     async fn common_lease(&self, claim: &Claim, ids: &[Id]) -> Result<Option<Lease>, Failure> {
         let Some(mine) = self.entries.known(ids) else { return Ok(None) };
         let Some(first) = mine.first() else { return Ok(None) };
@@ -75,8 +76,8 @@ impl Store {
         Ok(lives.then(|| first.lease.clone()))
     }
 
-    /// Binds all keys to one lease, and creates the missing entries. Returns the lease; `None` if an entry has changed
-    /// meanwhile.
+    /// Binds the existing entries of all keys to one lease, and creates the missing entries. Returns the lease, or
+    /// `None` if an entry has changed or the lease is over.
     async fn take_all(
         &self,
         claim: &Claim,
@@ -102,8 +103,8 @@ impl Store {
             let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
-        // From here on this process does not end the session, because the entries are noted. If it has ended the session
-        // before, the revocation deletes them.
+        // From here on this process does not end the session, because the entries are recorded. If it has ended the
+        // session before, the revocation deletes the entries.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_taken(ids, own, &lease);
             return Ok(None);
@@ -125,7 +126,7 @@ impl Store {
             && answer.succeeded
         {
             self.taken(ids, &lease, answer.revision());
-            // If the session was ended meanwhile, the entries were deleted with it.
+            // If the session was ended during the request, the entries were deleted with it.
             let is_over = lease.session().is_some_and(|session| session.is_over());
             return Ok((kept.unwrap_or(true) && !is_over).then_some(lease));
         }
@@ -142,7 +143,7 @@ impl Store {
         answer.map(|_| None)
     }
 
-    /// Notes that the entries were not bound to `lease`, and that the missing ones were not created.
+    /// Records that the entries were not bound to `lease`, and that the missing entries were not created.
     fn not_taken(&self, ids: &[Id], own: &[Option<&Entry>], lease: &Lease) {
         self.not_moved(ids, lease);
         for (id, _) in ids.iter().zip(own).filter(|(_, entry)| entry.is_none()) {
@@ -174,8 +175,8 @@ fn unchanged(key: &Key, entry: Option<&Entry>) -> Compare {
     }
 }
 
-/// Returns the claim's entry for each key that it holds, if the other keys are free; otherwise the number of one that
-/// is not.
+/// Returns the claim's entry for each key that it holds, if the other keys are free. Otherwise returns the index of the
+/// first key that is not free.
 fn own_entries<'l>(claim: &Claim, lines: &'l [Line]) -> Result<Vec<Option<&'l Entry>>, usize> {
     let own = lines.iter().enumerate().map(|(at, line)| match line.held_by(claim.owner) {
         None if !line.queue.entries().is_empty() => Err(at),

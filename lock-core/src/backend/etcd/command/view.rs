@@ -1,4 +1,4 @@
-//! The state of a claim's entry in its queue. Pure.
+//! The state of a claim's entry in its queue, computed without requests.
 
 use crate::backend::etcd::entries::Mine;
 use crate::backend::etcd::line::{Entry, Line, NO_LEASE};
@@ -14,13 +14,14 @@ pub(super) enum View {
         waiting: usize,
     },
     Waits(Held),
-    /// Another program has written it.
+    /// Another program has written the entry.
     Foreign(Box<Entry>),
-    /// Its owner has released it, or it has another mode than the claim requests.
+    /// The owner has released the entry, or the entry has another mode than the claim requests.
     Unfit(Held),
 }
 
-/// Returns the state of the entry `mine` of a claim that waits since `began`, in a queue that was read after its creation.
+/// Returns the state of the entry `mine` of a claim whose attempt started at `began`. The queue was read after the
+/// creation of the entry.
 pub(super) fn view(claim: &Claim, began: Moment, line: &Line, mine: &Mine) -> View {
     let entries = line.queue.entries();
     let Some(place) = entries.iter().position(|entry| entry.stored == mine.stored) else {
@@ -31,7 +32,8 @@ pub(super) fn view(claim: &Claim, began: Moment, line: &Line, mine: &Mine) -> Vi
         return View::Foreign(Box::new(entry.clone()));
     }
     if entry.kept || entry.mode != claim.mode {
-        // The owner has released the key, or it is a reader that asks as a writer, which would wait for itself.
+        // The owner has released the key, or it is a reader that now requests a write lock. Such a claim would wait for
+        // itself.
         return View::Unfit(line.held(claim, None, None));
     }
     match line.queue.holds(place) {
@@ -80,7 +82,8 @@ mod tests {
         let own = || mine(Mode::Exclusive, false, 2);
         for (kvs, revision, expected) in [
             (vec![before()], 9, "Gone"),
-            // A cluster that was restored from a backup has smaller revisions: the entry is not still to come.
+            // A cluster that was restored from a backup has smaller revisions. The entry is gone, and not yet to be
+            // created.
             (vec![before()], 5, "Gone"),
             (vec![before(), own()], 9, "Waits"),
             (vec![own()], 9, "Holds"),

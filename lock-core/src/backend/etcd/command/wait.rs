@@ -1,7 +1,7 @@
-//! Waiting for a turn.
+//! The wait of a claim for its turn.
 //!
-//! One watch for each key and process reports every change of its queue, and feeds a [copy](QueueCopy) of it that all
-//! waiters of the process share.
+//! For each key, a process has one watch. It reports every change of the key's queue, and updates a [copy](QueueCopy)
+//! of the queue that all waiters of the process share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
 use crate::key::Key;
 
-/// How often the leases of waiters are checked. The shortest lease is etcd's minimum.
+/// The interval of the checks of the waiters' leases. It is much shorter than the shortest lease of etcd.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 
-/// How many of these checks come before the queue is read again, in case a watch is silent.
+/// The number of these checks after which the queue is read again, in case the watch does not report a change.
 const BETWEEN_READS: u32 = 4;
 
-/// The pause before an ended watch is begun again.
+/// The pause before an ended watch is started again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Store {
@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Returns the first key that is not free for a claim of several.
+    /// Returns the first key that is not free for a claim of several keys.
     async fn first_taken<'c>(&self, claim: &'c Claim) -> Option<&'c Key> {
         let Ok(lines) = self.read_all(claim.keys()).await else { return std::future::pending().await };
         let mut keys = claim.keys().zip(&lines);
@@ -72,7 +72,8 @@ impl Store {
                 let copy = Arc::clone(&copy);
                 async move {
                     loop {
-                        // The reason for which a watch has ended does not matter: missed changes are read.
+                        // The reason for which a watch has ended does not matter, because the next watch reads the
+                        // queue again.
                         let _ = store.watch(&key, &copy).await;
                         copy.lost();
                         sleep(AGAIN).await;
@@ -84,7 +85,7 @@ impl Store {
         self.copies.copy_of(&keyspace::line(key).0, watch)
     }
 
-    /// Returns the runtime that the application cannot block.
+    /// Returns the runtime of the process's manager, which the application cannot block.
     fn runtime_of(&self, claim: &Claim) -> Handle {
         let runtimes = self.runtimes.lock();
         let own = runtimes.iter().rev().find(|(process, _)| *process == claim.owner.process());
@@ -97,7 +98,7 @@ impl Store {
         let connection = self.connections.get().await?;
         let token = connection.token();
         let mut events = connection.watch(vec![WatchRequest::create(from, to)], token).await?;
-        // The watch reports all later changes; earlier ones are read.
+        // The watch reports all changes after its creation. The read returns the earlier changes.
         while !next(&mut events).await?.created {}
         copy.read(self.within(self.timeout(), self.read(key)).await?);
         let told = async {
@@ -124,7 +125,8 @@ impl Store {
             if signs % BETWEEN_READS == 0 && !waiting.is_empty() {
                 let newer = copy.read(self.within(self.timeout(), self.read(key)).await?);
                 if newer.is_some() && newer == refused {
-                    // A cluster that was restored from a backup has smaller revisions, and an old watch may be silent.
+                    // A cluster that was restored from a backup has smaller revisions, and the old watch may report no
+                    // changes.
                     return Err(unexpected("a revision that grows"));
                 }
                 refused = newer;

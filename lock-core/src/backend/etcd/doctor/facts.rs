@@ -1,22 +1,22 @@
-//! The facts that were read of a cluster.
+//! The facts about a cluster, as they were read from it.
 
 use crate::backend::etcd::config::Config;
 use crate::backend::etcd::proto::{AlarmMember, StatusResponse};
 
-/// The facts that were read of a cluster.
+/// The facts about a cluster, as they were read from it.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) list: List,
     pub(super) members: Vec<Member>,
     /// The number of addresses to which the URL leads.
     pub(super) addresses: usize,
-    /// `None` if the user may not read them, as for the leases.
+    /// The alarms; `None` if the user may not read them.
     pub(super) alarms: Option<Vec<AlarmMember>>,
     pub(super) leases: Option<usize>,
     pub(super) access: Access,
 }
 
-/// Whether all members are known.
+/// Whether the list of the members is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Whole,
@@ -29,9 +29,9 @@ pub(super) enum List {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) id: u64,
-    /// The address at which it answers, or which it announces.
+    /// The address at which the member answers, or the address that it announces.
     pub(super) name: String,
-    /// The URL that the other members use.
+    /// The URL at which the other members reach this one.
     pub(super) peer: String,
     pub(super) is_learner: bool,
     pub(super) answer: Answer,
@@ -41,23 +41,23 @@ pub(super) struct Member {
 pub(super) enum Answer {
     State(StatusResponse),
     Silent,
-    /// The member was added to the cluster, and has never started.
+    /// The member was added to the cluster, but has never started.
     NotStarted,
-    /// The member answers, and does not tell its state to this user.
+    /// The member answers, but this user may not read its state.
     Refused,
-    /// The address that the member announces does not lead this client to it.
+    /// The announced address of the member does not lead this client to this member.
     Elsewhere,
 }
 
 /// How this client proves its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Not at all.
+    /// The client proves no identity.
     Open,
-    /// By its certificate. Whether etcd has users too is not known.
+    /// By a certificate. It is unknown whether etcd also has users.
     Certificate,
     Password,
-    /// By a password that crosses the network without TLS.
+    /// By a password that is sent without TLS.
     PlainPassword,
 }
 
@@ -82,7 +82,6 @@ impl Member {
 }
 
 impl Facts {
-    /// Returns the members with a vote.
     pub(super) fn voters(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| !member.is_learner)
     }
@@ -92,7 +91,6 @@ impl Facts {
         self.members.iter().filter_map(|member| Some((member, member.state()?)))
     }
 
-    /// Returns the present revision.
     pub(super) fn revision(&self) -> i64 {
         let revisions = self.states().filter_map(|(_, state)| Some(state.header.as_ref()?.revision));
         revisions.max().unwrap_or(0)

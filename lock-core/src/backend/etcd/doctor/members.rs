@@ -1,4 +1,4 @@
-//! Asks every member for its state.
+//! Requests the state of every member.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::backend::etcd::link::{Members, Place, places, state};
 use crate::backend::etcd::proto::{self, StatusResponse};
 use crate::backend::remote::join_all;
 
-/// The name of a server that reported its state, and that state.
+/// The name of a server that reported its state, and the state.
 type Seen = (String, StatusResponse);
 
-/// Asks every member for its state: at the addresses of the URL, and the others at the addresses that they announce.
-/// Also returns the number of addresses of the URL.
+/// Requests the state of every member at the addresses of the URL. Other members are contacted at the addresses that
+/// they announce. Also returns the number of addresses of the URL.
 pub(super) async fn ask(
     servers: &Members,
     list: Option<Vec<proto::Member>>,
@@ -56,7 +56,7 @@ async fn states(
     join_all(asks.collect()).await
 }
 
-/// Describes a member that is listed. It is asked unless it has been seen already.
+/// Returns the description of a listed member. Requests its state if it was not found at an address of the URL.
 async fn ask_one(servers: &Members, member: proto::Member, seen: &[Seen], limit: Duration) -> Member {
     let announced = member.client_urls.first().or(member.peer_urls.first());
     let announced =
@@ -69,7 +69,7 @@ async fn ask_one(servers: &Members, member: proto::Member, seen: &[Seen], limit:
     Member { id: member.id, name, peer, is_learner: member.is_learner, answer }
 }
 
-/// Asks a member at the addresses that it announces.
+/// Requests the state of a member at the addresses that it announces.
 async fn ask_announced(servers: &Members, member: &proto::Member, limit: Duration) -> Answer {
     if member.client_urls.is_empty() {
         return Answer::NotStarted;
@@ -86,7 +86,7 @@ async fn ask_announced(servers: &Members, member: &proto::Member, limit: Duratio
     answer(member.id, states(servers, &places, false, limit).await)
 }
 
-/// Returns the answer of the member `id`, from the answers of its addresses.
+/// Returns the answer of the member `id`, given the answers from its announced addresses.
 fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
     let (mut refused, mut elsewhere) = (false, false);
     for answer in answers {
@@ -96,7 +96,7 @@ fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
             Err(failure) => {
                 let is_of_user = matches!(failure.reaction, Reaction::Forbidden | Reaction::LogIn);
                 refused |= is_of_user || failure.is_permanent();
-                // The TLS handshake reached a server of another name, or of another authority.
+                // The TLS handshake reached a server with another name or another authority.
                 elsewhere |= failure.is_settled();
             }
         }
@@ -108,7 +108,7 @@ fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
     }
 }
 
-/// Returns each server once, however many of its addresses were asked.
+/// Returns each server once, even if it answered at several addresses.
 fn distinct(seen: Vec<Seen>) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for (name, state) in seen {

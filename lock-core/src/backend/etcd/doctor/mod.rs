@@ -1,4 +1,5 @@
-//! Finds what endangers locks in the setup of a cluster: [`facts`] are read here, and judged by [`rules`].
+//! Finds the problems of a cluster's setup that endanger locks. This module reads the [`facts`], and the [`rules`]
+//! judge them.
 
 mod cluster;
 mod facts;
@@ -17,7 +18,7 @@ use super::store::Store;
 use crate::backend::Finding;
 
 impl Store {
-    /// Looks for what endangers locks. Each step has the time limit of a call.
+    /// Returns the findings about the cluster. Each step has the time limit of a call.
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>, Failure> {
         Ok(rules::findings(&self.facts().await?))
     }
@@ -46,7 +47,7 @@ impl Store {
     }
 }
 
-/// Returns `None` for what the user may not read.
+/// Returns the answer, or `None` if the user may not read it.
 fn readable<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Err(failure) if failure.reaction == Reaction::Forbidden => Ok(None),

@@ -1,4 +1,4 @@
-//! From facts to findings.
+//! The rules that turn facts into findings.
 
 use super::cluster;
 use super::facts::{Access, Answer, Facts, List, Member};
@@ -9,14 +9,14 @@ use crate::backend::{Finding, Severity};
 pub(super) const DEFAULT_QUOTA: i64 = 2 << 30;
 /// The percentage of the quota above which the size is reported.
 pub(super) const FULL: i64 = 80;
-/// The least free space in a database file that is reported.
+/// The smallest free space in a database file that is reported.
 pub(super) const FREE: i64 = 64 << 20;
-/// How many entries of the log a member may be behind: with more, etcd refuses requests.
+/// The number of log entries by which a member may be behind. If it is further behind, etcd refuses requests.
 pub(super) const BEHIND: u64 = 5_000;
 /// The largest number of leases that is not reported.
 pub(super) const LEASES: usize = 10_000;
 
-/// Judges a cluster.
+/// Returns the findings about a cluster.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = alarms(facts);
     for (member, state) in facts.states() {
@@ -53,8 +53,8 @@ fn alarms(facts: &Facts) -> Vec<Finding> {
     facts.alarms.iter().flatten().filter_map(finding).collect()
 }
 
-/// Returns the beginning of a command that frees the space of old revisions. Its backtick is not closed. If the revision
-/// is compacted already, the command continues.
+/// Returns the beginning of a command that frees the space of old revisions. The opening backtick of the command is not
+/// closed. If the revision is already compacted, the command continues.
 fn frees(facts: &Facts) -> String {
     let revision = match facts.revision() {
         0 => "<revision of `etcdctl endpoint status -w json`>".to_owned(),
@@ -63,7 +63,7 @@ fn frees(facts: &Facts) -> String {
     format!("`etcdctl compact {revision} --physical; etcdctl --command-timeout=10m defrag --cluster")
 }
 
-/// Returns how to give a member the data of the others.
+/// Returns the advice that restores the data of a member from the other members.
 fn replaces(facts: &Facts, id: u64) -> String {
     if facts.list == List::Whole && facts.voters().count() < 2 {
         return "restore a backup, `etcdutl snapshot restore <file> --data-dir <new>` (before 3.5 `etcdctl`); its fencing tokens \
@@ -84,7 +84,7 @@ fn size(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
     let percent = state.db_size.saturating_mul(100).checked_div(quota).filter(|_| quota > 0)?;
     let (size, whole) = (mib(state.db_size), mib(quota));
     if !is_known && percent > 100 {
-        // Above the default quota there would be an alarm, so its own quota is larger.
+        // At a quota of the default size there would be an alarm, so the quota of this member is larger.
         let found = format!("its database has {size}, and this version does not tell its quota");
         let advice = "compare that with its `--quota-backend-bytes`: at the quota the cluster grants no lock";
         return Some(Finding::new(Severity::Note, "etcd.size", found, advice));

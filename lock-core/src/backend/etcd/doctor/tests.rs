@@ -1,11 +1,11 @@
-//! Facts that make a finding, and similar facts that do not.
+//! Facts that cause a finding, and similar facts that cause none.
 
 use super::facts::{Access, Answer, Facts, List, Member};
 use super::rules::{BEHIND, DEFAULT_QUOTA, FREE, FULL, LEASES, findings};
 use crate::backend::Severity;
 use crate::backend::etcd::proto::{AlarmMember, Header, StatusResponse};
 
-/// Three members without a finding.
+/// Returns the facts of three members without a finding.
 fn healthy() -> Facts {
     let member = |id: u64| {
         let header = Some(Header { member_id: id, revision: 42 });
@@ -50,7 +50,7 @@ fn alarm(alarm: i32) -> Option<Vec<AlarmMember>> {
     Some(vec![AlarmMember { member_id: 1, alarm }])
 }
 
-/// A change of [`healthy`], and the findings that it makes: the severity, the rule, and a part of the text.
+/// A change of the [`healthy`] facts, and the expected findings: the severity, the rule, and a part of the text.
 type Case = (fn(&mut Facts), &'static [(Severity, &'static str, &'static str)]);
 
 fn check(table: &[Case]) {

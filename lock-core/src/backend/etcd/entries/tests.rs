@@ -8,7 +8,7 @@ fn shared(id: i64) -> Lease {
     Lease::Shared(Arc::new(Session::new(id, TTL, now())))
 }
 
-/// Notes an entry in the queue `line` that was created at revision 7, bound to `lease`.
+/// Records an entry in the queue `line` that was created at revision 7 and is bound to `lease`.
 fn created(entries: &Entries, line: &[u8], lease: &Lease, at: Moment) -> Id {
     let id = Id { line: line.to_vec(), owner: OwnerSource::new().expect("random bytes").mint() };
     entries.begin(&id, lease.clone(), Told::Waits, &[], at);
@@ -20,7 +20,7 @@ fn uses(entries: &Entries, id: i64) -> bool {
     !entries.end_unused(&Session::new(id, TTL, now()))
 }
 
-/// Returns the entry as it was created.
+/// Returns the entry as the request created it.
 fn entry_of(id: &Id, mine: &Mine) -> Entry {
     Entry {
         stored: mine.stored.clone(),

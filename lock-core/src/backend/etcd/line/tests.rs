@@ -32,10 +32,10 @@ fn the_order_is_that_of_the_creation() {
 #[test]
 fn a_copy_follows_the_changes_behind_its_revision() {
     let mut line = line(vec![kv("k/1", 4, 4, ""), kv("k/2", 6, 6, "")], 8);
-    // The watch reports a change that the list has shown already.
+    // The watch reports changes that the read has already shown.
     assert!(line.apply(vec![event(0, kv("k/0", 3, 3, "")), event(1, kv("k/2", 0, 5, ""))]).is_empty());
     assert_eq!((names(&line), line.revision), (vec!["k/1", "k/2"], 8));
-    // Two entries of one transaction have one revision.
+    // Two entries of one transaction have the same revision.
     let both = vec![event(0, kv("k/4", 9, 9, "")), event(0, kv("k/3", 9, 9, ""))];
     assert!(line.apply(both).is_empty());
     assert_eq!((names(&line), line.revision), (vec!["k/1", "k/2", "k/3", "k/4"], 9));

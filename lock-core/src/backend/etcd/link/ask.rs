@@ -1,4 +1,4 @@
-//! Asks servers for their state, each over a connection that ends with the answer.
+//! Requests the state of servers, each over a separate connection that is closed after the answer.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::backend::remote::{join_all, socket};
 pub(crate) struct Place {
     host: String,
     address: SocketAddr,
-    /// Its name in findings.
+    /// The name of the address in findings.
     name: String,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Looks hosts up, and returns all their addresses. A host that is not found within `limit` has none.
+/// Resolves host names, and returns all their addresses. A name that is not resolved within `limit` has none.
 pub(crate) async fn places(hosts: &[(String, u16)], limit: Duration) -> Vec<Place> {
     let look_up = |server: &(String, u16)| -> BoxFuture<'static, Vec<Place>> {
         let (server, found) = (server.clone(), timeout(limit, addresses(server.clone())));
@@ -55,8 +55,8 @@ async fn addresses((host, port): (String, u16)) -> Vec<SocketAddr> {
     socket::addresses(&host, port).await.unwrap_or_default()
 }
 
-/// Asks a server for its state. The user of the URL logs in only if `logs_in`: its password is for servers that the URL
-/// names.
+/// Requests the state of a server. The user of the URL logs in only if `logs_in`, because the password must be sent
+/// only to servers that the URL names.
 pub(crate) async fn state(
     members: &Members,
     place: &Place,

@@ -1,4 +1,4 @@
-//! Messages on the wire.
+//! The encoding of messages.
 
 use std::marker::PhantomData;
 

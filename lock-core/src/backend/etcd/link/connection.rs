@@ -1,4 +1,4 @@
-//! A connection that callers share: calls with a login, and streams.
+//! A connection that callers share, with calls, streams and a login.
 
 use http::Uri;
 use http::uri::PathAndQuery;
@@ -15,27 +15,28 @@ use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse, Wat
 use crate::backend::remote::Answers;
 use crate::sync::RwLock;
 
-/// The largest answer that is read. The list of all locks comes in far smaller parts, the queue of a key in one.
+/// The size limit of one answer, in bytes. The list of all locks is read in far smaller parts, but the queue of a key
+/// in one part.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// The calls that change something. A member that is cut off answers none of them.
+/// The calls that change data. A member without a connection to the majority answers none of them.
 const CHANGES: [&str; 3] =
     ["/etcdserverpb.KV/Txn", "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"];
 
 /// One or two HTTP/2 connections to a member, with the login of the URL's user.
 pub(crate) struct Connection {
     http2: Http2,
-    /// For the watches; another connection to the same member, or the same one.
+    /// The connection for the watches. It is a second connection to the same member, or a clone of `http2`.
     watching: Http2,
     origin: Uri,
     user: Option<(String, String)>,
-    /// The token of the login. It expires, and is then replaced.
+    /// The token of the login. After it has expired, it is replaced.
     token: RwLock<Option<Token>>,
-    /// Held while one call logs in again for all. This is not across runtimes: each has its own connection.
+    /// Held while one call logs in again for all calls of this runtime. Each runtime has its own connection.
     logging_in: tokio::sync::Mutex<()>,
-    /// All answers of the member.
+    /// Records the answers of the member.
     pub(super) answers: Answers,
-    /// The answers that a majority had to confirm.
+    /// Records the answers that a majority had to confirm.
     pub(super) confirmed: Answers,
 }
 
@@ -61,7 +62,6 @@ impl Connection {
         }
     }
 
-    /// Returns the host and the port of the member.
     pub(super) fn member(&self) -> &str {
         self.origin.authority().map_or("", |authority| authority.as_str())
     }
@@ -71,7 +71,7 @@ impl Connection {
         self.http2.is_open() && self.watching.is_open()
     }
 
-    /// Calls `path`. Logs in again, once, if the login has expired. This has no deadline.
+    /// Calls `path`. If the login has expired, logs in once more and repeats the call. This has no deadline.
     pub(crate) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
     where
         Q: Message + Clone + 'static,
@@ -110,8 +110,8 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests`. It ends when the answers are dropped, and not after the last request: a
-    /// proxy (`etcd grpc-proxy`) would then stop answering.
+    /// Opens a stream that sends `requests`. The stream ends when the answers are dropped. It does not end after the
+    /// last request, because a proxy (`etcd grpc-proxy`) would then stop answering.
     pub(crate) async fn exchange<Q, A>(
         &self,
         path: &'static str,
@@ -127,7 +127,7 @@ impl Connection {
         Ok(Events::new(answers, open))
     }
 
-    /// Begins watches over one stream. They end when the answers are dropped.
+    /// Starts watches over one stream. The watches end when the answers are dropped.
     pub(crate) async fn watch(
         &self,
         requests: Vec<WatchRequest>,
@@ -151,7 +151,7 @@ impl Connection {
     {
         let mut client = self.client(http2).await?;
         let mut request = with_token(requests, token);
-        // The member ends the stream when it has no leader, instead of being silent.
+        // With this header, a member that loses its leader ends the stream. Otherwise it would send nothing.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let answers = client.streaming(request, PathAndQuery::from_static(path), Messages::new()).await;
         if answers.is_ok() {
@@ -165,18 +165,18 @@ impl Connection {
         self.token.read().clone()
     }
 
-    /// Logs in again after `used` was refused, unless another call has done so meanwhile: a login costs the server a
-    /// tenth of a second.
+    /// Logs in again after the token `used` was refused, except if another call has already replaced it. A login costs
+    /// the server a tenth of a second.
     pub(crate) async fn log_in_after(&self, used: Option<Token>) -> Result<(), Failure> {
         let _one_at_a_time = self.logging_in.lock().await;
         if self.token() == used { self.log_in().await } else { Ok(()) }
     }
 
-    /// Gets a token for the user of the URL, if it names one.
+    /// Requests a token for the user of the URL, if the URL names one.
     pub(super) async fn log_in(&self) -> Result<(), Failure> {
         let Some((name, password)) = self.user.clone() else { return Ok(()) };
         let request = AuthenticateRequest { name, password };
-        // The old token is left out: the server would refuse the login because of it.
+        // This request has no token: the server would refuse the login because of the old one.
         let answer: AuthenticateResponse =
             self.call_once("/etcdserverpb.Auth/Authenticate", request, None).await?;
         let token = MetadataValue::try_from(answer.token);
@@ -190,7 +190,7 @@ impl Connection {
     async fn client(&self, http2: &Http2) -> Result<Grpc<Http2>, Failure> {
         let mut client =
             Grpc::with_origin(http2.clone(), self.origin.clone()).max_decoding_message_size(LARGEST_ANSWER);
-        // Nothing was sent yet.
+        // No request was sent yet.
         let ready = client.ready().await;
         ready.map_err(|error| of_status(&Status::unavailable(error.to_string())).before_any_request())?;
         Ok(client)

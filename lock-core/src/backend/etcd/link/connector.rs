@@ -1,8 +1,7 @@
-//! The functions that the supervisor needs for etcd: how to dial, and how to detect a lost connection.
+//! The functions that the supervisor of connections calls for etcd: dialing, and the detection of a lost connection.
 //!
-//! A member that is late is not dead. So a member that answers any call is not replaced because of a late heartbeat,
-//! and a replaced one may still answer the calls that are under way: cutting them off would make each of them
-//! ambiguous.
+//! A late member is not dead. So a member that answers any call is not replaced because of a late heartbeat. A replaced
+//! connection stays open for the calls in flight, because closing it would make the result of each of them unknown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,17 +24,17 @@ use crate::error::LockErrorKind;
 /// The pause between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How long a member may answer nothing at all while a heartbeat is under way.
+/// The longest time without any answer from a member while a heartbeat is in flight.
 const SILENCE: Duration = Duration::from_millis(1_500);
 
-/// How many heartbeats in a row may find no leader before the next member is tried.
+/// The number of consecutive heartbeats without a leader after which the next member is tried.
 const LEADERLESS: u32 = 2;
 
 /// The pause between two linearizable reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// The longest time without an answer to such a read or to a change. It is long enough for a slow disk, and for the
-/// election of a leader.
+/// The longest time without an answer to a linearizable read or to a change. It is long enough for a slow disk, and for
+/// the election of a leader.
 const UNCONFIRMED: Duration = Duration::from_secs(2);
 
 /// The state that a connection passes to the next one.
@@ -43,7 +42,7 @@ const UNCONFIRMED: Duration = Duration::from_secs(2);
 pub(crate) struct Before {
     /// Whether there was an earlier connection.
     any: bool,
-    /// The replaced connections. Each ends when all calls over it have ended.
+    /// The replaced connections. Each is closed when all its calls have ended.
     left: JoinSet<()>,
 }
 
@@ -81,7 +80,7 @@ impl Connector for Members {
 
     async fn watch(&self, session: &mut Session, before: &mut Before, pauses: &mut Pauses) -> Failure {
         if std::mem::replace(&mut before.any, true) {
-            // The watches of the previous connection have ended with it, or end soon.
+            // The watches of the previous connection end together with that connection.
             self.listeners.reconnected();
         }
         while before.left.try_join_next().is_some() {}
@@ -95,7 +94,8 @@ impl Connector for Members {
         let (drivers, longest) = (std::mem::take(&mut session.drivers), self.config.timeout);
         before.left.spawn(async move {
             let mut drivers = drivers;
-            // No call takes longer. Watches have no end, and are begun anew over the next connection.
+            // No call takes longer than this. Watches do not end on their own, and are started again over the next
+            // connection.
             let _ = tokio::time::timeout(longest, Driver::first_ended(&mut drivers)).await;
         });
         lost(why)
@@ -103,7 +103,7 @@ impl Connector for Members {
 }
 
 impl Members {
-    /// Pings the member again and again. Returns why it must be replaced.
+    /// Sends heartbeats to the member until it must be replaced. Returns the reason.
     async fn beats(&self, connection: &Connection, pauses: &mut Pauses) -> &'static str {
         let mut leaderless = 0;
         loop {
@@ -112,18 +112,18 @@ impl Members {
             let Some(answer) = connection.answers.patiently(SILENCE, status(connection)).await else {
                 return "the server stopped answering";
             };
-            // Any refusal shows that the server is alive; a broken connection ends the driver.
+            // Any refusal shows that the server is alive. A broken connection would end the driver.
             let status = match answer {
                 Ok(status) => Some(status),
-                // Later versions of etcd report the status to root alone.
+                // Later versions of etcd report the status only to root.
                 Err(failure) if failure.reaction == Reaction::Forbidden => None,
                 Err(_) => continue,
             };
             let round_trip = Clock::Suspend.now().since(sent);
             self.listeners.node_answered(&NodeAnswer::new(connection.member(), round_trip));
             if status.is_none_or(|status| check(&status).is_ok()) {
-                // This happens only after a heartbeat: otherwise a server that accepts every connection and closes it
-                // would be dialled without a pause.
+                // The pauses are reset only after a heartbeat. Otherwise a server that accepts every connection and
+                // closes it would be dialled without a pause.
                 pauses.reset();
                 leaderless = 0;
                 continue;
@@ -136,7 +136,7 @@ impl Members {
     }
 }
 
-/// Returns when the member no longer answers requests that a majority must confirm, with the reason.
+/// Completes when the member no longer answers requests that a majority must confirm. Returns the reason.
 async fn stops_answering(connection: &Connection) -> &'static str {
     loop {
         sleep(BETWEEN_READS).await;

@@ -1,4 +1,4 @@
-//! Dials the members of a cluster at once, and keeps the first that can hold locks.
+//! Dials the members of a cluster concurrently, and keeps the first connection to a member that can hold locks.
 
 use std::future::Future;
 use std::io;
@@ -27,8 +27,8 @@ pub(crate) struct Session {
     pub(super) drivers: Vec<Driver>,
 }
 
-/// Dials every member, each a little after the one before, from a random one on: the clients of a cluster should not
-/// all use the first one.
+/// Dials every member, each a little after the previous one. The first member is random, so that the clients of a
+/// cluster do not all use the same one.
 pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, Failure> {
     let config = &members.config;
     let (count, first) = (config.members.len(), fastrand::usize(..config.members.len().max(1)));
@@ -37,7 +37,7 @@ pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, 
         Box::pin(async move {
             let dialled = timeout(limit, dial_one(members, member)).await;
             let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(limit)));
-            // No request of a caller was sent yet, so none can have been executed.
+            // No request of a caller was sent yet, so no request can have been executed.
             dialled.map_err(|failure| failure.naming(Member(member)).before_any_request())
         })
     };
@@ -54,7 +54,8 @@ fn out_of_time(limit: Duration) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-/// Dials the addresses of one member: a name may lead to several, and not each of them to a server that works.
+/// Dials the addresses of one member. A name may have several addresses, and some of them may not lead to a working
+/// server.
 async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Session, Failure> {
     let addresses = socket::addresses(host, *port).await.map_err(|error| socket::unreachable(&error))?;
     let attempts = addresses.into_iter().map(|address| -> BoxFuture<'_, Result<Session, Failure>> {
@@ -70,9 +71,9 @@ async fn dial_at(
     address: SocketAddr,
 ) -> Result<Session, Failure> {
     let (peer, http2, driver) = begin(members, host, TcpStream::connect(address)).await?;
-    // Over TLS etcd allows 250 streams at once by default, and the watch of each key for which this process waits has
-    // one. Without a separate connection, many of them would block every other call. It leads to the same address,
-    // because the next address of the name may be another member.
+    // Over TLS, etcd allows 250 concurrent streams by default, and each key for which this process waits has a watch on
+    // one stream. Without a separate connection for the watches, many of them would block every other call. The
+    // separate connection uses the same address, because the next address of the name may be another member.
     let watches = match members.tls.is_some() {
         true => Some(begin(members, host, TcpStream::connect(peer)).await?),
         false => None,
@@ -89,17 +90,18 @@ async fn dial_at(
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     match status(&connection).await {
-        // Later versions of etcd report it to root alone. The read below finds a member that serves nothing.
+        // Later versions of etcd report the status only to root. The read below fails if the member cannot serve locks.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         answer => check(&answer.map_err(at_first)?)?,
     }
-    // A member may know a leader that no longer receives its messages. The read also proves that the member's leader
-    // led after this dial began, so a sign of life over this connection may count from a read over the previous one.
+    // A member may report a leader that no longer receives its messages. The read also proves that the member's leader
+    // still led after this dial began. So a keep-alive over this connection may count from a read over the previous
+    // one.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
 }
 
-/// Connects, and greets the server as `host`. Returns its address too.
+/// Connects, and begins HTTP/2 with the server under the name `host`. Also returns the address of the server.
 pub(super) async fn begin(
     members: &Members,
     host: &str,
@@ -107,7 +109,7 @@ pub(super) async fn begin(
 ) -> Result<(SocketAddr, Http2, Driver), Failure> {
     let unreachable = |error: io::Error| socket::unreachable(&error);
     let stream = connects.await.map_err(unreachable)?;
-    // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
+    // Nagle's algorithm would delay a small packet until the previous packet is acknowledged.
     stream.set_nodelay(true).map_err(unreachable)?;
     let peer = stream.peer_addr().map_err(unreachable)?;
     let begun = match &members.tls {
@@ -123,8 +125,8 @@ pub(super) async fn begin(
     Ok((peer, http2, driver))
 }
 
-/// Adds to the failure of the first call what else may listen on that port. A server that wants a certificate of the
-/// client says so only now, by closing the connection.
+/// Adds possible causes to the failure of the first call. A server that requires a certificate of the client rejects
+/// the connection only now, by closing it.
 fn at_first(failure: Failure) -> Failure {
     if failure.is_permanent() {
         return failure;
@@ -137,13 +139,13 @@ fn at_first(failure: Failure) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-/// Asks the member for its state.
+/// Requests the state of the member.
 pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Failure> {
     connection.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
 }
 
-/// Makes a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off, still
-/// answers its [`status`], and no such read.
+/// Performs a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off from the
+/// majority, still answers a request for its [`status`], but not such a read.
 pub(crate) async fn linearizable_read(connection: &Connection) -> Result<(), Failure> {
     let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
     let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;
@@ -163,7 +165,7 @@ pub(super) fn check(status: &StatusResponse) -> Result<(), Failure> {
     if status.leader == 0 {
         return unavailable("it knows no leader: an election is under way, or most of the members are gone");
     }
-    // Conditions on a range came with 3.3. They let one transaction take a lock of any kind.
+    // etcd has conditions on a range since version 3.3. With them, one transaction can acquire a lock of any kind.
     if version(&status.version).is_some_and(|version| version < (3, 3)) {
         let text = format!("it is etcd {}, and locks need 3.3 or later", status.version);
         return Err(Failure::new(LockErrorKind::Unsupported, text));

@@ -1,7 +1,7 @@
-//! One HTTP/2 connection, as the service that tonic's client calls.
+//! One HTTP/2 connection, in the form of the service that tonic's client calls.
 //!
-//! tonic's own channel is not used: it redials on its own and keeps its callers waiting meanwhile. The supervisor of
-//! [`remote`](crate::backend::remote) does that for every store, with a deadline for each caller.
+//! tonic's own channel is not used, because it redials on its own while its callers wait. The supervisor of
+//! [`remote`](crate::backend::remote) redials for every store, with a deadline for each caller.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tonic::body::Body;
 
-/// How much of one answer may be under way, in bytes.
+/// The number of bytes of one answer that may be in flight.
 const STREAM_WINDOW: u32 = 2 << 20;
-/// The same limit for all answers together.
+/// The number of bytes of all answers together that may be in flight.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// The sending side of a connection. Clones share it.
@@ -26,12 +26,13 @@ pub(super) struct Http2 {
     sender: SendRequest<Body>,
 }
 
-/// The task that drives a connection. Dropping this value ends both, so that an abandoned dial leaves no socket open.
+/// The task that drives a connection. Dropping this value ends the task and the connection, so that an abandoned dial
+/// leaves no socket open.
 #[derive(Debug)]
 pub(crate) struct Driver(JoinHandle<()>);
 
 impl Driver {
-    /// Returns once one of `drivers` has ended.
+    /// Completes when one of `drivers` has ended.
     pub(super) async fn first_ended(drivers: &mut [Self]) {
         poll_fn(|cx| match drivers.iter_mut().any(|driver| Pin::new(&mut driver.0).poll(cx).is_ready()) {
             true => Poll::Ready(()),
@@ -48,20 +49,20 @@ impl Drop for Driver {
 }
 
 impl Http2 {
-    /// Greets the server, and spawns the driver on the current runtime.
+    /// Performs the HTTP/2 handshake, and spawns the driver on the current runtime.
     pub(super) async fn begin<S>(stream: S) -> Result<(Self, Driver), hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        // Room for a list of many locks. Adaptive windows are not used: hyper measures with pings for them, and gRPC
-        // servers close the connection of a client that sends more than one in five minutes, or in five seconds on
-        // etcd.
+        // These windows have room for a list of many locks. Adaptive windows are not used, because hyper needs pings to
+        // measure them. A gRPC server closes the connection of a client that sends more than one ping in five minutes;
+        // etcd, in five seconds.
         builder.timer(TokioTimer::new());
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // Each caller learns from its own call why the connection ended.
+            // The call of each caller returns the reason why the connection ended.
             let _ = connection.await;
         });
         Ok((Self { sender }, Driver(driver)))

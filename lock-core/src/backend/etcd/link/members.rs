@@ -13,7 +13,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Reads the files of TLS.
+    /// Reads the TLS files of the configuration.
     pub(crate) fn new(config: Config) -> Result<Self> {
         let hosts = config.members.iter().map(|(host, _)| host.as_str());
         let tls = config.tls.as_ref().map(|files| Tls::new(&FORM, files, hosts)).transpose()?;

@@ -1,4 +1,4 @@
-//! Connections to the members of a cluster: one at a time for each runtime, to a member that answers.
+//! The connections to the members of a cluster. Each runtime has one connection at a time, to a member that answers.
 
 mod ask;
 mod codec;

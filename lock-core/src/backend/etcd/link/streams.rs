@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
-/// The answers to requests whose stream stays open for them. Dropping the value ends the stream.
+/// The answers to the requests of a stream, which stays open until this value is dropped.
 pub(crate) struct Events<A> {
-    // This is dropped first: the answers are no longer read, and the end of the requests resets the stream.
+    // This field is dropped first. Then the answers are no longer read, and the end of the requests resets the stream.
     answers: Streaming<A>,
-    /// The other half is in the requests.
+    /// The receiver of this sender is in the requests.
     _open: oneshot::Sender<()>,
 }
 
@@ -29,13 +29,13 @@ impl<A> Events<A> {
 /// The requests of a stream.
 pub(super) struct Requests<Q> {
     left: std::vec::IntoIter<Q>,
-    /// Completes when answers are no longer awaited. Dropping the answers is not enough: HTTP/2 keeps a stream for as
-    /// long as one of its halves is in use, and the server would send the events of every watch there ever was.
+    /// Completes when answers are no longer awaited. Dropping the answers is not enough, because HTTP/2 keeps a stream
+    /// as long as one of its halves is in use. The server would send the events of every earlier watch.
     open: oneshot::Receiver<()>,
 }
 
 impl<Q> Requests<Q> {
-    /// Requests after which the stream stays open until the sender is dropped.
+    /// Returns requests whose stream stays open until the returned sender is dropped.
     pub(super) fn open(requests: Vec<Q>) -> (Self, oneshot::Sender<()>) {
         let (open, ended) = oneshot::channel();
         (Self { left: requests.into_iter(), open: ended }, open)

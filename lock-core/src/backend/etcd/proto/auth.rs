@@ -1,6 +1,6 @@
-//! Users.
+//! The messages for the login of a user.
 
-/// Asks for a token. `Debug` shows no password.
+/// Requests a token. `Debug` shows no password.
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub(in super::super) struct AuthenticateRequest {

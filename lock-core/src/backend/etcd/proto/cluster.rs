@@ -1,6 +1,6 @@
-//! The members of a cluster.
+//! The messages about the members of a cluster.
 
-/// Asks for the members that the answering one knows.
+/// Requests the list of members that the answering member has.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct MemberListRequest {}
 
@@ -17,7 +17,7 @@ pub(in super::super) struct Member {
     pub(in super::super) id: u64,
     #[prost(string, repeated, tag = "3")]
     pub(in super::super) peer_urls: Vec<String>,
-    /// Empty if the member was added and has never started.
+    /// The addresses that the member announces to clients. Empty if the member has never started.
     #[prost(string, repeated, tag = "4")]
     pub(in super::super) client_urls: Vec<String>,
     /// Whether the member has no vote yet.

@@ -1,4 +1,4 @@
-//! Keys and transactions.
+//! The messages about keys and transactions.
 
 use super::Header;
 
@@ -16,7 +16,7 @@ pub(in super::super) struct KeyValue {
     pub(in super::super) lease: i64,
 }
 
-/// Reads the keys from `key` to `range_end`, or `key` alone if that is empty.
+/// Reads the keys from `key` to `range_end`. If `range_end` is empty, reads only `key`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -25,7 +25,7 @@ pub(in super::super) struct RangeRequest {
     pub(in super::super) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(in super::super) limit: i64,
-    /// The member answers what it knows, and does not ask the leader.
+    /// Whether the member answers from its own data, without a request to the leader.
     #[prost(bool, tag = "7")]
     pub(in super::super) serializable: bool,
     #[prost(bool, tag = "9")]
@@ -59,7 +59,7 @@ pub(in super::super) struct PutRequest {
 }
 
 impl PutRequest {
-    /// Writes an empty value to `key` and binds it to no lease, unless other fields are set.
+    /// Returns a request that writes an empty value to `key`, without a lease. The caller may set other fields.
     pub(in super::super) fn new(key: &[u8]) -> Self {
         Self { key: key.to_vec(), ..Self::default() }
     }
@@ -125,7 +125,7 @@ enum Answer {
 }
 
 impl ResponseOp {
-    /// Returns the answer to a range; `None` for any other.
+    /// Returns the answer to a range request; `None` for any other answer.
     pub(in super::super) fn into_range(self) -> Option<RangeResponse> {
         match self.answer? {
             Answer::Range(range) => Some(range),
@@ -134,8 +134,8 @@ impl ResponseOp {
     }
 }
 
-/// A condition of a transaction. A key that does not exist has the revision 0; a condition on a range holds when it
-/// holds for each of its keys, or for such a key if there is none.
+/// A condition of a transaction. A key that does not exist has the revision 0. A condition on a range must hold for
+/// each key of the range. If the range is empty, it must hold for a key that does not exist.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct Compare {
     #[prost(int32, tag = "1")]
@@ -164,7 +164,7 @@ impl Compare {
     const CREATE: i32 = 1;
     const MOD: i32 = 2;
 
-    /// `key` was created at `revision`; with 0, it does not exist.
+    /// Returns the condition that `key` was created at `revision`. With 0, `key` must not exist.
     pub(in super::super) fn created_at(key: Vec<u8>, revision: i64) -> Self {
         Self {
             result: Self::EQUAL,
@@ -175,12 +175,13 @@ impl Compare {
         }
     }
 
-    /// `key` was last written at `revision`.
+    /// Returns the condition that `key` was last written at `revision`.
     pub(in super::super) fn modified_at(key: Vec<u8>, revision: i64) -> Self {
         Self { target: Self::MOD, value: Some(Target::Mod(revision)), ..Self::created_at(key, revision) }
     }
 
-    /// No key from `key` to `range_end` was created at `revision` or later; with 1, none exists.
+    /// Returns the condition that no key from `key` to `range_end` was created at `revision` or later. With 1, no such
+    /// key may exist.
     pub(in super::super) fn none_created_since(key: Vec<u8>, range_end: Vec<u8>, revision: i64) -> Self {
         Self { result: Self::LESS, range_end, ..Self::created_at(key, revision) }
     }
@@ -212,7 +213,7 @@ impl TxnResponse {
         self.header.as_ref().map_or(0, |header| header.revision)
     }
 
-    /// Returns the answers to its ranges, in their order.
+    /// Returns the answers to the range requests of the transaction, in their order.
     pub(in super::super) fn ranges(self) -> impl Iterator<Item = RangeResponse> {
         self.responses.into_iter().filter_map(ResponseOp::into_range)
     }

@@ -1,4 +1,4 @@
-//! Leases, to which keys are bound, and which end without a sign of life. Times are in seconds.
+//! The messages about leases. Keys are bound to a lease, and a lease ends without a keep-alive. Times are in seconds.
 
 use super::Header;
 
@@ -12,7 +12,7 @@ pub(in super::super) struct LeaseGrantRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseGrantResponse {
-    /// The ttl that the server granted: not below its minimum.
+    /// The ttl that the server granted. It is not below the server's minimum.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
 }
@@ -39,7 +39,7 @@ pub(in super::super) struct LeaseKeepAliveRequest {
 pub(in super::super) struct LeaseKeepAliveResponse {
     #[prost(int64, tag = "2")]
     pub(in super::super) id: i64,
-    /// The new ttl of the lease; 0 when there is no such lease.
+    /// The new ttl of the lease; 0 if there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
 }
@@ -55,14 +55,14 @@ pub(in super::super) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseTimeToLiveResponse {
-    /// The rest of the ttl; -1 when there is no such lease.
+    /// The rest of the ttl; -1 if there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
     #[prost(bytes = "vec", repeated, tag = "5")]
     pub(in super::super) keys: Vec<Vec<u8>>,
 }
 
-/// Asks for all leases that the answering member knows.
+/// Requests all leases that the answering member has.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseLeasesRequest {}
 

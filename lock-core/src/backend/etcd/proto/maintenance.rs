@@ -1,8 +1,8 @@
-//! The state of one member, and the alarms of all.
+//! The messages about the state of one member, and about the alarms of all members.
 
 use super::Header;
 
-/// Asks a member for its state. It answers alone, without the others.
+/// Requests the state of a member. The member answers without a request to the others.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct StatusRequest {}
 
@@ -15,28 +15,28 @@ pub(in super::super) struct StatusResponse {
     /// The size of the database file, in bytes.
     #[prost(int64, tag = "3")]
     pub(in super::super) db_size: i64,
-    /// The id of the leader that the member knows; 0 for none.
+    /// The id of the leader, as the member knows it; 0 for none.
     #[prost(uint64, tag = "4")]
     pub(in super::super) leader: u64,
-    /// How many entries of the log are known to be committed.
+    /// The number of log entries that the member knows to be committed.
     #[prost(uint64, tag = "5")]
     pub(in super::super) raft_index: u64,
-    /// How many of them the member has applied; 0 before etcd 3.4.
+    /// The number of log entries that the member has applied; 0 before etcd 3.4.
     #[prost(uint64, tag = "7")]
     pub(in super::super) raft_applied_index: u64,
     /// The part of the file that is in use; 0 before etcd 3.4.
     #[prost(int64, tag = "9")]
     pub(in super::super) db_size_in_use: i64,
-    /// Whether the member has no vote yet, and answers no clients.
+    /// Whether the member has no vote yet, and does not serve clients.
     #[prost(bool, tag = "10")]
     pub(in super::super) is_learner: bool,
-    /// The size of the file at which the alarm is raised; negative for none, 0 before etcd 3.6.
+    /// The size of the file at which the alarm is raised. Negative for no quota; 0 before etcd 3.6.
     #[prost(int64, tag = "12")]
     pub(in super::super) db_size_quota: i64,
 }
 
-/// Asks for all alarms: the default action is to get them. The request passes through the log of the cluster, as a
-/// write does, and changes nothing.
+/// Requests all alarms: without an action, the server returns them. The request passes through the log of the cluster,
+/// as a write does, but changes nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct AlarmRequest {}
 
@@ -50,7 +50,7 @@ pub(in super::super) struct AlarmResponse {
 pub(in super::super) struct AlarmMember {
     #[prost(uint64, tag = "1")]
     pub(in super::super) member_id: u64,
-    /// [`NOSPACE`](Self::NOSPACE), [`CORRUPT`](Self::CORRUPT), or one of a later version.
+    /// [`NOSPACE`](Self::NOSPACE), [`CORRUPT`](Self::CORRUPT), or an alarm of a later version of etcd.
     #[prost(int32, tag = "2")]
     pub(in super::super) alarm: i32,
 }

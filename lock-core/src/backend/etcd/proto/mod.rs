@@ -1,5 +1,5 @@
-//! The messages of etcd's API, version 3, written by hand after its `rpc.proto` and `kv.proto`: only the messages and
-//! fields that are used here. So a build needs no `protoc`.
+//! The messages of etcd's API, version 3, with only the messages and fields that this library uses. They are written by
+//! hand after etcd's `rpc.proto` and `kv.proto`, so a build needs no `protoc`.
 
 mod auth;
 mod cluster;
@@ -22,7 +22,7 @@ pub(super) use lease::{
 pub(super) use maintenance::{AlarmMember, AlarmRequest, AlarmResponse, StatusRequest, StatusResponse};
 pub(super) use watch::{Event, WatchRequest, WatchResponse};
 
-/// The part that every answer begins with.
+/// The header of every answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Header {
     /// The id of the member that answers.

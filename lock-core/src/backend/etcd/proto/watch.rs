@@ -1,4 +1,4 @@
-//! Watches.
+//! The messages about watches.
 
 use super::{Header, KeyValue};
 
@@ -18,10 +18,10 @@ struct WatchCreateRequest {
 }
 
 impl WatchRequest {
-    /// Asks for every later change of the keys from `key` to `range_end`.
+    /// Returns the request for every later change of the keys from `key` to `range_end`.
     ///
-    /// The watch begins at no earlier revision: the server would first replay the changes since, and it begins such
-    /// replays only ten times a second.
+    /// The watch does not begin at an earlier revision. The server would then replay the changes since that revision,
+    /// and it begins such replays only ten times a second.
     pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>) -> Self {
         Self { create: Some(WatchCreateRequest { key, range_end }) }
     }
@@ -31,10 +31,11 @@ impl WatchRequest {
 pub(in super::super) struct WatchResponse {
     #[prost(message, optional, tag = "1")]
     pub(in super::super) header: Option<Header>,
-    /// The watch has begun: every change after the revision of the header is reported.
+    /// Whether this answer confirms that the watch has begun. Every change after the revision of the header is
+    /// reported.
     #[prost(bool, tag = "3")]
     pub(in super::super) created: bool,
-    /// The server has ended the watch, for example because there is no leader.
+    /// Whether the server has ended the watch, for example because there is no leader.
     #[prost(bool, tag = "4")]
     pub(in super::super) canceled: bool,
     #[prost(message, repeated, tag = "11")]
@@ -43,7 +44,7 @@ pub(in super::super) struct WatchResponse {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct Event {
-    /// 0 is a put, 1 is a deletion.
+    /// 0 for a put, 1 for a deletion.
     #[prost(int32, tag = "1")]
     pub(in super::super) kind: i32,
     #[prost(message, optional, tag = "2")]

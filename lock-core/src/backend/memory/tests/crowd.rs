@@ -1,4 +1,4 @@
-//! Thousands of waiters for one key: the cost of passing it on, and the order of the lists.
+//! Thousands of waiters for one key: the cost of a hand-off, and the order of the lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Crowd {
         self.entry.check(&self.claims[who], who as u64, at(0))
     }
 
-    /// The holder releases; the next sees its turn, and takes it.
+    /// Releases the key, and lets the next waiter see its turn and acquire the key.
     fn hand_off(&mut self, from: usize) {
         self.entry.release(&self.claims[from], None, at(0));
         let next = from + 1;
@@ -67,20 +67,20 @@ impl Crowd {
     }
 }
 
-/// CPU time of this thread so far: other work of the machine does not count.
+/// Returns the CPU time of this thread, in which other work of the machine does not count.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The shortest time of 400 hand-offs.
+/// Returns the CPU time of 400 hand-offs, the shortest of five rounds.
 fn hand_offs(waiters: usize) -> Duration {
     let took = |_| {
         let mut crowd = Crowd::of(waiters, Mode::Exclusive);
         let start = cpu();
         (0..400).for_each(|from| crowd.hand_off(from));
         let took = cpu() - start;
-        // Each hand-off wakes the next waiter, and the one that now checks after the end of the lease.
+        // Each hand-off wakes the next waiter, and the waiter that must now check after the end of the lease.
         assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
         took
     };
@@ -90,7 +90,7 @@ fn hand_offs(waiters: usize) -> Duration {
 #[test]
 fn a_hand_off_among_thousands_costs_as_much_as_one_among_hundreds() {
     let (few, many) = (hand_offs(FEW), hand_offs(MANY));
-    // A store that visits every waiter takes 16 times as long.
+    // A store that visited every waiter would take 16 times as long.
     assert!(many < 5 * few, "400 hand-offs: {few:?} among {FEW}, {many:?} among {MANY}");
 }
 
@@ -101,7 +101,7 @@ fn thousands_of_readers_come_and_go_at_a_cost_of_their_own() {
             let mut crowd = Crowd::of(readers, Mode::Shared);
             let start = cpu();
             crowd.entry.release(&crowd.claims[0], None, at(0));
-            // In no order, as an executor may run them.
+            // The readers run in a random order, as in an executor.
             let mut order: Vec<_> = (1..=readers).collect();
             fastrand::Rng::with_seed(7).shuffle(&mut order);
             for who in &order {
@@ -144,7 +144,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The model is a list that is searched from its beginning.
+    /// The model is a list, which is searched from its beginning.
     #[test]
     fn a_roll_is_a_list_in_order_of_arrival(steps in steps()) {
         let (mut arrivals, mut list) = (Arrivals::default(), Vec::<(u8, usize)>::new());

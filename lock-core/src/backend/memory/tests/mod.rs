@@ -1,4 +1,5 @@
-//! Tests of the memory store: one key against a naive model, a crowd on one key, then waiting.
+//! Tests of the memory store: one key compared with a simple model, many waiters for one key, several keys, and
+//! waiting.
 
 mod crowd;
 mod model;
@@ -15,7 +16,7 @@ use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// Makes claims of owners that are all different, and of one process.
+/// Makes claims of different owners of one process.
 struct Claims {
     owners: OwnerSource,
     record: OwnerRecord,

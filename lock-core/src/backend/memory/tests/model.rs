@@ -1,4 +1,4 @@
-//! Random histories of one key, judged by what the answers alone imply.
+//! Random histories of one key. The model knows only the answers, and checks what they imply.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ enum Step {
     Pass(u64),
 }
 
-/// The state by the answers so far: grants and tickets, with the time at which they end.
+/// The state that follows from the answers: grants and tickets, with the time at which each ends.
 #[derive(Default)]
 struct Model {
     now: u64,
@@ -60,14 +60,14 @@ impl Model {
         self.grants.iter_mut().find(|grant| grant.who == who && !grant.kept)
     }
 
-    /// The modes of the holders, and of the tickets before that of `who`.
+    /// Returns the modes of the holders, and of the tickets before the ticket of `who`.
     fn ahead(&self, claims: &[Claim], who: usize) -> Vec<Mode> {
         let older = self.tickets.iter().take_while(|(owner, _)| *owner != who);
         let older = older.map(|(owner, _)| claims[*owner].mode);
         self.grants.iter().map(|grant| grant.mode).chain(older).collect()
     }
 
-    /// The holder's manager passes the key on to the claim itself.
+    /// Returns whether the holder's manager hands the key off to the claim itself.
     fn is_handed_on_locally(&self, claims: &[Claim], claim: &Claim) -> bool {
         let holder = self.grants.first().filter(|grant| grant.mode == Mode::Exclusive && !grant.kept);
         claim.queue == Queue::Barging

@@ -1,4 +1,4 @@
-//! The store as a whole: what is left over, and what is refused.
+//! The store as a whole: the entries that remain, and the claims that are refused.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Waiting: which waiters are woken, and that none is forgotten.
+//! Waiting: the right waiters are woken, and no waiter is forgotten.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,8 @@ use crate::backend::memory::Memory;
 use crate::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 use crate::clock::Clock;
 
-/// A pending `changed`, polled by hand so that a test sees the wake-up and can drop it before the poll.
+/// A pending `changed`. A test polls it by hand, so that the test sees the wake-up and can drop the future before the
+/// next poll.
 struct Waiter<'a> {
     future: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     wakes: Arc<Wakes>,
@@ -37,7 +38,7 @@ impl<'a> Waiter<'a> {
         matches!(self.future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(()))
     }
 
-    /// Polls until there is nothing new, as an executor would; whether it completed.
+    /// Polls until there is no new wake-up, as an executor would. Returns whether the future completed.
     fn run(&mut self) -> bool {
         for _ in 0..100 {
             let seen = self.wakes.0.load(Ordering::Relaxed);
@@ -56,7 +57,7 @@ async fn granted(memory: &Memory, claim: &Claim) -> bool {
     matches!(memory.acquire(claim, Ask::Enqueue { room: None }).await, Ok(Attempt::Granted(_)))
 }
 
-/// A held key and `n` claims that were refused.
+/// Returns the holder of a key, and `N` claims that were refused.
 async fn held_with<const N: usize>(memory: &Memory, make: impl Fn() -> Claim) -> (Claim, [Claim; N]) {
     let holder = make();
     assert!(granted(memory, &holder).await);
@@ -123,12 +124,12 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         let before = wb.wakes.0.load(Ordering::Relaxed);
         drop(wa);
         if fifo {
-            // Its ticket outlives the wait, until the library gives the claim up.
+            // The ticket outlives the wait, until the claim is released.
             memory.give_back(&a, None, Clock::Tokio.now());
         }
         assert!(wb.wakes.0.load(Ordering::Relaxed) > before, "fifo {fifo}");
         assert!(wb.run() && !wc.run(), "fifo {fifo}");
-        // The waiter saw its turn, and gives up before it tries.
+        // The waiter saw its turn, but gives up before its next attempt.
         drop(wb);
         memory.give_back(&b, None, Clock::Tokio.now());
         if fifo {
@@ -191,7 +192,7 @@ async fn expiry_wakes_the_first_waiter_and_the_rest_follow() {
                 loop {
                     memory.changed(&claim).await;
                     if granted(&memory, &claim).await {
-                        // Never released: the next waiter is served by expiry as well.
+                        // This grant is never released, so that the next waiter is served by expiry.
                         return tokio_now() - start;
                     }
                 }
@@ -299,7 +300,7 @@ async fn under_load_nobody_is_forgotten() {
             }
         };
         let workers: Vec<_> = (0..8).map(|_| tokio::spawn(worker())).collect();
-        // A wake-up that is lost shows as a wait for expiry, 10 s away.
+        // A lost wake-up would cause a wait for the expiry in 10 s.
         let all = async {
             for worker in workers {
                 worker.await.expect("no panic");

@@ -1,4 +1,4 @@
-//! The TLS side of a connection: trusted authorities, the client certificate, and the handshake.
+//! The TLS part of a connection: trusted authorities, the client certificate, and the handshake.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::TlsFiles;
 use crate::backend::remote::{Failure, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Encrypts connections to the servers of one URL.
+/// The TLS configuration for the servers of one URL.
 #[derive(Clone)]
 pub(crate) struct Tls(TlsConnector);
 
@@ -27,8 +27,8 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files once: a certificate that is replaced later needs a new backend. Checks the `hosts` that are
-    /// known already.
+    /// Reads the files once. After a certificate was replaced, the application needs a new backend. Also checks the
+    /// names of the `hosts` that are already known.
     pub(crate) fn new<'a>(
         form: &UrlForm,
         files: &TlsFiles,
@@ -37,7 +37,8 @@ impl Tls {
         for host in hosts {
             name(host).map_err(refused)?;
         }
-        // The provider is named, because the default provider is a global that other code may or may not have set.
+        // The provider is passed explicitly, because the default provider is a global variable that other code may have
+        // set.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(format!("TLS cannot be set up ({error})")))?
@@ -55,7 +56,7 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Names the protocol of the connections, for a server that offers several on one port.
+    /// Sets the protocol of the connections, for a server that offers several protocols on one port.
     #[cfg(feature = "etcd")]
     #[must_use]
     pub(crate) fn with_protocol(self, protocol: &[u8]) -> Self {
@@ -74,13 +75,13 @@ impl Tls {
         self.0.connect(name, stream).await.map_err(|error| {
             let text = format!("TLS failed ({error}); {}", self.advice(&error));
             let failure = Failure::new(LockErrorKind::Unavailable, text);
-            // An error of TLS itself: the peers have talked to each other. If a connection was only closed, the server,
-            // or a proxy, may not be up yet.
+            // An error of TLS itself proves that the peer speaks TLS. If the connection was only closed, the server or
+            // a proxy may not be up yet.
             if cause(&error).is_some() { failure.settled() } else { failure }
         })
     }
 
-    /// Returns what may be wrong with a handshake.
+    /// Returns the likely cause of a failed handshake.
     fn advice(&self, error: &io::Error) -> &'static str {
         use CertificateError::{NotValidForName, NotValidForNameContext};
         match cause(error) {
@@ -104,7 +105,7 @@ impl Tls {
     }
 }
 
-/// Returns the error of TLS that caused an error of the stream.
+/// Returns the TLS error that caused an error of the stream.
 fn cause(error: &io::Error) -> Option<&Error> {
     error.get_ref().and_then(|cause| cause.downcast_ref())
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use crate::backend::remote::UrlForm;
 use crate::error::Result;
 
-/// The PEM files of a URL that asks for TLS.
+/// The PEM files of a URL with TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// The authorities that may have signed the server's certificate; `None` trusts the system's.
+    /// The trusted authorities of the server's certificate. With `None`, the authorities of the system are trusted.
     pub(crate) authorities: Option<PathBuf>,
-    /// The certificate that this client presents; `None` presents none.
+    /// The certificate that this client presents; `None` for no certificate.
     pub(crate) certificate: Option<PathBuf>,
     /// The private key of the certificate.
     pub(crate) key: Option<PathBuf>,

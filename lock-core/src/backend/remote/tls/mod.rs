@@ -1,6 +1,6 @@
 //! TLS to a server: the files of the URL, and the handshake.
 //!
-//! Without the feature `tls`, `none.rs` takes the place of `connector.rs` and refuses every URL that asks for TLS.
+//! Without the feature `tls`, `none.rs` replaces `connector.rs` and refuses every URL with TLS.
 
 #[cfg_attr(not(feature = "tls"), path = "none.rs")]
 mod connector;

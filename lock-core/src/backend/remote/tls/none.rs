@@ -1,4 +1,4 @@
-//! The twin of `connector.rs` in a build without TLS.
+//! The replacement of `connector.rs` in a build without TLS.
 
 use std::convert::Infallible;
 
@@ -8,12 +8,12 @@ use super::TlsFiles;
 use crate::backend::remote::{Failure, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A TLS connector that cannot exist, because this build has no TLS.
+/// A type without values, because this build has no TLS.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls(Infallible);
 
 impl Tls {
-    /// Refuses every URL that asks for TLS.
+    /// Refuses every URL with TLS.
     pub(crate) fn new<'a>(
         form: &UrlForm,
         _files: &TlsFiles,

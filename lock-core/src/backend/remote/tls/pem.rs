@@ -1,4 +1,4 @@
-//! The files of a URL as text, for a client library that makes its TLS connections itself.
+//! The TLS files of a URL as text, for a client library that makes its TLS connections itself.
 
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,8 +9,8 @@ use crate::error::Result;
 
 /// The authorities and the client certificate of a URL, as PEM.
 ///
-/// The text is made from the certificates and the key that were read. So the client library gets the same text whether
-/// they come from files or from the system, and nothing else of the files.
+/// The text is made from the parsed certificates and the key. So the client library receives text of the same form,
+/// whether the certificates come from files or from the system. Other content of the files is left out.
 pub(crate) struct Pem {
     /// The certificates of the authorities.
     pub(crate) authorities: String,
@@ -19,7 +19,7 @@ pub(crate) struct Pem {
 }
 
 impl Pem {
-    /// Reads the files.
+    /// Reads the files, and converts their content to PEM.
     pub(crate) fn read(files: &TlsFiles) -> Result<Self> {
         let all = |found: Vec<CertificateDer<'_>>| -> String {
             found.iter().map(|der| armour("CERTIFICATE", der)).collect()
@@ -42,13 +42,13 @@ impl Pem {
 
 /// Makes ring the crypto provider of the process, if it has none yet.
 ///
-/// A client library that names no provider uses the provider of the process. It panics if two are linked and none is
-/// set. If the program has set one, it stays.
+/// A client library that sets no provider uses the provider of the process. It panics if two providers are linked and
+/// none is set. A provider that the program has set stays.
 pub(crate) fn ring_by_default() {
     let _ = ring::default_provider().install_default();
 }
 
-/// Writes bytes as PEM.
+/// Returns bytes as PEM text.
 fn armour(kind: &str, bytes: &[u8]) -> String {
     const LINE: usize = 64;
     let text = base64(bytes);
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// The examples of RFC 4648.
+    /// This test has the examples of RFC 4648.
     #[test]
     fn base64_is_that_of_everybody() {
         for (bytes, text) in [

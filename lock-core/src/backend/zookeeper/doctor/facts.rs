@@ -1,4 +1,4 @@
-//! What was read of the servers.
+//! The facts about the servers, as they were read from them.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use zookeeper_client::Acl;
 
 use crate::backend::zookeeper::config::{Auth, Config};
 
-/// What was read of the servers.
+/// The facts about the servers, as they were read from them.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The directory of the locks.
     pub(super) base: String,
-    /// The session timeout of the URL.
+    /// The session timeout that the URL requests.
     pub(super) asked: Duration,
-    /// The session timeout that the servers gave.
+    /// The session timeout that the servers granted.
     pub(super) given: Duration,
-    /// The longest time of a call.
+    /// The time limit of a call.
     pub(super) timeout: Duration,
-    /// `None` if the servers do not tell.
+    /// The ensemble; `None` if it could not be read.
     pub(super) ensemble: Option<Ensemble>,
     /// The number of nodes in `base`.
     pub(super) children: i32,
@@ -45,7 +45,7 @@ pub(super) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Reads `/zookeeper/config`. It is empty at a server that runs alone.
+    /// Parses the content of `/zookeeper/config`. The content is empty on a server that runs alone.
     pub(super) fn read(config: &[u8]) -> Self {
         let text = String::from_utf8_lossy(config);
         let servers = text.lines().filter(|line| line.starts_with("server."));
@@ -72,14 +72,15 @@ pub(super) struct Quota {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) used: i64,
-    /// Above this the servers write to their log.
+    /// The limit above which the servers only write to their log.
     pub(super) soft: Option<i64>,
-    /// Above this they refuse, if they enforce quotas.
+    /// The limit above which the servers refuse requests, if they enforce quotas.
     pub(super) hard: Option<i64>,
 }
 
 impl Quota {
-    /// Reads `count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1` and `count=2,bytes=12`; -1 is no limit.
+    /// Parses limits such as `count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1`, and a usage such as
+    /// `count=2,bytes=12`. -1 means no limit.
     pub(super) fn read(path: &str, limits: &[u8], used: &[u8]) -> Self {
         let number = |text: &[u8], name: &str| -> Option<i64> {
             let text = String::from_utf8_lossy(text);
@@ -100,10 +101,10 @@ impl Quota {
     }
 }
 
-/// How the user of the URL is known to the servers.
+/// How the user of the URL is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
-    /// `None` without a user.
+    /// The way of authentication; `None` without a user.
     pub(super) auth: Option<Auth>,
     pub(super) tls: bool,
 }

@@ -1,4 +1,5 @@
-//! What endangers locks in the way the servers are set up: the facts are read here, and judged by [`rules`].
+//! Finds the problems of the servers' setup that endanger locks. This module reads the facts, and the [`rules`] judge
+//! them.
 
 mod facts;
 mod rules;
@@ -21,11 +22,11 @@ use crate::error::{LockErrorKind, Result};
 
 /// The node that lists the servers.
 const CONFIG: &str = "/zookeeper/config";
-/// A request that every server answers without a session, at least by a refusal.
+/// A request that every server answers without a session, at least with a refusal.
 const QUESTION: &[u8] = b"srvr";
 
 impl ZooKeeper {
-    /// Looks for what endangers locks. Each of its two steps may take the time of a call.
+    /// Returns the findings about the servers. Each of the two steps has the time limit of a call.
     pub(super) async fn examine(&self) -> Result<Vec<Finding>> {
         let mut facts = self.within(self.facts()).await?;
         (facts.addresses, facts.silent) = tokio::join!(self.config.addresses(), self.config.silent());
@@ -59,7 +60,8 @@ impl ZooKeeper {
     }
 }
 
-/// Returns the answer; `None` if there is no such node, or this user may not read it, which is noted.
+/// Returns the answer, or `None` if there is no such node or this user may not read it. Adds the path of an unreadable
+/// node to `unread`.
 fn readable<T>(
     answer: std::result::Result<T, Error>,
     path: &str,
@@ -76,7 +78,8 @@ fn readable<T>(
     }
 }
 
-/// Returns the quotas of a path: the quota of a directory above the path counts its nodes too.
+/// Returns the quotas that apply to a path. The quota of a directory above the path also counts the nodes below the
+/// path.
 async fn quotas(
     client: &Client,
     base: &str,

@@ -1,4 +1,4 @@
-//! From facts to findings.
+//! The rules that turn facts into findings.
 
 use zookeeper_client::{Acl, Permission};
 
@@ -6,12 +6,12 @@ use super::facts::{Ensemble, Facts, Limits, Quota};
 use crate::backend::zookeeper::config::Auth;
 use crate::backend::{Finding, Severity};
 
-/// The most keys without a note.
+/// The largest number of keys that is not reported.
 pub(super) const CHILDREN: i32 = 10_000;
-/// The percentage of a hard quota from which on it is a warning.
+/// The percentage of a hard quota above which the finding is a warning.
 pub(super) const FULL: i64 = 80;
 
-/// Judges the servers.
+/// Returns the findings about the servers.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts.silent.iter().map(|(server, why)| silent(server, why)).collect();
     if let Some(ensemble) = &facts.ensemble {
@@ -47,7 +47,7 @@ fn number(ensemble: &Ensemble) -> Option<Finding> {
                 .to_owned(),
             format!("run three: {add}"),
         ),
-        // Groups and weights have other majorities.
+        // With groups or weights, a majority is counted in another way.
         _ if !ensemble.is_plain => return None,
         2 => (
             "zookeeper.even_servers",

@@ -1,4 +1,4 @@
-//! Facts that make a finding, and their neighbours that do not.
+//! Facts that cause a finding, and similar facts that cause none.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::rules::{CHILDREN, findings};
 use crate::backend::Severity::{self, Note, Warning};
 use crate::backend::zookeeper::config::Auth;
 
-/// Three servers without a finding.
+/// Returns the facts of three servers without a finding.
 fn healthy() -> Facts {
     Facts {
         base: "/locks".to_owned(),
@@ -42,7 +42,7 @@ fn quota(facts: &mut Facts, used: i64, soft: Option<i64>, hard: Option<i64>) {
     facts.quotas.push(Quota { path: "/locks".to_owned(), nodes, bytes: Limits::default() });
 }
 
-/// A change of [`healthy`], and the finding that it makes: the severity, the rule, and a part of the text.
+/// A change of the [`healthy`] facts, and the expected finding: the severity, the rule, and a part of the text.
 type Case = (fn(&mut Facts), Option<(Severity, &'static str, &'static str)>);
 
 fn check(table: &[Case]) {
@@ -119,7 +119,7 @@ fn nodes_and_users() {
             },
             Some((Warning, "zookeeper.open_base", "`setAcl -R /locks sasl:<user>:cdrwa`")),
         ),
-        // The nodes of the locks are open then too: one finding says so.
+        // Then the nodes of the locks are open too. One finding reports both.
         (
             |facts| {
                 open(facts, Permission::ALL);
