@@ -1,4 +1,4 @@
-//! A moment that several threads move forward.
+//! Defines a moment that several threads move forward.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -6,8 +6,8 @@ use crate::clock::Moment;
 
 /// A moment that only moves forward.
 ///
-/// Its two halves are read one after the other. Because both only grow, a torn read is an earlier moment, never a later
-/// one: a deadline that is read too early is safe.
+/// Its two halves are read one after the other. Both only grow, so a torn read results in an earlier moment, never in a
+/// later one. A deadline that is read too early is safe.
 #[derive(Debug)]
 pub(crate) struct AtomicMoment {
     mono: AtomicI64,
@@ -24,7 +24,7 @@ impl AtomicMoment {
         Moment::from_parts((self.mono.load(Ordering::Acquire), self.boot.load(Ordering::Acquire)))
     }
 
-    /// Moves forward to `to`; never moves back.
+    /// Moves this moment forward to `to`. It never moves back.
     pub(crate) fn raise(&self, to: Moment) {
         let (mono, boot) = to.parts();
         self.mono.fetch_max(mono, Ordering::AcqRel);

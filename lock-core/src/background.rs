@@ -1,8 +1,8 @@
-//! Where the library's own work runs: renewals, releases in the background, and the session of a store.
+//! Runs the library's own work: renewals, releases in the background, and the session of a store.
 //!
-//! A call that locks or connects needs the runtime of its caller, and fails with an error outside of one
-//! (`current_runtime`). Every other call is polled inside the runtime of the library's thread if the caller has none. No
-//! body runs there, because it would block renewals.
+//! A call that locks or connects needs the runtime of its caller, and fails with an error outside of a runtime
+//! (`current_runtime`). If the caller of any other call has no runtime, the call is polled inside the runtime of the
+//! library's thread. No body runs on that thread, because a body would block renewals.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,14 +19,15 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::simulation;
 use crate::sync::Mutex;
 
-/// How long the thread outlives its manager, so that the last releases are answered.
+/// How long the thread outlives its manager, so that the last releases can be answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);
 
 /// The runtimes of the background.
 ///
-/// Over a remote store it is a thread with a current-thread runtime, so that a body that blocks every worker of the
-/// caller's runtime keeps its lock. Over the memory store it is the runtimes that take locks, so that a paused clock
-/// drives it. There the thread is started for the first caller outside of tokio: those runtimes may not be driven.
+/// Over a remote store, the background is a thread with a current-thread runtime. So a body that blocks every worker of
+/// the caller's runtime keeps its lock. Over the memory store, the background is the set of runtimes that acquire
+/// locks, so that a paused clock drives it. There, the thread is started only for the first caller outside of tokio,
+/// because the other runtimes may not be driven at that time.
 #[derive(Debug)]
 pub(crate) enum Background {
     OwnThread(Thread),
@@ -35,7 +36,7 @@ pub(crate) enum Background {
 
 pub(crate) struct Thread {
     runtime: Handle,
-    /// Ends the thread, once the future that is sent has completed.
+    /// Receives the last work of the thread. When that future has completed, the thread ends.
     stop: Mutex<Option<oneshot::Sender<BoxFuture<'static, ()>>>>,
 }
 
@@ -51,22 +52,22 @@ impl fmt::Debug for Thread {
     }
 }
 
-/// Proof that a runtime is alive, kept by a task that runs on it.
+/// Proof that a runtime is alive. A task that runs on the runtime keeps this value.
 #[derive(Debug)]
 pub(crate) struct Presence(());
 
 impl Background {
     /// # Errors
-    /// The system cannot start another thread.
+    /// Returns an error if the system cannot start another thread.
     pub(crate) fn new(placement: Placement) -> Result<Self> {
-        // A simulated world is on one thread, and its clock stands still on every other.
+        // A simulated world runs on one thread, and its clock does not advance on any other thread.
         if placement == Placement::Remote && !simulation::is_on() {
             return start().map(Self::OwnThread);
         }
         Ok(Self::OnRuntimes(Mutex::default(), Mutex::default()))
     }
 
-    /// Returns the runtime on which a store drives its session: the runtime of the thread, or the one in which the
+    /// Returns the runtime on which a store runs its session: the runtime of the thread, or the runtime in which the
     /// manager is made.
     pub(crate) fn of_session(&self) -> Option<Handle> {
         match self {
@@ -75,28 +76,29 @@ impl Background {
         }
     }
 
-    /// Returns a runtime on which a task can be spawned from anywhere; `None` if all of them have ended.
+    /// Returns a runtime on which a task can be spawned from anywhere. Returns `None` if all runtimes have ended.
     pub(crate) fn runtime(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
             Self::OnRuntimes(all, _) => {
                 let all = all.lock();
-                // A runtime that has ended drops a task that is spawned on it, and the release with it.
+                // An ended runtime would drop the spawned task, and with it the release.
                 all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
             }
         }
     }
 
-    /// Completes with `call`. It is polled inside tokio: in the runtime of the caller, or else in that of the thread.
+    /// Runs `call` to its end. The call is polled inside tokio: in the runtime of the caller, or otherwise in the
+    /// runtime of the thread.
     ///
-    /// This is for calls that do not run code of the application, which could block the thread.
+    /// Use this only for calls that run no code of the application, because such code could block the thread.
     ///
     /// # Errors
-    /// The caller is outside of tokio, and the system has no further thread.
+    /// Returns an error if the caller is outside of tokio, and the system cannot start another thread.
     pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
         let mut call = pin!(call);
         poll_fn(|cx| {
-            // This is checked at each poll, because a future may move from one executor to another.
+            // This is checked at every poll, because a future may move from one executor to another.
             if Handle::try_current().is_ok() {
                 return call.as_mut().poll(cx).map(Ok);
             }
@@ -111,7 +113,7 @@ impl Background {
         .await
     }
 
-    /// Returns the runtime of the thread, and starts the thread if there is none.
+    /// Returns the runtime of the thread, and starts the thread if it does not exist.
     fn of_thread(&self) -> Result<Handle> {
         let spare = match self {
             Self::OwnThread(thread) => return Ok(thread.runtime.clone()),
@@ -124,12 +126,13 @@ impl Background {
         }
     }
 
-    /// Adds a runtime, for as long as a task on it keeps the returned value.
+    /// Adds a runtime. It stays for as long as a task on it keeps the returned value.
     pub(crate) fn join(&self, runtime: &Handle) -> Arc<Presence> {
         let presence = Arc::new(Presence(()));
         if let Self::OnRuntimes(all, _) = self {
             let here = OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) };
-            // This may drop the last handle of a runtime that has ended, with values of the application.
+            // The drop happens outside the lock. It may drop the last handle of an ended runtime, and with it values of
+            // the application.
             drop(all.with(|all| {
                 let alive = |one: &OnRuntime| one.presence.strong_count() > 0;
                 let (mut alive, gone): (Vec<_>, Vec<_>) = all.drain(..).partition(alive);
@@ -141,7 +144,7 @@ impl Background {
         presence
     }
 
-    /// Ends the thread when `last` has completed, or after [`LAST_RELEASES`].
+    /// Ends the thread when `last` has completed, at the latest after [`LAST_RELEASES`].
     pub(crate) fn stop(&self, last: impl Future<Output = ()> + Send + 'static) {
         if let Self::OwnThread(thread) = self
             && let Some(stop) = thread.stop.lock().take()
@@ -163,8 +166,8 @@ fn start() -> Result<Thread> {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         }
     };
-    // The runtime is built here, so that the caller gets the error. The thread owns and drops it: tokio panics if a
-    // runtime is dropped inside another.
+    // The runtime is built here, so that the caller receives the error. The thread owns and drops the runtime, because
+    // tokio panics if a runtime is dropped inside another one.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -176,7 +179,7 @@ fn start() -> Result<Thread> {
         .spawn(move || {
             runtime.block_on(async {
                 // Renewals and releases are tasks of this runtime and end with it. An error means that the sender was
-                // dropped: the thread ends.
+                // dropped; the thread then ends at once.
                 if let Ok(last) = stopped.await {
                     let _ = tokio::time::timeout(LAST_RELEASES, last).await;
                 }

@@ -1,26 +1,26 @@
-//! The pauses between the library's own retries. The pauses between tries for a held lock are a
-//! [strategy](crate::strategy)'s, which computes them with the same function and adds jitter.
+//! Provides the pauses between the library's own retries. The pauses between attempts for a held lock belong to a
+//! [strategy](crate::strategy), which calculates them with the same function and adds jitter.
 
 use std::time::Duration;
 
-/// Returns `first` doubled this many times, and at most `longest`.
+/// Returns `first`, doubled `times` times and limited to `longest`.
 pub(crate) fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
     let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
     first.saturating_mul(factor).min(longest)
 }
 
-/// A run of pauses that double from the first to the longest.
+/// A series of pauses that double from the first to the longest.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
     first: Duration,
     longest: Duration,
     given: u32,
-    /// The shortest that the next pause may be.
+    /// The minimum length of the next pause.
     at_least: Duration,
 }
 
 impl Pauses {
-    /// A `first` above `longest` counts as `longest`.
+    /// Makes a series of pauses. A `first` above `longest` counts as `longest`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, given: 0, at_least: Duration::ZERO }
     }
@@ -32,13 +32,13 @@ impl Pauses {
         pause.max(std::mem::take(&mut self.at_least))
     }
 
-    /// Makes the next pause this long at least, and only that one.
+    /// Sets a minimum length for the next pause, and only for that one.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres asks for it"))]
     pub(crate) fn next_at_least(&mut self, pause: Duration) {
         self.at_least = pause;
     }
 
-    /// Begins again with the first pause, because a try succeeded.
+    /// Starts again with the first pause, because an attempt succeeded.
     pub(crate) fn reset(&mut self) {
         self.given = 0;
     }

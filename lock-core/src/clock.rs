@@ -1,9 +1,9 @@
-//! The only place that reads time.
+//! Reads the time. No other module does so.
 //!
-//! A grant is valid until a local deadline, whatever the network does. So the clock that measures it must not stop
-//! while the machine is suspended, and must not jump when the wall clock is set. On Linux, no single clock does both on
-//! every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts: `CLOCK_BOOTTIME`,
-//! which runs during suspend, and `CLOCK_MONOTONIC`, which does not.
+//! A grant is valid until a local deadline, whatever the network does. So the clock that measures the deadline must not
+//! stop while the machine is suspended, and must not jump when the wall clock is set. On Linux, no single clock does
+//! both on every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts:
+//! `CLOCK_BOOTTIME`, which runs during suspend, and `CLOCK_MONOTONIC`, which stops.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,13 +14,12 @@ use crate::simulation;
 
 /// The clock with which a manager measures its leases.
 ///
-/// The leases of a store in another process are measured with [`Clock::Suspend`]. The leases of the memory store, which
-/// is in this process, are measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their
-/// expiry.
+/// A store in another process has its leases measured with [`Clock::Suspend`]. The memory store, which is in this
+/// process, has them measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`; the one that leaves less time counts.
+    /// `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`. The clock that leaves less time counts.
     Suspend,
     /// tokio's clock, which a test can pause and advance.
     Tokio,
@@ -51,13 +50,13 @@ thread_local! {
     static REMOTE: std::cell::Cell<Clock> = const { std::cell::Cell::new(Clock::Suspend) };
 }
 
-/// Returns the clock of remote stores for managers that this thread makes.
+/// Returns the clock for remote stores of managers that this thread makes.
 #[cfg(test)]
 pub(crate) fn of_remote() -> Clock {
     REMOTE.get()
 }
 
-/// Lets the managers that `make` makes measure the leases of remote stores with `clock`.
+/// Makes managers measure the leases of remote stores with `clock`, if `make` makes these managers.
 #[cfg(test)]
 pub(crate) fn with_clock<T>(clock: Clock, make: impl FnOnce() -> T) -> T {
     REMOTE.set(clock);
@@ -97,15 +96,15 @@ fn tokio_now() -> std::time::Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Returns the time since the Unix epoch by the wall clock: for owner records, random waits and people, never for a
-/// decision.
+/// Returns the time since the Unix epoch by the wall clock. Use it for owner records, random waits and people, but
+/// never for a decision.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
 pub fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A time since the Unix epoch, as text: `2026-11-20T20:53:20Z`.
+/// A time since the Unix epoch, which is displayed like `2026-11-20T20:53:20Z`.
 pub(crate) struct Date(pub(crate) Duration);
 
 impl fmt::Display for Date {
@@ -113,7 +112,7 @@ impl fmt::Display for Date {
         const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
         match UNIX_EPOCH.checked_add(self.0).filter(|_| self.0 < YEAR_10000) {
             Some(time) => humantime::format_rfc3339_seconds(time).fmt(f),
-            // Only a wrong clock shows such a time.
+            // Only a wrong clock results in such a time.
             None => f.write_str("a time after the year 9999"),
         }
     }
@@ -148,14 +147,14 @@ fn since_start(at: std::time::Instant) -> i64 {
     }
 }
 
-/// Returns a duration in nanoseconds; saturates. In 64 bits, because every step of a lock adds a duration to a moment,
-/// and 128 bits cost several times as much.
+/// Returns a duration in nanoseconds, limited to the largest value. The result has 64 bits: every step of a lock adds a
+/// duration to a moment, and 128 bits would cost several times as much.
 pub(crate) fn nanos(duration: Duration) -> i64 {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(duration.subsec_nanos()))
 }
 
-/// The clock of [`std::time::Instant`], which takes twice as long to read it.
+/// Reads the clock of [`std::time::Instant`]. That type takes twice as long to read it.
 #[cfg(target_os = "linux")]
 fn monotonic() -> i64 {
     read(rustix::time::ClockId::Monotonic)
@@ -177,32 +176,33 @@ fn monotonic() -> i64 {
     since_start(std_now())
 }
 
-/// Other systems only have the monotonic clock; whether it runs during suspend depends on the system.
+/// Other systems have only the monotonic clock. Whether that clock runs during suspend depends on the system.
 #[cfg(not(target_os = "linux"))]
 fn boottime() -> i64 {
     monotonic()
 }
 
 impl Moment {
-    /// Returns the moment `duration` later; saturates.
+    /// Returns the moment that is `duration` later, limited to the last possible moment.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         self.plus_nanos(nanos(duration))
     }
 
-    /// Returns the moment so many nanoseconds later; saturates.
+    /// Returns the moment that is `nanos` nanoseconds later, limited to the last possible moment.
     pub(crate) fn plus_nanos(self, nanos: i64) -> Self {
         Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
     }
 
-    /// Returns the time from `now` to this moment: the smaller of the two clocks' remainders, zero once either clock
-    /// has passed it.
+    /// Returns the time from `now` to this moment. This is the smaller remainder of the two clocks. It is zero if
+    /// either clock has passed the moment.
     #[must_use]
     pub fn remaining(self, now: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.nanos_left(now)).unwrap_or(0))
     }
 
-    /// As [`remaining`](Self::remaining), in nanoseconds, and negative if it has passed.
+    /// Returns the same as [`remaining`](Self::remaining) in nanoseconds. The result is negative if the moment has
+    /// passed.
     pub(crate) fn nanos_left(self, now: Self) -> i64 {
         self.mono.saturating_sub(now.mono).min(self.boot.saturating_sub(now.boot))
     }
@@ -246,7 +246,7 @@ mod tests {
     fn the_smaller_remainder_counts() {
         let deadline = at(1_000, 1_000);
         assert_eq!(deadline.remaining(at(400, 400)), Duration::from_nanos(600));
-        // Suspended for 500 ns: the boot clock kept running, the monotonic clock did not.
+        // The machine was suspended for 500 ns. The boot clock continued, and the monotonic clock stopped.
         assert_eq!(deadline.remaining(at(400, 900)), Duration::from_nanos(100));
         assert!(deadline.is_past(at(400, 1_000)));
         assert!(deadline.is_past(at(1_000, 400)));

@@ -1,4 +1,4 @@
-//! A lock that outlives its process.
+//! Defines [`DetachedLock`], a lock that outlives its process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use crate::manager::LockManager;
 use crate::owner::{Owner, OwnerRecord, OwnerToken};
 use crate::request::LockRequest;
 
-/// A lock that belongs to no process. Every process that has its [token](Self::token) can renew and release it, such as
-/// the steps of a script. Nothing renews it by itself, and a drop does not release it: it ends with its ttl.
+/// A lock that belongs to no process. Every process that has its [token](Self::token) can renew and release it, for
+/// example each step of a script. Nothing renews the lock by itself, and dropping this value does not release it. The
+/// lock ends with its ttl.
 ///
-/// No loss is reported. After the ttl another owner may hold the key, so the protected resource should refuse an old
-/// [`fencing_token`](Self::fencing_token). Metrics and events have the grant, and neither its renewals nor its end. If one
-/// process does the work, use a [`LockGuard`].
+/// A loss is not reported. After the ttl another owner may hold the key, so the protected resource should refuse an old
+/// [`fencing_token`](Self::fencing_token). Metrics and events show the grant, but neither its renewals nor its end. If
+/// a single process does the work, use a [`LockGuard`].
 ///
 /// # Examples
 /// ```
@@ -52,7 +53,8 @@ impl DetachedLock {
         self.claim.key.as_str()
     }
 
-    /// Returns the token for [`LockManager::detached`]. It is a secret: a process that knows it can release the lock.
+    /// Returns the token for [`LockManager::detached`]. The token is a secret, because a process that has it can
+    /// release the lock.
     #[must_use]
     pub fn token(&self) -> OwnerToken {
         self.claim.owner.token()
@@ -71,8 +73,8 @@ impl DetachedLock {
         engine.inside(engine.store.fence(&self.claim)).await.map_err(|error| error.or_key(&self.claim.key))
     }
 
-    /// Extends the lease to `ttl` from now, and returns for how long the lock is certainly held. A lease that is longer stays
-    /// as it is, or on etcd begins anew with its whole length.
+    /// Extends the lease to `ttl` from now. Returns how long the lock is certainly held. A longer lease stays as it is;
+    /// on etcd it starts again with its whole length.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock has ended; [`InvalidRequest`](LockErrorKind::InvalidRequest) when the
@@ -80,7 +82,7 @@ impl DetachedLock {
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after the shutdown of the manager.
     ///
     /// # Cancel safety
-    /// Cancel safe; the lease may or may not have been renewed.
+    /// This method is cancel safe. The lease may or may not have been renewed.
     pub async fn renew(&self, ttl: Duration) -> Result<Duration> {
         let (engine, key) = (&self.hub.engine, &self.claim.key);
         engine.check_open()?;
@@ -99,8 +101,8 @@ impl DetachedLock {
         }
     }
 
-    /// Releases the lock. [`Expired`](Released::Expired) and [`Taken`](Released::Taken) say that it had ended before: by its
-    /// ttl, or by an earlier release whose answer was lost.
+    /// Releases the lock. [`Expired`](Released::Expired) and [`Taken`](Released::Taken) mean that the lock had already
+    /// ended, by its ttl, or by an earlier release whose answer was lost.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer: the lock may or may not be released.
@@ -122,14 +124,16 @@ impl fmt::Debug for DetachedLock {
 }
 
 impl LockRequest {
-    /// Acquires a lock that [outlives this process](DetachedLock): it is held for its ttl, or until a process that has
-    /// its token releases it. It is neither renewed nor entered again. If the store has an order of arrival, the request
-    /// keeps to it, as a [`write`](LockManager::write) lock does, so a try is refused while others wait.
+    /// Acquires a lock that [outlives this process](DetachedLock). It is held for its ttl, or until a process that has
+    /// its token releases it. It is neither renewed nor entered again. If the store keeps an order of arrival, the
+    /// request waits in that order, like a [`write`](LockManager::write) lock. So an attempt is refused while others
+    /// wait.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). [`Unsupported`](LockErrorKind::Unsupported) on ZooKeeper and on Postgres with
-    /// `mode=advisory`, whose locks end with the session of their process, and for several keys, readers and
-    /// semaphores. [`InvalidRequest`](LockErrorKind::InvalidRequest) with `min_hold` or `max_hold`, which a guard keeps to.
+    /// As [`acquire`](Self::acquire). [`Unsupported`](LockErrorKind::Unsupported) on ZooKeeper, and on Postgres with
+    /// `mode=advisory`, because their locks end with the session of the process. Also
+    /// [`Unsupported`](LockErrorKind::Unsupported) for several keys, readers and semaphores.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with `min_hold` or `max_hold`, which need a guard.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -137,7 +141,8 @@ impl LockRequest {
         let mut plan = self.renew(false).reentrant(false).plan()?;
         check(&plan).map_err(|error| error.with_key(&plan.key))?;
         if let Some(own) = plan.own.as_mut().filter(|own| own.options.kind.hands_off()) {
-            // `Write` excludes the same locks, and has no hand-offs: waiters of this process would wait for one.
+            // `Write` excludes the same locks, but has no hand-offs. Otherwise waiters of this process would wait for a
+            // hand-off.
             own.options.kind = Kind::Write;
         }
         acquire::acquire(Ok(plan)).await?.detach()
@@ -145,11 +150,11 @@ impl LockRequest {
 }
 
 impl LockManager {
-    /// Returns the lock of `key` whose [token](DetachedLock::token) is `token`, without asking the store.
+    /// Returns the lock of `key` with this [token](DetachedLock::token), without a request to the store.
     ///
     /// # Errors
-    /// [`InvalidKey`](LockErrorKind::InvalidKey); [`InvalidRequest`](LockErrorKind::InvalidRequest) for a text that is no
-    /// token; [`Unsupported`](LockErrorKind::Unsupported) as [`LockRequest::acquire_detached`].
+    /// [`InvalidKey`](LockErrorKind::InvalidKey); [`InvalidRequest`](LockErrorKind::InvalidRequest) if `token` is not a
+    /// token; [`Unsupported`](LockErrorKind::Unsupported) as in [`LockRequest::acquire_detached`].
     pub fn detached(&self, key: impl IntoKey, token: &str) -> Result<DetachedLock> {
         let (hub, engine) = (Arc::clone(self.hub()), self.engine());
         engine.check_open()?;
@@ -165,13 +170,14 @@ impl LockManager {
 }
 
 impl LockGuard {
-    /// Ends this guard without a release.
+    /// Ends this guard without a release, and returns the lock.
     fn detach(self) -> Result<DetachedLock> {
         let (hub, hold) = self.into_parts();
         hold.lease().check()?;
         let claim = hold.lease().claim().clone();
         if claim.is_resent() {
-            // The second copy of its request may be executed after its release, which only this process would repeat.
+            // The store may execute the second copy of the request after the release. Only this process would then
+            // repeat the release.
             let detail =
                 "the connection was lost while the lock was acquired, and it is given back: acquire it again";
             return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&claim.key));
@@ -201,7 +207,7 @@ fn check(plan: &Plan) -> Result<()> {
     }
 }
 
-/// Refuses a store whose locks end with the process.
+/// Refuses a store whose locks end with the session of the process.
 fn check_store(lease: LeaseScope, store: &str) -> Result<()> {
     if lease == LeaseScope::Grant {
         return Ok(());

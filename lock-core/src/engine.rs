@@ -1,4 +1,4 @@
-//! The state that the requests, guards and handles of one manager share.
+//! Defines the state that the requests, guards and handles of one manager share.
 
 use std::fmt;
 use std::future::Future;
@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     pub(crate) identity: &'static Identity,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
-    /// The options of a request that sets none.
+    /// The options of a request that sets none itself.
     pub(crate) defaults: Resolved,
     pub(crate) rates: Rates,
     pub(crate) observer: Arc<Observer>,
@@ -42,17 +42,17 @@ pub(crate) struct Engine {
     held: AtomicUsize,
     /// The number of acquisitions in progress.
     acquiring: AtomicUsize,
-    /// Notified when the manager closes, when a grant ends while it closes, and when the store has lost notifications.
-    /// The local queue notifies its own waiters.
+    /// Notified in three cases: when the manager closes, when a grant ends while the manager closes, and when the store
+    /// has lost notifications. The local queue notifies its own waiters.
     pub(crate) changed: Notify,
     closing: AtomicBool,
-    /// How often the store has reported lost notifications: a waiter whose request was sent before the last report
-    /// sends another one.
+    /// How often the store has reported lost notifications. A waiter whose last request was sent before the last report
+    /// sends another request.
     reconnects: AtomicU64,
     lost: LostOwners,
 }
 
-/// This is short, because the `Debug` of every guard and request contains it.
+/// The output is short, because the `Debug` output of every guard and request contains it.
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
@@ -78,7 +78,7 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let local_queue = Arc::new(LocalQueue::new(&capability));
-        // The clean-up has a weak reference to the local queue, which lives for as long as the engine keeps it.
+        // The clean-up has only a weak reference to the local queue, which the engine keeps alive.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
         let cleanup = Cleanup::new(store.clone(), background, Arc::downgrade(&waiters));
         Ok(Arc::new(Self {
@@ -112,24 +112,25 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the store keeps a lease, until `store_until`, for longer than a renewal for `ttl` would. Never
-    /// true in a store whose grants all belong to one session.
+    /// Returns whether the store keeps a lease that ends at `store_until` for longer than a renewal for `ttl` would. In
+    /// a store whose grants all belong to one session, the result is always `false`.
     pub(crate) fn outlasts(&self, store_until: Moment, ttl: Duration, now: Moment) -> bool {
         !self.cleanup.has_session() && expiry::outlasts(store_until, ttl, now)
     }
 
-    /// Returns why the store recently reported the grant of `owner` as lost, if it did. The code that makes a lease of
-    /// a grant checks this once more afterwards.
+    /// Returns why the store recently reported the grant of `owner` as lost, or `None`. Code that makes a lease for a
+    /// grant must check this once more afterwards.
     pub(crate) fn reported_lost(&self, owner: Owner) -> Option<LossReason> {
         self.lost.reason(owner)
     }
 
-    /// Notes that the store reported the grants of `owners` as lost.
+    /// Records that the store reported the grants of `owners` as lost.
     pub(crate) fn note_lost(&self, owners: &[Owner], reason: LossReason) {
         self.lost.note(owners, reason);
     }
 
-    /// Notes that the store no longer has the grant of `claim`, whose lease has ended: it must not be handed off.
+    /// Records that the store no longer has the grant of `claim`, whose lease has ended. The grant must then not be
+    /// handed off.
     pub(crate) fn grant_is_gone(&self, claim: &Claim) {
         self.note_lost(&[claim.owner], LossReason::Taken);
         self.local_queue.lose_lingering(&claim.key, claim.owner);
@@ -137,28 +138,28 @@ impl Engine {
 
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        // This comes after the flag: a waiter that is notified, and a release that is repeated, read it and give up.
+        // These steps come after the flag is set. Notified waiters and repeated releases read the flag, and give up.
         self.cleanup.hurry();
         self.wake_waiters();
     }
 
     /// Wakes every waiter, so that it checks whether it may continue.
     fn wake_waiters(&self) {
-        // If a waker of the application panics, the next waiters of this list check when their time comes, and the
-        // waiters of the local queue are still woken.
+        // If a waker of the application panics, the remaining waiters of `changed` check only when their timer fires.
+        // The waiters of the local queue are still woken.
         self.changed.notify_waiters();
         self.local_queue.wake_all();
     }
 
-    /// Returns how often the store has lost notifications so far. Read it before sending a request: a waiter whose
-    /// request is older than the last loss sends another one.
+    /// Returns how often the store has lost notifications so far. Read this before you send a request: a waiter whose
+    /// request is older than the last loss must send another one.
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.load(Ordering::Acquire)
     }
 
-    /// Notes that the store has lost notifications, and wakes every waiter.
+    /// Records that the store has lost notifications, and wakes every waiter.
     pub(crate) fn reconnected(&self) {
-        // The count comes first: a waiter compares it when it is notified.
+        // The count comes first, because a woken waiter compares it.
         self.reconnects.fetch_add(1, Ordering::AcqRel);
         self.wake_waiters();
         self.latches.wake_all();
@@ -169,10 +170,10 @@ impl Engine {
     }
 
     pub(crate) fn lease_ended(&self) {
-        // The order with `closing` matters, as in `begin_acquiring`.
+        // The order relative to `closing` matters, as in `begin_acquiring`.
         self.held.fetch_sub(1, Ordering::SeqCst);
-        // This is for a shutdown, which alone waits for the end of a grant. Without this, each release would wake every
-        // waiter of the manager.
+        // Only a shutdown waits for the end of a grant. Without this condition, each release would wake every waiter of
+        // the manager.
         if self.closing.load(Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
@@ -182,10 +183,11 @@ impl Engine {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Counts an acquisition for as long as the returned value lives. Call it before checking that the manager is open,
-    /// so that a shutdown misses no acquisition.
+    /// Counts an acquisition for as long as the returned value lives. Call this before you check that the manager is
+    /// open, so that a shutdown misses no acquisition.
     pub(crate) fn begin_acquiring(&self) -> Acquiring<'_> {
-        // The order with `closing` matters: either this acquisition sees the flag, or the shutdown sees the count.
+        // The order relative to `closing` matters: either this acquisition sees the flag, or the shutdown sees the
+        // count.
         self.acquiring.fetch_add(1, Ordering::SeqCst);
         Acquiring(self)
     }
@@ -199,12 +201,12 @@ impl Engine {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Releases a grant and waits for the answer. The caller has noted that the release is under way. The note also
-    /// covers a repetition by the background.
+    /// Releases a grant, and waits for the answer. The caller must have recorded that the release is under way. That
+    /// record also covers a repetition by the background.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = self.store.release(claim, keep_for).await;
-        // This is done after an error too: the store may have freed the key, and only this notifies the head of the
-        // local queue.
+        // This happens after an error too. The store may have freed the key, and only this call notifies the head of
+        // the local queue.
         self.freed_by(claim);
         if answer.is_ok() {
             self.release_again(claim);
@@ -212,8 +214,8 @@ impl Engine {
         answer
     }
 
-    /// Releases a claim once more that was sent twice: its second copy may reach the store after the release and be
-    /// granted.
+    /// Repeats the release of a claim whose request was sent twice. The second copy of the request may reach the store
+    /// after the first release, and be granted.
     fn release_again(&self, claim: &Claim) {
         if claim.is_resent() {
             let until = self.clock.now().plus(claim.ttl);
@@ -221,23 +223,24 @@ impl Engine {
         }
     }
 
-    /// Notes that the store has been asked to release `claim`.
+    /// Notifies the local queue that a release of `claim` was sent to the store.
     fn freed_by(&self, claim: &Claim) {
         claim.keys().for_each(|key| self.local_queue.freed(key, claim.owner));
     }
 }
 
 impl Engine {
-    /// Completes with `call`, which is polled inside tokio, whatever executor polls this. Every call of the application
-    /// that acquires no lock and runs no body goes through it.
+    /// Runs `call` to its end. `call` is polled inside tokio, regardless of the executor that polls this future. Every
+    /// method of the public interface that neither acquires a lock nor runs a body uses this.
     pub(crate) async fn inside<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.cleanup.inside(call).await?
     }
 
-    /// Sleeps for `pause`, or less if the manager closes or the store reconnects.
+    /// Sleeps for `pause`, or until the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // The waiter registers before the check, here and below: otherwise it would miss a change in between.
+        // The waiter registers before the check, here and below. Otherwise it would miss a change between the two
+        // steps.
         changed.as_mut().enable();
         self.check_open()?;
         tokio::select! {
@@ -253,13 +256,13 @@ impl Engine {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            // The order matters: an acquisition makes its lease before it is no longer counted.
+            // The order matters: an acquisition creates its lease before it stops counting as an acquisition.
             if self.acquiring() == 0 && self.held() == 0 {
                 break;
             }
             changed.await;
         }
-        // The releases come last: a guard that is dropped leaves a release, which is awaited here.
+        // The releases come last, because a dropped guard causes a release, which must be awaited too.
         self.cleanup.settled().await;
     }
 
@@ -273,7 +276,7 @@ impl Engine {
             }
             changed.await;
         }
-        // The releases come last: an acquisition that ends may roll back, which adds a release.
+        // The releases come last, because an acquisition that ends may roll back, which adds a release.
         self.cleanup.settled().await;
     }
 }
@@ -284,8 +287,8 @@ pub(crate) struct Acquiring<'a>(&'a Engine);
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        // The count is lowered before the flag is read, and `close` does the reverse: a shutdown reads the new count or
-        // is notified.
+        // The count is lowered before the flag is read, and `close` does the reverse. So a shutdown either reads the
+        // new count or is notified.
         self.0.acquiring.fetch_sub(1, Ordering::SeqCst);
         if self.0.closing.load(Ordering::SeqCst) {
             self.0.changed.notify_waiters();

@@ -1,4 +1,4 @@
-//! The error of this crate.
+//! Defines the error type of this crate.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -11,12 +11,12 @@ use crate::owner::OwnerRecord;
 /// `Result` with [`LockError`].
 pub type Result<T, E = LockError> = std::result::Result<T, E>;
 
-/// The kind of an error, as a value to match on.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LockErrorKind {
-    /// Another owner holds the key and the strategy does not wait.
+    /// Another owner holds the key, and the strategy does not wait.
     Contended,
     /// Another owner held the key until the wait was over.
     TimedOut,
@@ -24,15 +24,15 @@ pub enum LockErrorKind {
     Lost,
     /// The store cannot be reached, or refuses the request.
     Unavailable,
-    /// Fewer than a majority of the nodes answered yes or no.
+    /// Less than a majority of the nodes answered yes or no.
     NoQuorum,
     /// Too many requests are already waiting.
     Overloaded,
     /// The key is empty or cannot be rendered.
     InvalidKey,
-    /// The request contradicts itself, or has a value that the store cannot work with, such as a ttl that is too short.
+    /// The request contradicts itself, or has a value that the store cannot use, such as a ttl that is too short.
     InvalidRequest,
-    /// This store, or this build of the library, cannot do what was asked.
+    /// This store, or this build of the library, does not support the request.
     Unsupported,
     /// No manager was installed.
     NotInstalled,
@@ -70,22 +70,22 @@ impl fmt::Display for LockErrorKind {
     }
 }
 
-/// Why a lock that was held is no longer held.
+/// The reason why a held lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease ran out: renewals failed, came too late, or were switched off.
+    /// The lease expired, because renewals failed, came too late, or were switched off.
     Expired,
     /// The store reports that the grant no longer belongs to this holder.
     Taken,
     /// `max_hold` was reached.
     MaxHold,
-    /// An operator released it by force.
+    /// An operator released the lock by force.
     Forced,
     /// The manager shut down while the lock was held.
     ShutDown,
-    /// The session in the store that the grant belonged to has ended, and with it every grant of this process. Only
+    /// The session in the store to which the grant belonged has ended, and with it every grant of this process. Only
     /// stores whose grants belong to a session report this.
     SessionEnded,
 }
@@ -109,10 +109,11 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// Why a lock could not be acquired, kept or released.
+/// The reason why a lock could not be acquired, kept or released.
 ///
-/// The type is opaque: match on its [`kind`](Self::kind) or use a predicate. The text names the key, what was expected
-/// and what to do; it never contains a password, an owner token or a URL with credentials.
+/// The type is opaque. Match on its [`kind`](Self::kind), or use a method such as [`is_contended`](Self::is_contended).
+/// The text names the key, what was expected and what to do. It never contains a password, an owner token or a URL with
+/// credentials.
 pub struct LockError(Box<Inner>);
 
 struct Inner {
@@ -122,7 +123,7 @@ struct Inner {
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
-    /// Whether the holder has released the key, which stays locked until its `min_hold` is over.
+    /// Whether the holder has released the key. The key then stays locked until its `min_hold` is over.
     kept: bool,
     /// Whether the key names a latch.
     latch: bool,
@@ -138,8 +139,8 @@ struct Inner {
 impl LockError {
     /// Makes an error of `kind`. `detail` says what was expected and what to do, in lower case and without a full stop.
     ///
-    /// For authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are temporary unless
-    /// [`permanent`](Self::permanent) says otherwise.
+    /// This is for authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are temporary,
+    /// except if [`permanent`](Self::permanent) is called.
     #[must_use]
     pub fn new(kind: LockErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
         use LockErrorKind::{Contended, NoQuorum, Overloaded, TimedOut, Unavailable};
@@ -169,17 +170,18 @@ impl LockError {
         self
     }
 
-    /// Marks an error after which the store has certainly done nothing: the request was never sent, or was refused.
+    /// Marks an error after which the store has certainly done nothing, because the request was never sent, or was
+    /// refused.
     ///
-    /// Without this mark an error is ambiguous: the store may have granted the lock, and the library releases
-    /// it by its owner token.
+    /// Without this mark an error is ambiguous. The store may then have granted the lock, so the library releases it by
+    /// its owner token.
     #[must_use]
     pub fn nothing_taken(mut self) -> Self {
         self.0.nothing_taken = true;
         self
     }
 
-    /// Returns whether the store may have executed the request in spite of this error.
+    /// Returns whether the store may have executed the request despite this error.
     pub(crate) fn is_ambiguous(&self) -> bool {
         !self.0.nothing_taken
     }
@@ -237,7 +239,8 @@ impl LockError {
         self
     }
 
-    /// Marks a refusal by a key that its last holder has released, and that stays locked until its `min_hold` is over.
+    /// Marks a refusal because the last holder has released the key, and the key stays locked until its `min_hold` is
+    /// over.
     pub(crate) fn kept(mut self) -> Self {
         self.0.kept = true;
         self
@@ -264,13 +267,13 @@ impl LockError {
         &self.0.detail
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
         self.0.kind
     }
 
-    /// Returns the key, with its namespace, or `None` if the error is not about one key.
+    /// Returns the key with its namespace, or `None` if the error is not about a single key.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
@@ -282,33 +285,35 @@ impl LockError {
         self.0.waited
     }
 
-    /// Returns the time after which another attempt makes sense: the rest of the holder's lease. This is a hint: a
-    /// holder that renews its lease keeps the lock for longer.
+    /// Returns the time after which another attempt makes sense, which is the rest of the holder's lease. This is only
+    /// a hint: a holder that renews its lease keeps the lock longer.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// Returns how many others wait for the key, if that is known.
+    /// Returns the number of other requests that wait for the key, if known.
     #[must_use]
     pub fn waiters(&self) -> Option<usize> {
         self.0.waiters
     }
 
-    /// Returns how many requests were ahead of this one in the store's queue when it gave up, if it was queued.
+    /// Returns the number of requests that were ahead of this one in the store's queue when it gave up. Returns `None`
+    /// if it was not queued.
     #[must_use]
     pub fn position(&self) -> Option<usize> {
         self.0.position
     }
 
-    /// Returns the holder of the key, if the store knows it. For a key that is only [kept](Self::is_kept), it is the
-    /// last holder.
+    /// Returns the holder of the key, if the store knows it. If the key is only [kept](Self::is_kept), this is the last
+    /// holder.
     #[must_use]
     pub fn holder(&self) -> Option<&OwnerRecord> {
         self.0.holder.as_ref()
     }
 
-    /// Returns why the lock was lost. It is also `None` for a [`LockErrorKind::Lost`] of a guard that was released.
+    /// Returns why the lock was lost. The result is `None` for other errors, and also for the [`LockErrorKind::Lost`]
+    /// of a released guard.
     #[must_use]
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.loss
@@ -320,9 +325,9 @@ impl LockError {
         matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
     }
 
-    /// Returns whether the key no longer had a holder: the last one has released it, and it stays locked until its
-    /// [`min_hold`](crate::LockRequest::min_hold) is over. [`retry_after`](Self::retry_after) is the time until then,
-    /// if the store knows it, and [`holder`](Self::holder) the last holder.
+    /// Returns whether the key had no holder any more. Its last holder has released it, and it stays locked until its
+    /// [`min_hold`](crate::LockRequest::min_hold) is over. In that case [`retry_after`](Self::retry_after) is the time
+    /// until then, if the store knows it, and [`holder`](Self::holder) is the last holder.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.0.kept
@@ -340,7 +345,7 @@ impl LockError {
         self.0.kind == LockErrorKind::Lost
     }
 
-    /// Returns whether the cause is the store and not another holder.
+    /// Returns whether the store caused the error, and not another holder.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(self.0.kind, LockErrorKind::Unavailable | LockErrorKind::NoQuorum)
@@ -352,7 +357,7 @@ impl LockError {
         self.0.temporary
     }
 
-    /// Returns whether a skipping strategy skipped the call: nothing ran, and nothing is wrong.
+    /// Returns whether a skipping strategy skipped the call. In that case nothing ran, and that is not a failure.
     #[must_use]
     pub fn is_skipped(&self) -> bool {
         self.0.skipped
@@ -376,7 +381,7 @@ impl fmt::Display for Unnamed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0.0;
         f.write_str(inner.what())?;
-        // The detail of `Reentered` names another key that the task holds.
+        // The detail of `Reentered` contains another key that the task holds.
         if inner.detail.is_empty() || inner.kind == LockErrorKind::Reentered {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The inside of one manager: the engine, and the renewers of its leases.
+//! Defines [`Hub`], the inside of one manager: the engine, and the renewers of its leases.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,15 +17,15 @@ use crate::pending::Certainty;
 use crate::store::Store;
 use crate::sync::survives;
 
-/// The inside of one manager. Managers, requests, guards and handles keep it alive; leases and pending claims only know
-/// the parts below it.
+/// The inside of one manager. Managers, requests, guards and handles keep it alive. Leases and pending claims refer
+/// only to its parts.
 pub(crate) struct Hub {
     pub(crate) engine: Arc<Engine>,
     pub(crate) renewers: Renewers,
     background: Arc<Background>,
 }
 
-/// Short, because the `Debug` of every guard and request contains it.
+/// The output is short, because the `Debug` output of every guard and request contains it.
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.engine.fmt(f)
@@ -55,11 +55,12 @@ impl Hub {
         )?;
         let renewers = Renewers::new(store, Arc::clone(&engine.local_queue), Arc::clone(&background));
         let hub = Arc::new(Self { engine, renewers, background });
-        // Weak, because the engine has the store: a store that kept the hub alive would never let the manager end.
+        // The reference is weak, because the engine has the store. If the store kept the hub alive, the manager would
+        // never end.
         let listener: Weak<Self> = Arc::downgrade(&hub);
         let process = hub.engine.owners.process();
-        // This comes before the manager is returned: a store that notifies must have a listener when the first request
-        // is sent.
+        // The listener is attached before the manager is returned. A store that notifies must have a listener when the
+        // first request is sent.
         hub.engine.store.attach(process, listener, hub.background.of_session().as_ref());
         Ok(hub)
     }
@@ -69,15 +70,15 @@ impl Hub {
         self.renewers.leases()
     }
 
-    /// Ends the leases of `owners`, whose grants the store says are gone.
+    /// Ends the leases of `owners`, whose grants no longer exist at the store.
     fn all_lost(&self, owners: &[Owner], reason: LossReason) {
-        // This comes first: a grant that is being handed off has no lease yet.
+        // The owners are recorded first, because a grant that is being handed off has no lease yet.
         self.engine.note_lost(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
         survives(|| self.engine.local_queue.lose_all_lingering(&owners));
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {
-            // If one key of a multi-key lock is lost, the others must be released. When a session ends, the store has
-            // freed them all. A log that panics at one of them must not keep the others from being notified.
+            // If one key of a multi-key lock is lost, the other keys must be released. When a session ends, the store
+            // has already freed them all. If the log panics at one lease, the other leases must still be notified.
             let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
@@ -87,16 +88,16 @@ impl Hub {
     }
 }
 
-/// Passes the reports of the store on. They come from tasks that watch a connection or a session: if the log, the
-/// metrics or a waker of the application panics, these tasks must continue.
+/// Passes the reports of the store on. The reports come from tasks that watch a connection or a session. These tasks
+/// must continue even if the log, the metrics or a waker of the application panics.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
-        // An owner that no longer waits has no mailbox: it holds the lock already, or its release is under way.
+        // An owner that no longer waits has no mailbox. Either it already holds the lock, or its release is under way.
         survives(|| self.engine.notifications.granted(owner, waiters));
     }
 
     fn contended(&self, key: &str) {
-        // The text of a key makes the same key again.
+        // The text of a key can be parsed into the same key.
         if let Ok(key) = Key::new(key) {
             survives(|| self.engine.local_queue.contended(&key));
         }
@@ -133,17 +134,19 @@ impl Listener for Hub {
     }
 
     fn reconnected(&self) {
-        // A waiter elsewhere may wait for a grant that lingers here, or that will.
+        // Another process may wait for a grant that lingers here, or that soon will.
         survives(|| self.engine.local_queue.missed());
         survives(|| self.engine.reconnected());
     }
 }
 
-/// No lock can be acquired or held with this manager any more. The background ends once the last releases are answered.
+/// With the hub gone, no lock can be acquired or held by this manager. The background ends when the last releases are
+/// answered.
 impl Drop for Hub {
     fn drop(&mut self) {
         let cleanup = Arc::clone(&self.engine.cleanup);
-        // The thread must not stay for releases that are only repeated to be safe: their next try is the last.
+        // Releases that are repeated only to be safe must not keep the thread alive, so their next attempt is their
+        // last.
         cleanup.hurry();
         self.engine.local_queue.end_all_lingering();
         self.background.stop(async move { cleanup.settled().await });

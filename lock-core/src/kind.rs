@@ -1,6 +1,6 @@
-//! The kinds of lock, and what each needs from a store.
+//! Defines the kinds of lock, and what each needs from a store.
 //!
-//! A kind becomes a [`Mode`] and a [`Queue`], which are data of a claim and no trait for each lock type. So a lock type
+//! A kind becomes a [`Mode`] and a [`Queue`]. These are data of a claim, so lock types do not need a trait. A lock type
 //! needs no code in the stores, and a store that lacks a mode says so in its [`Capability`].
 
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::error::{LockError, LockErrorKind, Result};
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Kind {
-    /// One holder, which may acquire the lock again inside the same task. The default.
+    /// One holder, which may acquire the lock again inside the same task. This is the default.
     #[default]
     Reentrant,
-    /// One holder; waiters of all processes are served in strict order of arrival.
+    /// One holder. The waiters of all processes are served in strict order of arrival.
     Fair,
     /// Any number of readers, but no writer at the same time.
     Read,
@@ -24,7 +24,7 @@ pub enum Kind {
     Write,
     /// At most `permits` holders.
     Semaphore {
-        /// The number of holders; every request for the key must name the same number.
+        /// The number of holders. Every request for the key must name the same number.
         permits: u32,
     },
 }
@@ -47,12 +47,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether a grant may go from holder to holder inside a process, without the store.
+    /// Returns whether a grant may pass from holder to holder inside a process, without the store.
     pub(crate) fn hands_off(self) -> bool {
         self == Self::Reentrant
     }
 
-    /// Refuses a kind that makes no sense or that the store does not support.
+    /// Refuses a kind that can never be granted, or that the store does not support.
     pub(crate) fn check(self, store: &Capability) -> Result<()> {
         let able = match self {
             Self::Reentrant => true,

@@ -1,15 +1,16 @@
-//! The text that says what a lock is for.
+//! Renders the text that says what a lock is for.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-/// The longest label in bytes. A part of it may come from a client, and the store keeps all of it beside the lock.
+/// The maximum length of a label in bytes. It is limited, because a part of the label may come from a client, and the
+/// store keeps the whole label with the lock.
 const LONGEST: usize = 256;
 
 /// The end of a label that was cut.
 const CUT: char = '…';
 
-/// Cuts a label that is too long: people read it, and a lock must not fail for it.
+/// Cuts a label that is too long. The label is only for people, so the lock must not fail because of it.
 pub(crate) fn fit(label: Cow<'static, str>) -> Cow<'static, str> {
     if label.len() <= LONGEST {
         return label;
@@ -19,14 +20,14 @@ pub(crate) fn fit(label: Cow<'static, str>) -> Cow<'static, str> {
     Cow::Owned(short)
 }
 
-/// Returns the whole characters of the first `length` bytes.
+/// Returns the whole characters within the first `length` bytes.
 fn start(text: &str, length: usize) -> &str {
     let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Renders a label from text and values, in the order in which they are given. Values are not encoded: nothing is
-/// looked up by a label.
+/// Renders a label from text and values, in the order of the calls. Values are not encoded, because nothing is looked
+/// up by a label.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -38,13 +39,14 @@ impl LabelBuilder {
         Self(String::with_capacity(64))
     }
 
-    /// Adds the program's own text.
+    /// Adds text of the program.
     pub fn literal(mut self, text: &str) -> Self {
         self.0.push_str(text);
         self
     }
 
-    /// Adds a value, up to the length of the longest label. A `Display` that fails adds what it wrote before.
+    /// Adds a value, up to the maximum length of a label. If its `Display` fails, the text that it wrote before is
+    /// kept.
     pub fn value(mut self, value: &dyn Display) -> Self {
         let _ = write!(UpToLongest(&mut self.0), "{value}");
         self
@@ -57,12 +59,12 @@ impl LabelBuilder {
     }
 }
 
-/// Ends the formatting of a value once the label is too long in any case.
+/// A writer that ends the formatting of a value when the label is already too long.
 struct UpToLongest<'a>(&'a mut String);
 
 impl Write for UpToLongest<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // A few bytes more than the longest label has, so that `fit` cuts it.
+        // This allows a few bytes more than the longest label, so that `fit` cuts the label.
         let fits = start(text, (LONGEST + 4).saturating_sub(self.0.len()));
         self.0.push_str(fits);
         if fits.len() < text.len() { Err(fmt::Error) } else { Ok(()) }

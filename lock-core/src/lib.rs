@@ -14,15 +14,15 @@
 //!
 //! # What a lock can promise
 //!
-//! A distributed lock is a *lease*: the store frees it when its holder has not renewed it for a ttl, so that a crash
-//! does not block others for ever. It follows that no library can promise that you hold the lock until you release it.
-//! A process that is stopped for longer than the ttl, a store that fails over before it has replicated, a key that an
-//! operator deletes: each ends the lock while its holder still works. This library
+//! A distributed lock is a *lease*: if its holder does not renew it for a ttl, the store frees it, so that a crash does
+//! not block others forever. So no library can promise that you hold the lock until you release it. The process may be
+//! stopped for longer than the ttl. The store may fail over before it has replicated. An operator may delete the key.
+//! Each of these ends the lock while its holder still works. This library
 //!
-//! - reports the loss as soon as it knows: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`] drops
-//!   the body,
-//! - gives you a [fencing token](LockGuard::fencing_token): a number that the protected resource can compare, so that
-//!   it refuses a late write of a former holder. *If a double execution costs money, compare it.*
+//! - reports the loss as soon as it detects it: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`]
+//!   drops the body,
+//! - provides a [fencing token](LockGuard::fencing_token). This is a number that the protected resource can compare, so
+//!   that it refuses a late write of an earlier holder. *If a double execution costs money, compare it.*
 //!
 //! # The parts, in the order of the data flow
 //!
@@ -33,7 +33,7 @@
 //! | [`LockRequest`] | a key, a kind, and options such as ttl and strategy |
 //! | [`strategy`] | what to do when the key is held |
 //! | [`backend`] | the stores, and the contract for your own |
-//! | [`LockGuard`], [`LockHandle`] | holding a lock; what the code under it can ask and do |
+//! | [`LockGuard`], [`LockHandle`] | holding a lock, and the methods for the code under it |
 //! | [`LockScope`] | the locks of a task, for nested calls |
 //! | [`CountDownLatch`] | waiting until others have counted down |
 //! | [`leader`] | leader election |
@@ -50,15 +50,15 @@
 //! | `etcd` | the store `etcd://` | no |
 //! | `postgres` | the store `postgres://` | no |
 //! | `zookeeper` | ZooKeeper, `zookeeper://` | no |
-//! | `zookeeper-sasl` | SASL with DIGEST-MD5 for it, `?auth=sasl` | no |
+//! | `zookeeper-sasl` | SASL with DIGEST-MD5 for ZooKeeper, `?auth=sasl` | no |
 //! | `tls` | TLS for the stores that are on: `rediss://`, `redlocks://`, `etcds://`, `zookeepers://`, `?sslmode=verify-full` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `config` | profiles from a TOML file and from the environment | no |
-//! | `serde` | `serde::Serialize` for what [`locks`](LockManager::locks), [`inspect`](LockManager::inspect), [`ping`](LockManager::ping) and [`events`](LockManager::events) give: times in whole milliseconds | no |
+//! | `serde` | `serde::Serialize` for the results of [`locks`](LockManager::locks), [`inspect`](LockManager::inspect), [`ping`](LockManager::ping) and [`events`](LockManager::events), with times in whole milliseconds | no |
 //! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `cli` | the program `lockctl`; not in `full` | no |
-//! | `full` | all of them but `cli` | no |
+//! | `full` | all features except `cli` | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(unix))]
@@ -67,11 +67,12 @@ compile_error!(
      and run your service under WSL or in a container."
 );
 
-// The docs of `option_setters!` link to this crate by its name, wherever the macro is used.
+// The docs of `option_setters!` link to this crate by its name, from wherever the macro is used.
 #[allow(unused_extern_crates, reason = "only docs use it")]
 extern crate self as lock_core;
 
-// The modules are in the order of the data flow. First what a program calls, and what the attribute generates.
+// The modules are in the order of the data flow. These first ones are what a program and the code of the attribute
+// call.
 mod manager;
 
 #[cfg(feature = "macros")]
@@ -84,7 +85,7 @@ mod options;
 #[allow(dead_code, reason = "the attribute uses the rest, by a link to this folder")]
 mod words;
 
-// The values in a request: no I/O, no clock.
+// These are the values in a request. They use no I/O and no clock.
 pub mod key;
 mod kind;
 #[cfg_attr(
@@ -94,7 +95,7 @@ mod kind;
 mod label;
 pub mod strategy;
 
-// From a request to a grant: the loop, and what wakes it besides the store's answers.
+// These lead from a request to a grant: the loop, and what wakes it besides the answers of the store.
 mod acquire;
 
 mod local_queue;
@@ -102,7 +103,7 @@ mod notifications;
 mod pending;
 mod rates;
 
-// A grant in use: the guard that a program holds, and its lease.
+// These are a grant in use: the guard that a program holds, and its lease.
 mod guard;
 
 mod lease;
@@ -116,7 +117,7 @@ pub mod leader;
 // A lock that outlives its process.
 mod detached;
 
-// The parts that all of these use.
+// All of the modules above use these parts.
 mod hub;
 
 mod engine;

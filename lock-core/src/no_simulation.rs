@@ -1,4 +1,4 @@
-//! The twin of `simulation.rs` in a build without the feature `testkit`: no thread is in a simulated world.
+//! Replaces `simulation.rs` in a build without the feature `testkit`. No thread is in a simulated world.
 
 /// Returns whether the calling thread is in a simulated world.
 pub(crate) const fn is_on() -> bool {
@@ -10,8 +10,8 @@ pub(crate) const fn now() -> Option<i64> {
     None
 }
 
-/// Connects over the simulated network. The stream has the type of a real connection, so that no further type of
-/// connection is compiled for a network that does not exist.
+/// Connects over the simulated network. The stream has the type of a real connection, so that no code for another type
+/// is compiled.
 #[cfg(feature = "redis")]
 pub(crate) const fn dial(
     _host: &str,
@@ -20,7 +20,7 @@ pub(crate) const fn dial(
     None
 }
 
-/// Waiters for the same change, who need no turns outside of a simulated world.
+/// Waiters for the same change. Outside of a simulated world they need no turns.
 #[cfg(feature = "_remote")]
 #[derive(Debug, Default)]
 pub(crate) struct Turns(());

@@ -1,4 +1,4 @@
-//! How many requests a second find a key held, for the strategies that ask.
+//! Counts how many requests per second find a key held, for strategies that use this rate.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// The time over which a rate is counted.
+/// The time over which a rate is measured.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How many keys are remembered before those without a recent request are forgotten.
+/// The minimum number of keys at which keys without recent requests are removed.
 const SWEEP_AT: usize = 64;
 
-/// The requests of one process that found their key held, by key. Only strategies that use the rate cost anything.
+/// The requests of one process that found their key held, by key. Only strategies that use the rate cause a cost.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<ByKey>);
 
 #[derive(Debug, Default)]
 struct ByKey {
     windows: HashMap<Box<str>, Window>,
-    /// At how many keys the next sweep comes: twice as many as the last one left, so that a request pays for a constant
-    /// part of it.
+    /// The number of keys at which the next sweep starts. It is twice the number that remained after the last sweep, so
+    /// that each request pays for a constant part of a sweep.
     sweep_at: usize,
 }
 
 impl Rates {
-    /// Counts a request for `key`, and returns the rate, this one included.
+    /// Counts a request for `key`, and returns the rate, including this request.
     pub(crate) fn arrived(&self, key: &str, now: Moment) -> f64 {
         let mut rates = self.0.lock();
         if let Some(window) = rates.windows.get_mut(key) {
@@ -39,8 +39,9 @@ impl Rates {
     }
 }
 
-/// The requests of the current second and of the second before. The rate is the sum of the current ones and of a share of the
-/// earlier ones: the share of their second that lies within the last second, as if they had come evenly.
+/// The requests of the current second and of the second before. The rate is the sum of the current requests and a share
+/// of the earlier ones. The share is the part of the earlier second that lies within the last second, as if its
+/// requests had been spread evenly.
 #[derive(Debug)]
 struct Window {
     began: Moment,
@@ -66,7 +67,7 @@ impl Window {
         f64::from(self.before) * covered + f64::from(self.current)
     }
 
-    /// Returns whether all of it is too old to count.
+    /// Returns whether all requests in the window are too old to count.
     fn is_over(&self, now: Moment) -> bool {
         now.since(self.began) >= 2 * SECOND
     }
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_second() {
         let start = Clock::Suspend.now();
-        // Milliseconds of each request, and the rate that the last one finds.
+        // Each row: the times of the requests in milliseconds, and the rate that the last request returns.
         for (requests, rate) in [
             (&[0][..], 1.0),
             (&[0, 0, 0, 900], 4.0),

@@ -1,4 +1,4 @@
-//! The tokio runtime of a caller.
+//! Finds the tokio runtime of a caller.
 
 use tokio::runtime::Handle;
 

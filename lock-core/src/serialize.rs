@@ -1,4 +1,4 @@
-//! The form of times and of shared text in serialized values.
+//! Writes times and shared text in serialized values.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use serde::ser::{SerializeStruct, Serializer};
 
 use crate::key::Key;
 
-/// Writes whole milliseconds.
+/// Writes a time in whole milliseconds.
 pub(crate) fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Writes whole milliseconds, or nothing.
+/// Writes a time in whole milliseconds, or nothing if there is none.
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 pub(crate) fn millis_if_any<S: Serializer>(
     time: &Option<Duration>,
@@ -24,7 +24,7 @@ pub(crate) fn millis_if_any<S: Serializer>(
     }
 }
 
-/// Writes whole microseconds.
+/// Writes a time in whole microseconds.
 pub(crate) fn micros<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
@@ -34,12 +34,12 @@ pub(crate) fn keys<S: Serializer>(keys: &Arc<[Key]>, serializer: S) -> Result<S:
     serializer.collect_seq(keys.iter())
 }
 
-/// Writes a text that is shared.
+/// Writes a shared text.
 pub(crate) fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
 }
 
-/// Writes the number of missed events. An event with a tag needs a named field.
+/// Writes the number of missed events. An event with a tag needs a named field, so the number has a name.
 pub(crate) fn missed<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     let mut missed = serializer.serialize_struct("Missed", 1)?;
     missed.serialize_field("count", count)?;

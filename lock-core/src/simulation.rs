@@ -1,11 +1,11 @@
-//! A simulated world: the clock and the network of one thread, in place of those of the machine.
+//! Provides a simulated world: a clock and a network for one thread, which replace those of the machine.
 //!
-//! This module exists for the simulation of this workspace and is not part of the public promise. On a thread that has
-//! [`enter`]ed a world, leases are measured with the world's clock, connections to remote stores are made by the
-//! world's dialler, and grants are renewed on the caller's runtime instead of a thread of their own.
+//! This module exists for the simulation of this workspace, and is not part of the public interface. A thread can
+//! [`enter`] a world. On that thread, the world's clock measures leases, the world's dialler makes the connections to
+//! remote stores, and grants are renewed on the caller's runtime instead of a separate thread.
 //!
-//! It is the lowest module of the crate and imports none of the others, so that the clock and the stores can ask it. In
-//! a build without the feature `testkit` its twin `no_simulation.rs` takes its place, in which no world exists.
+//! This is the lowest module of the crate. It imports no other module, so that the clock and the stores can use it. In
+//! a build without the feature `testkit`, `no_simulation.rs` replaces it, and no world exists.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -51,7 +51,7 @@ pub fn enter(world: World) -> Inside {
     Inside(())
 }
 
-/// A thread's stay in a simulated world, which ends on drop.
+/// The presence of a thread in a simulated world. Dropping this value ends it.
 #[derive(Debug)]
 pub struct Inside(());
 
@@ -61,8 +61,8 @@ impl Drop for Inside {
     }
 }
 
-/// Returns the world of the calling thread. A thread that has already destroyed its thread-locals is in none: values
-/// that it drops after that still read the clock.
+/// Returns the world of the calling thread. A thread that has already destroyed its thread-locals is in no world.
+/// Values that such a thread drops may still read the clock.
 fn world() -> Option<Rc<World>> {
     WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
 }
@@ -78,16 +78,16 @@ pub(crate) fn now() -> Option<i64> {
     i64::try_from(now.as_nanos()).ok()
 }
 
-/// Connects over the simulated network; `None` outside of a simulated world.
+/// Connects over the simulated network. Returns `None` outside of a simulated world.
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only stores on a network dial"))]
 pub(crate) fn dial(host: &str, port: u16) -> Option<Dialling> {
     Some((world()?.dial)(host, port))
 }
 
-/// Waiters for the same change, who take turns in a simulated world.
+/// Waiters for the same change, which take turns in a simulated world.
 ///
-/// Tokio wakes the receivers of one change in an order that depends on their addresses. A simulation must depend on
-/// its seed alone, so the waiters queue here first.
+/// Tokio wakes the receivers of one change in an order that depends on their addresses. A simulation must depend only
+/// on its seed, so the waiters queue here first.
 #[derive(Debug, Default)]
 #[cfg_attr(
     not(feature = "_remote"),
@@ -100,7 +100,7 @@ pub(crate) struct Turns(Mutex<()>);
     allow(dead_code, reason = "only stores on a network wait for connections")
 )]
 impl Turns {
-    /// Waits for this caller's turn in a simulated world; returns at once outside of one.
+    /// Waits for this caller's turn in a simulated world. Outside of one, returns at once.
     pub(crate) async fn next(&self) -> Option<MutexGuard<'_, ()>> {
         if is_on() { Some(self.0.lock().await) } else { None }
     }

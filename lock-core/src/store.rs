@@ -1,4 +1,4 @@
-//! The store as the library calls it.
+//! Defines [`Store`], through which the library calls the backend.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -14,15 +14,15 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::observe::{Observer, Op};
 
-/// The backend of one manager. The metrics time the calls that locks and latches make.
+/// The backend of one manager. The metrics measure the calls that locks and latches make.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     backend: Arc<dyn DynBackend>,
     observer: Arc<Observer>,
 }
 
-// These functions return the backend's future instead of being async, which would wrap every call in one more state
-// machine.
+// Most of these functions are not async, and return the backend's future. Otherwise each call would be wrapped in one
+// more state machine.
 impl Store {
     pub(crate) fn new(backend: Arc<dyn DynBackend>, observer: Arc<Observer>) -> Self {
         Self { backend, observer }

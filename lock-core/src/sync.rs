@@ -1,12 +1,12 @@
-//! Locks without poisoning, and what may not run under them.
+//! Provides locks without poisoning, and checks that no code of the application runs under them.
 //!
-//! Application code, such as a log subscriber or a waker, may panic while one of these locks is held. The state behind
-//! them is consistent between any two statements, so such a panic must not make every later call fail.
+//! Code of the application, such as a log subscriber or a waker, may panic while one of these locks is held. Between
+//! any two statements, the state behind the locks is consistent. So such a panic must not make every later call fail.
 //!
-//! Application code should not run under them at all: it may block, or call the library again, which takes the same
-//! lock. So a value that is to be called or dropped leaves the lock first: [`Mutex::with`] and [`change`] return what
-//! their closure returns. The calls of such code go through [`foreign`]. A build with debug assertions checks at each
-//! of them that its thread has none of these locks.
+//! Code of the application should not run under these locks at all: it may block, or call the library again, which
+//! acquires the same lock. So a value is moved out of the lock before it is called or dropped: [`Mutex::with`] and
+//! [`change`] return what their closure returns. All calls of such code go through [`foreign`]. In a build with debug
+//! assertions, each of these calls checks that its thread holds none of the locks.
 
 pub(crate) mod foreign;
 
@@ -31,8 +31,8 @@ impl<T> Mutex<T> {
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
     }
 
-    /// Runs `look` on the value under the lock, and returns its result. `look` returns the values that run code of the
-    /// application when they are called or dropped.
+    /// Runs `look` on the value under the lock, and returns its result. `look` must return all values that run code of
+    /// the application when they are called or dropped.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
         look(&mut self.lock())
     }
@@ -66,7 +66,7 @@ impl<T> RwLock<T> {
         Guard { guard: self.0.write().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
     }
 
-    /// As [`Mutex::with`].
+    /// Does the same as [`Mutex::with`], under the write lock.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
         look(&mut self.write())
     }
@@ -81,7 +81,7 @@ impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
 /// The guard of a [`Mutex`].
 pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
 
-/// The guard of a lock, counted while it lives.
+/// The guard of a lock. The lock counts as held while the guard lives.
 pub(crate) struct Guard<G> {
     guard: G,
     _locked: Locked,
@@ -101,7 +101,7 @@ impl<G: DerefMut> DerefMut for Guard<G> {
     }
 }
 
-/// Calls two functions on two threads, round by round, each time at the same moment, for at most a second. Returns the
+/// Calls two functions on two threads, round by round, both at the same moment, for at most a second. Returns the
 /// number of rounds.
 #[cfg(all(test, feature = "redlock"))]
 pub(crate) fn in_step(rounds: usize, one: impl Fn(usize) + Sync, other: impl Fn(usize) + Sync) -> usize {
@@ -114,14 +114,14 @@ pub(crate) fn in_step(rounds: usize, one: impl Fn(usize) + Sync, other: impl Fn(
     let run = |each: &(dyn Fn(usize) + Sync), decides: bool| {
         for round in 0..rounds {
             if decides && Clock::Suspend.now().since(start) > Duration::from_secs(1) {
-                // This comes before this thread arrives: the other one sees it in the same round.
+                // The end is stored before this thread arrives, so the other thread sees it in the same round.
                 end.store(round, Ordering::Release);
             }
             arrived.fetch_add(1, Ordering::AcqRel);
             let mut looks = 0_u32;
             while arrived.load(Ordering::Acquire) < 2 * (round + 1) {
                 looks += 1;
-                // On a machine without a free processor, the other thread needs this one.
+                // On a machine without a free processor, the other thread may need this one.
                 if looks.is_multiple_of(1_000) { std::thread::yield_now() } else { std::hint::spin_loop() }
             }
             if round >= end.load(Ordering::Acquire) {

@@ -14,10 +14,12 @@ use crate::pending::{Granted, PendingClaim, QueueEntry};
 /// The shortest time between two heartbeats, however soon the holder's lease ends.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
-/// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds, and
-/// by how much it varies. That client sends no notification when it releases, so the waiter tries as often as such
-/// clients do: otherwise it would lose the key to them. The further waiters of the queue are served by the heartbeat of
-/// the first one, so the cost does not grow with their number.
+/// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds. A
+/// random factor of 1 to 2 lengthens it.
+///
+/// That client sends no notification when it releases the key, so the waiter tries as often as such clients do. With
+/// longer pauses, the waiter would lose the key to them. The heartbeats of the first waiter serve the whole queue, so
+/// the cost does not grow with the number of waiters.
 const FOREIGN_HEARTBEAT: Duration = Duration::from_millis(50);
 
 impl PendingClaim {
@@ -32,17 +34,18 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // These are read before `begin_request`, which changes them. A claim that was taken over while its request was
-        // under way has an entry, although the store has not answered that it waits.
+        // Both are read before `begin_request`, which changes them. A claim that was taken over while its request was
+        // under way has an entry, even if the store has not yet answered that the claim waits.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
-        // A request of any other kind would give the entry up.
+        // Any other request would remove the claim's entry from the store's queue.
         let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.begin_request();
         // The waiter subscribes before the request, because the notification may overtake the answer.
         let subscription = (ask.enqueues() && beats)
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
         match engine.store.acquire(&self.claim, ask).await {
-            // The claim does not change until a lease takes it over: if it is dropped before that, it still rolls back.
+            // The claim stays unchanged until a lease takes it over, so a claim that is dropped before then still rolls
+            // back.
             Ok(Attempt::Granted(grant)) => self.in_time(engine, grant).map(Answer::Granted),
             Ok(Attempt::Held(held)) => {
                 self.held(engine, &held, subscription);
@@ -55,7 +58,8 @@ impl PendingClaim {
                     () if queued => self.start_over(&engine.owners),
                     () => {
                         self.nothing_taken();
-                        // The backend may have released a grant, and an owner that was released is not used again.
+                        // The backend may have released a grant of this owner, and a released owner must not be used
+                        // again.
                         let owner = self.claim.owner;
                         self.unless_sent(|| engine.owners.mint_like(owner));
                     }
@@ -65,22 +69,23 @@ impl PendingClaim {
         }
     }
 
-    /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the
-    /// background repeats it.
+    /// Removes the claim from the store's queue. The same request releases a grant that was made in the meantime. If
+    /// the store does not answer, the background task repeats the request.
     pub(super) async fn leave(&mut self, engine: &Engine) {
         if !self.is_waiting() {
             return;
         }
-        // This comes before the await: if another waiter took the entry over, the request that is under way would
-        // release its grant.
+        // This comes before the await. Otherwise, if another waiter took the entry over, this request would release
+        // that waiter's grant.
         self.leaving();
-        // Only the answer settles it: a future that is dropped at this await rolls back in the background.
+        // Only the answer settles the claim: if the future is dropped at this await, the claim rolls back in the
+        // background.
         if engine.release(&self.claim, None).await.is_ok() {
             self.settle();
         }
     }
 
-    /// Notes the answer that the key is held.
+    /// Records the answer that the key is held.
     fn held(&mut self, engine: &Engine, held: &Held, subscription: Option<Subscription>) {
         let Some(sent) = held.queued_at else {
             if self.claim.is_resent() {
@@ -98,21 +103,21 @@ impl PendingClaim {
                 .then(|| FOREIGN_HEARTBEAT.mul_f64(1.0 + fastrand::f64()));
             let heartbeat =
                 waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, often, now));
-            // An earlier waiter of this entry, or a heartbeat without an answer, may have requested less. It is unknown
-            // which of them the store has executed last, so the shortest counts.
+            // An earlier waiter of this entry, or an unanswered heartbeat, may have requested a shorter lease. It is
+            // unknown which request the store executed last, so the shortest lease counts.
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
             let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
             QueueEntry { since, sent, lease, heartbeat, unanswered: Duration::ZERO, subscription }
         });
     }
 
-    /// Sends the store a heartbeat; `None` if the store has forgotten the claim.
+    /// Sends a heartbeat to the store. Returns `None` if the store no longer has the claim's entry.
     async fn heartbeat(&mut self, engine: &Engine) -> Result<Option<Answer>> {
         let (asked, ttl) = (engine.capability.waiter_lease(&self.claim), self.claim.ttl);
         let mut before = Duration::ZERO;
         if let Some(entry) = self.entry() {
-            // This comes before the request, which may be executed without an answer, or although the future is
-            // dropped.
+            // This comes before the request, because the store may execute a request that gets no answer or whose
+            // future is dropped.
             entry.lease = entry.lease.min(asked);
             before = entry.unanswered;
             entry.unanswered = before.max(ttl);
@@ -124,17 +129,17 @@ impl PendingClaim {
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(engine, &held, None);
                 if let Some(entry) = self.entry() {
-                    // This heartbeat cannot arrive any more. Earlier ones may.
+                    // This heartbeat has been answered, so it cannot arrive later. Earlier heartbeats still can.
                     entry.unanswered = before;
                 }
                 Ok(Some(Answer::Held(held)))
             }
             Ok(Heartbeat::Gone) => Ok(None),
-            // The answer is neither yes nor no: the entry may be kept, so the next heartbeat asks again.
+            // After an error the store may still have the entry, so the next heartbeat checks again.
             Err(error) => {
                 if engine.capability.waiting.confirms() && error.is_ambiguous() {
-                    // The backend may have released a grant that lacked copies. That release may be under way, and
-                    // would remove a later grant of this owner.
+                    // The backend may have released a grant that lacked copies. That release may still be under way,
+                    // and would remove a later grant of this owner.
                     self.start_over(&engine.owners);
                 }
                 Err(error)
@@ -142,14 +147,14 @@ impl PendingClaim {
         }
     }
 
-    /// Refuses a grant whose answer took as long as its lease, and continues with another owner.
+    /// Refuses a grant whose answer took at least as long as its lease. The claim then continues with a new owner.
     fn in_time(&mut self, engine: &Engine, grant: Grant) -> Result<Granted> {
         // The store holds a late grant for this owner, so it is released.
         in_time(engine, grant, engine.clock.now()).inspect_err(|_| self.start_over(&engine.owners))
     }
 }
 
-/// Refuses a grant whose answer, which arrived at `arrived`, took as long as its lease.
+/// Refuses a grant if its answer, which arrived at `arrived`, took at least as long as the lease.
 fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
     let deadline = expiry::held_until(engine.capability.placement, grant.sent, grant.lease);
     if !deadline.is_past(arrived) {
@@ -159,8 +164,8 @@ fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
     Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
 }
 
-/// Returns when the next heartbeat is due: after a third of the waiter's lease, after `often` if only a heartbeat can
-/// find out that the key is free, or when the holder's lease is over.
+/// Returns when the next heartbeat is due: after a third of the waiter's lease, or when the holder's lease ends,
+/// whichever is first. `often` is a shorter interval for a key whose release only a heartbeat can discover.
 fn next_heartbeat(
     sent: Moment,
     waiter_lease: Duration,
@@ -184,8 +189,8 @@ mod tests {
     fn a_heartbeat_is_due_in_time_for_whoever_may_hold() {
         let ms = Duration::from_millis;
         let sent = Moment::from_parts((1_000_000_000, 1_000_000_000));
-        // The waiter's lease, the rest of the holder's, how often it asks, and when the next heartbeat is due after the
-        // last.
+        // Each row: the waiter's lease, the rest of the holder's lease, the value of `often`, and the time from the
+        // last heartbeat to the next one.
         for (lease, left, often, expected) in [
             (ms(2_000), None, None, Duration::from_secs(2) / 3),
             (ms(2_000), Some(ms(60_000)), Some(ms(100)), ms(100)),

@@ -15,7 +15,7 @@ pub(super) enum Answer {
 pub(super) enum Won {
     /// The store has granted the claim.
     Store(Granted),
-    /// A holder of this process has released.
+    /// A holder in this process has released the key and handed its grant off.
     Handoff(Handoff),
 }
 

@@ -1,24 +1,24 @@
-//! From request to guard: the one place that waits.
+//! Turns a request into a guard. This is the only module in which a request waits.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
 //! | `outcome` | [`acquire`](acquire()): the loop, and the record of its outcome |
-//! | `step` | the action that follows from each event: the decision alone |
+//! | `step` | the decision which action follows from each event |
 //! | `run` | the loop, which carries out what `step` decides |
 //! | `ask` | one request to the store |
 //! | `linger` | the grant that lingers in this process |
-//! | `state` | the memory of an acquisition |
+//! | `state` | the state of an acquisition |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a watched store, and how long a waiter relies on it |
-//! | `promote` | from a grant to the hold of a guard |
+//! | `promote` | turns a grant into the hold of a guard |
 //! | `refusal` | why a wait ended without the lock |
 //! | `recorder` | the metrics, events and log of a request |
-//! | `spans` | its span, and the span of the grant |
-//! | `multi`, `partial_grants` | several keys: all or none |
+//! | `spans` | the span of a request, and the span of its grant |
+//! | `multi`, `partial_grants` | requests for several keys: all or none |
 //! | `event` | the results of the loop's steps, as values |
 //!
-//! [`PendingClaim`](crate::pending::PendingClaim) rolls back what a dropped loop may have taken.
+//! If the loop is dropped, [`PendingClaim`](crate::pending::PendingClaim) rolls back the requests that it sent.
 //!
 //! # The ways in which a waiter is woken
 //!
@@ -44,18 +44,19 @@
 //!
 //! | | reaches | what the waiter does | if it is lost |
 //! | --- | --- | --- | --- |
-//! | 1 hand-off, ask | the next, or the head, of the local queue | takes the grant, or asks the store | cannot be lost; a waiter that is not polled is skipped after 250 ms |
-//! | 2 `granted` | the owner of a queue entry that lives on heartbeats | takes the grant of its entry | the next heartbeat finds it |
-//! | 3 `changed` | the claim that watches the key | asks the store | the floor |
-//! | 4 `reconnected` | every waiter that asks the store: outside a local queue, or at its head | asks the store | 5 |
-//! | 5 timer | the waiter itself | sends a heartbeat, asks the store, or asks its strategy | cannot be lost |
+//! | 1 hand-off, ask | the next waiter, or the head, of the local queue | takes the grant, or sends a request | cannot be lost; a waiter that is not polled is skipped after 250 ms |
+//! | 2 `granted` | the owner of a queue entry that is kept alive by heartbeats | takes the grant of its entry | the next heartbeat finds the grant |
+//! | 3 `changed` | the claim that watches the key | sends a request | the waiter sends a request at the floor |
+//! | 4 `reconnected` | every waiter that sends its own requests: outside a local queue, or at its head | sends a request | the timer (5) |
+//! | 5 timer | the waiter itself | sends a heartbeat or a request, or consults its strategy | cannot be lost |
 //! | 6 closing | every waiter | ends with `ShuttingDown` | cannot be lost |
 //!
-//! A waiter of the local queue is notified of 4 and 6 through the queue, any other one by `engine.changed`.
+//! Events 4 and 6 reach a waiter in the local queue through that queue, and any other waiter through `engine.changed`.
 //!
-//! `hub.rs` is the `Listener` that a store calls. The reports of a store (2 to 4) are hints. The timer alone ends every
-//! wait: a waiter asks at the next heartbeat if the store has heartbeats, and at the floor if it is watched, 2 s over a
-//! remote store and 60 s over one in this process.
+//! `hub.rs` is the `Listener` that a store calls. The reports of a store (2 to 4) are only hints, because the timer
+//! alone is enough to end every wait. If the store has heartbeats, the waiter sends a request at the next heartbeat. If
+//! the waiter watches the store, it sends a request at the floor: after 2 s over a remote store, and after 60 s over a
+//! store in this process.
 
 mod ask;
 mod event;

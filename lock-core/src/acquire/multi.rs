@@ -1,9 +1,9 @@
-//! Several keys: all or none.
+//! Acquires several keys: all of them or none.
 //!
-//! The first request is for all of them at once. If one is held, the request waits for one key after another, each with
-//! a queue entry: a wait for all at once would never end on busy keys. Every process uses the same order, so that no
-//! two requests wait for each other. All single grants have one owner. After the last one, a request for all at once
-//! turns them into one grant.
+//! The first request is for all keys at once. If one of them is held, the keys are acquired one after another, each
+//! with its own queue entry. Waiting for all of them at once would never end on busy keys. Every process uses the same
+//! order of keys, so no two requests wait for each other. All single grants have one owner. When the last key is
+//! granted, a request for all keys turns the single grants into one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use crate::kind::Kind;
 use crate::options::{LeaseOptions, Release, Resolved};
 use crate::pending::PendingClaim;
 
-/// Boxes the future of a part: the same function makes the future of the whole, which contains it.
+/// Boxes the future for a single key. Otherwise the type would be recursive, because `run` also makes the future that
+/// contains this one.
 fn boxed<'a>(acquire: &'a mut Acquire<'_>) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(acquire.run())
 }
@@ -35,9 +36,9 @@ impl Plan {
             own: Some(Box::new(Resolved {
                 ttl: self.ttl,
                 options: LeaseOptions {
-                    // The claim has a place in strict order at each key, so that the wait ends on a busy key too. The
-                    // limits of the lease belong to the one grant of all keys: a single grant must last while the
-                    // request waits for the others, and be free as soon as it is dropped. That wait renews it.
+                    // A fair claim has its place in strict order at each key, so the wait ends even if a key is busy.
+                    // The limits of the lease apply to the combined grant only. A single grant must last while the
+                    // request waits for the other keys, which renews it, and must be free as soon as it is dropped.
                     kind: Kind::Fair,
                     renew: true,
                     release: Release::Await,
@@ -53,7 +54,7 @@ impl Plan {
                 max_waiters: self.max_waiters,
                 on_lost: self.on_lost,
                 label: self.label.clone(),
-                // This is refused for several keys.
+                // Permits cannot be requested for several keys, so this is always 1.
                 take: 1,
             })),
             template: self.template.clone(),
@@ -70,15 +71,15 @@ impl Acquire<'_> {
 
     async fn gathering(&mut self, pause: Duration) -> Result<Happened> {
         if self.partial_grants.len() == self.plan.keys().count() {
-            // All keys were granted, and the store still refuses: one was lost meanwhile. The request begins again,
-            // after a pause.
+            // All keys were granted, and the store still refuses, so one of the grants was lost. The request starts
+            // again after a pause.
             self.partial_grants.clear();
             self.engine().sleep(pause).await?;
         }
         loop {
             self.partial_grants.clear();
-            // Each round has a new owner: the single grants of the last round are released in the background, and such
-            // a release could free a grant of this round.
+            // Each round has a new owner. The single grants of the last round are released in the background, and a
+            // late release with the same owner could free a grant of this round.
             self.claim = PendingClaim::new(&self.engine().cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -87,15 +88,15 @@ impl Acquire<'_> {
         }
     }
 
-    /// Acquires the keys. Returns whether all single grants have the owner of the whole claim: a grant whose answer was
-    /// lost has another one.
+    /// Acquires the keys one by one. Returns whether all single grants have the owner of the whole claim. If the answer
+    /// to a request was lost, the repeated request has a new owner, and the result is `false`.
     async fn gathered(&mut self) -> Result<bool> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
-            // With another owner, the claim for all keys would find each of them held by its own single grant.
+            // If the owner were different, the claim for all keys would find its own single grants in the way.
             let claim = Claim { owner, ..part.claim() };
-            // `started` is the start of the whole request: all keys share one time limit.
+            // `started` is the start of the whole request, because all keys share one time limit.
             let mut acquire = Acquire::new(&part, self.tries.started, claim);
             acquire.tries.count = self.tries.count;
             let hold = tokio::select! {

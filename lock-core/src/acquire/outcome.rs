@@ -1,4 +1,4 @@
-//! From a plan to its outcome, and the record of it.
+//! Carries out a plan, and records the outcome.
 
 use tracing::{Instrument, Span};
 
@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
 
-/// Carries out the plan, unless planning has failed.
+/// Acquires the lock of the plan. If planning has failed, returns that error.
 #[allow(
     clippy::manual_async_fn,
     reason = "the future of an async function has room for an argument twice, and is moved with both"
@@ -25,12 +25,12 @@ pub(crate) fn acquire(mut plan: Result<Plan>) -> impl Future<Output = Result<Loc
             }
             Err(error) => return Err(error),
         };
-        // The hub is moved out of the plan, which ends here.
+        // The plan ends here, so the hub is moved out of it.
         Ok(LockGuard::new(hold, plan?.hub))
     }
 }
 
-/// Acquires, and records the outcome. Entering a lock again is not recorded.
+/// Acquires the lock, and records the outcome. A reentrant acquisition is not recorded.
 async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     let started = plan.engine().clock.now();
     let refused = match plan.entered() {
@@ -50,15 +50,16 @@ async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     outcome
 }
 
-/// Returns a future that runs within `span`, if the span has a subscriber.
+/// Wraps the future in `span`, if a subscriber is interested in the span.
 fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }
 
-/// Runs the loop. Boxed: otherwise every future between this one and the task would hold its state, and be moved with it.
+/// Runs the loop. The future is boxed, because every future between this one and the task would otherwise contain the
+/// state of the loop, and be moved with it.
 fn looping<'a>(plan: &'a Plan, started: Moment, span: &'a Span) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
-        // This is dropped after the claim has rolled back: a shutdown waits for both.
+        // The counter is dropped after the claim has rolled back, because a shutdown waits for both.
         let _counted = plan.engine().begin_acquiring();
         let mut acquire = Acquire::new(plan, started, plan.claim());
         let outcome = acquire.run().await;
@@ -81,7 +82,7 @@ mod tests {
     use crate::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
     use crate::manager::LockManager;
 
-    /// A log that panics at the span of a grant, if `panics`.
+    /// A log subscriber that panics at the span of a grant if `panics` is set.
     struct Log {
         panics: bool,
     }
@@ -109,7 +110,8 @@ mod tests {
             let poll = || acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             catch_unwind(AssertUnwindSafe(|| tracing::subscriber::with_default(log, poll)))
         };
-        // With only one log, another test that reaches the span first disables it for all.
+        // A second subscriber is needed: with only one, another test that reaches the span first disables the span for
+        // all.
         let _second = tracing::Dispatch::new(Log { panics: false });
         assert!(poll_in(Log { panics: false }).is_ok_and(|polled| polled.is_ready()));
         let polled = poll_in(Log { panics: true });

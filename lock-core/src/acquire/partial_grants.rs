@@ -1,4 +1,4 @@
-//! The single grants of a request for several keys.
+//! Keeps the single grants of a request for several keys.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use crate::engine::Engine;
 use crate::guard::Hold;
 use crate::lease::Lease;
 
-/// The pause after a renewal that failed.
+/// The pause after a failed renewal.
 const AFTER_FAILURE: Duration = Duration::from_millis(25);
 
-/// Returns when a lease is renewed.
+/// Returns when the next renewal of a lease is due.
 fn renewal_of(lease: &Lease) -> Moment {
     let confirmed = lease.confirmed();
     confirmed.plus(lease.deadline().since(confirmed) / 3)
@@ -30,13 +30,13 @@ impl PartialGrants {
         self.0.push(hold);
     }
 
-    /// Renews the grants whenever a third of a lease is over, for as long as this future is polled: a request that is
-    /// no longer polled must not keep its keys. This future never completes.
+    /// Renews each grant when a third of its lease is over. This happens only while this future is polled, because a
+    /// request that is no longer polled must not keep its keys. This future never completes.
     pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
         let mut pause = Duration::ZERO;
         loop {
             let now = engine.clock.now();
-            // A lost grant is found by the request for all keys.
+            // Lost grants are skipped here: the request for all keys discovers them.
             let live = || self.0.iter().map(|hold| &**hold.lease()).filter(|lease| lease.check().is_ok());
             let Some(wait) = live().map(|lease| renewal_of(lease).remaining(now)).min() else {
                 return std::future::pending().await;
@@ -48,12 +48,12 @@ impl PartialGrants {
         }
     }
 
-    /// Releases them.
+    /// Releases all grants.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Ends them without a release: one grant for all keys has taken their place.
+    /// Ends the single grants without a release, because one grant for all keys has replaced them.
     pub(super) fn supersede(&mut self) {
         self.0.drain(..).for_each(Hold::supersede);
     }

@@ -1,4 +1,4 @@
-//! A request with its defaults, and what is checked without the store.
+//! Defines [`Plan`]: a request with its defaults, and the checks that need no store.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -14,19 +14,19 @@ use crate::key::Key;
 use crate::options::Resolved;
 use crate::owner::OwnerRecord;
 
-/// A request with its defaults: it reads like its [options](Resolved).
+/// A request with its defaults. It dereferences to its [options](Resolved).
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) key: Key,
-    /// The other keys of a request for several.
+    /// The other keys, if the request is for several.
     pub(crate) more: MoreKeys,
-    /// Its options, unless they are [the manager's](Engine::defaults). Boxed, because a plan is moved with the future
-    /// that acquires.
+    /// The options of this request; `None` stands for [the manager's defaults](Engine::defaults). They are boxed,
+    /// because a plan is moved with the future that acquires.
     pub(crate) own: Option<Box<Resolved>>,
     /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
-    /// Whether it is for one key of several.
+    /// Whether this plan is for a single key of a request for several.
     pub(crate) is_part: bool,
 }
 
@@ -43,7 +43,8 @@ impl Plan {
         &self.hub.engine
     }
 
-    /// Refuses more keys than the store or the manager allows. The options were checked when they were filled in.
+    /// Refuses more keys than the store or the manager allows. The options need no check here, because they were
+    /// checked when they were set.
     pub(crate) fn check(&self) -> Result<()> {
         let store = &self.engine().capability;
         if self.more.len() >= self.engine().profiles.max_keys {
@@ -63,9 +64,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the queue of its claim.
+    /// Returns the queue in which the claim waits.
     pub(super) fn queue(&self) -> Queue {
-        // Without an order in the store, fair locks are refused, and readers and writers barge.
+        // If the store keeps no order, fair locks are refused elsewhere, and readers and writers barge.
         match self.engine().capability.waiting.in_order() {
             true => self.options.kind.queue(),
             false => Queue::Barging,
@@ -76,8 +77,9 @@ impl Plan {
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
-        // By the owners of a holder and a waiter, a store sees whether the one may hand off to the other; the memory
-        // store then does not queue the waiter. Without the mark, a waiter would rely on a hand-off that does not come.
+        // The owner id is marked if the claim cannot be handed off. From the owners of a holder and a waiter, a store
+        // sees whether the holder may hand off to the waiter. In that case the memory store does not queue the waiter.
+        // Without the mark, such a waiter would rely on a hand-off that never comes.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
         Claim {
@@ -92,12 +94,12 @@ impl Plan {
         }
     }
 
-    /// Returns every key, in order.
+    /// Returns all keys, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Enters the grant that this task has already, if any.
+    /// Enters the grant that this task already has, if any.
     pub(crate) fn entered(&self) -> Result<Option<Hold>> {
         let live = |key| {
             LockScope::lease_of(self.engine(), key)
@@ -126,7 +128,7 @@ impl Plan {
             );
             return Err(LockError::new(LockErrorKind::Upgrade, detail));
         }
-        // The grant may have been lost or released since it was found. Then this is a request like any other.
+        // The grant may have been lost or released since it was found. In that case this is an ordinary request.
         Ok(lease.enter().then(|| Hold::new(lease)))
     }
 }

@@ -1,4 +1,4 @@
-//! From a grant to the hold of a guard.
+//! Turns a grant into the hold of a guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
-/// How often a process that hands a grant off still asks the store. If the notification that others wait was lost, the
-/// answer reports them.
+/// How often a process that hands a grant off still sends a request to the store. The answer reports other waiters if
+/// their notification was lost.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
-    /// Returns the grant that a notification of the store promised, if it can be used unchanged.
+    /// Returns the grant that the store announced by a notification, if it can be used without another request.
     pub(super) fn served(&mut self, waiters: usize) -> Happened {
         match self.claim.served(waiters).filter(|_| !self.engine().capability.waiting.confirms()) {
-            // A store that confirms its grants does so with the answer to the next heartbeat, which is due now. A lease
-            // that is never renewed must be granted in full, which the next heartbeat does.
+            // A store that confirms its grants does so in the answer to the next heartbeat, which is due now. A lease
+            // that will not be renewed must have its full length, which the next heartbeat provides.
             Some(granted) if self.plan.options.renew || granted.grant.lease >= self.plan.ttl => {
                 Happened::Won(Won::Store(granted))
             }
@@ -37,16 +37,17 @@ impl Acquire<'_> {
         }
     }
 
-    /// Takes the notification that the store has granted the entry, if it has arrived.
+    /// Takes the notification that the store has granted the claim's entry, if it has arrived.
     pub(super) fn notification(&mut self) -> Option<Happened> {
         let waiters = self.claim.take_notification()?;
         Some(self.served(waiters))
     }
 
-    /// Makes the hold of a grant. Returns `None` if the grant is of no use, and the wait continues.
+    /// Turns a grant into a hold. Returns `None` if the grant is unusable; the wait then continues.
     pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         let engine = self.engine();
-        // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
+        // A shutdown may have begun in the meantime, and does not wait for later guards. Dropping the grant releases
+        // it.
         engine.check_open()?;
         let (lease, length) = match won {
             Won::Store(granted) => (self.granted(&granted, schedule), Some(granted.grant.lease)),
@@ -58,21 +59,22 @@ impl Acquire<'_> {
             None => schedule.watch_handoff(lease),
         };
         let is_complete = !self.plan.fencing || lease.known_fence().is_some();
-        // A future that is no longer polled must not keep its lease, so renewals wait until the grant is complete.
+        // A future that is no longer polled must not keep its lease, so renewals begin only when the grant is complete.
         if is_complete {
             keep(&lease);
         } else {
             schedule.watch_end(&lease);
         }
         if let Some(reason) = engine.reported_lost(lease.claim().owner) {
-            // The loss was reported between the check above and the listing of the lease.
+            // The loss was reported after the check above, and before the lease was listed.
             lease.lose(reason);
         }
         let hold = Hold::new(lease);
         if !is_complete {
-            // The future is boxed, here and below, because the future of every waiter would have room for it.
+            // This future and the next are boxed, because the future of every waiter would otherwise have room for
+            // them.
             if let Err(error) = Box::pin(hold.lease().fence()).await {
-                // This comes before the pause: the grant must not be kept while the store fails.
+                // The release comes before the pause, because the grant must not be kept while the store fails.
                 hold.release_to_store();
                 if !error.is_lost() {
                     Box::pin(self.store_failed(error)).await?;
@@ -85,17 +87,18 @@ impl Acquire<'_> {
         Ok(Some(hold))
     }
 
-    /// Makes the lease of a grant of the store. Returns `None` if the grant is reported as lost already.
+    /// Makes the lease of a grant from the store. Returns `None` if the grant has already been reported as lost.
     fn granted(&mut self, granted: &Granted, schedule: &Schedule<Lease>) -> Option<Arc<Lease>> {
         let (engine, grant) = (self.engine(), &granted.grant);
         if engine.reported_lost(self.claim.claim.owner).is_some() {
-            // The report overtook the answer. A grant that the store may still have is released by its owner.
+            // The report arrived before the answer. The store may still have the grant, so the grant is released by its
+            // owner token.
             self.claim.start_over(&engine.owners);
-            // This waiter asks again after its pause, regardless of the previous holder.
+            // This waiter sends the next request after its pause, regardless of the previous holder.
             self.found = Found::nothing();
             return None;
         }
-        // This comes first: if a log panics here, the claim rolls back.
+        // The span is made first: if the log panics here, the claim still rolls back.
         let span = hold_span(self.plan);
         let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
         let owner = self.claim.claim.owner;
@@ -112,7 +115,7 @@ impl Acquire<'_> {
             claim.mark_contended();
         }
         self.partial_grants.supersede();
-        // One key of several is renewed by the wait for the others, for as long as that wait is polled.
+        // The lease of a single key is renewed by the wait for the other keys, while that wait is polled.
         let options =
             LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
         let lease = Lease::new(Arc::clone(engine), schedule, claim, options, granted, span);
@@ -120,14 +123,15 @@ impl Acquire<'_> {
         Some(lease)
     }
 
-    /// Makes the lease of a grant that a holder of this process hands off. Returns `None` if the hand-off is of no use.
+    /// Makes the lease of a grant that a holder in this process hands off. Returns `None` if the hand-off is unusable.
     async fn handed_off(
         &mut self,
         handoff: Handoff,
         schedule: &Schedule<Lease>,
     ) -> Result<Option<Arc<Lease>>> {
         let (engine, plan) = (self.engine(), self.plan);
-        // The waiter has left the queue. If the hand-off is of no use, it joins again, and is not refused.
+        // The waiter is no longer in the queue. If the hand-off is unusable, the waiter joins the queue again, and
+        // `max_waiters` must not refuse it.
         self.tries.has_queued |= self.waiter.take().is_some();
         let mut now = self.now();
         let handoff = match self.fitness(handoff.grant(), now) {
@@ -136,7 +140,7 @@ impl Acquire<'_> {
             Fitness::Fits => handoff,
             Fitness::Short => {
                 let extended = Box::pin(self.extended(handoff)).await;
-                // This is checked again: a shutdown may have begun while the renewal was under way.
+                // The check is repeated, because a shutdown may have begun during the renewal.
                 engine.check_open()?;
                 let Some(handoff) = extended else { return Ok(None) };
                 now = self.now();
@@ -154,11 +158,11 @@ impl Acquire<'_> {
         Ok(Some(lease))
     }
 
-    /// Returns the use of a hand-off. A holder must not get less than it requests: a lease that will not be renewed
-    /// must be granted in full.
+    /// Returns whether the request can use a hand-off. A holder must not receive less than it requested: a lease that
+    /// will not be renewed must have its full length.
     fn fitness(&self, grant: &HeldGrant, now: Moment) -> Fitness {
         let (engine, plan) = (self.engine(), self.plan);
-        // Over a store that takes heartbeats, the notification that others wait elsewhere may be lost.
+        // If the store uses heartbeats, the notification that other processes wait may be lost.
         let knows_of_others =
             !engine.capability.waiting.by_heartbeats() || now.since(grant.confirmed()) < CONFIRM;
         match () {
@@ -170,11 +174,11 @@ impl Acquire<'_> {
         }
     }
 
-    /// Renews a hand-off. Returns `None` if that fails, and the grant is released.
+    /// Renews a handed-off grant. Returns `None` if the renewal fails; the grant is then released.
     async fn extended(&self, handoff: Handoff) -> Option<Handoff> {
         let (engine, ttl) = (self.engine(), self.plan.ttl);
-        // This comes before the await: the release of a hand-off that is dropped there is repeated for as long as the
-        // store may have the longer lease.
+        // The requested lease is recorded before the await. If the hand-off is dropped there, its release is repeated
+        // for as long as the store may have the longer lease.
         handoff.asked(ttl);
         let answer = engine.store.renew_one(handoff.claim(), ttl).await;
         let Renewal::Renewed { sent, lease: length, waiters } = answer else { return None };
@@ -186,10 +190,10 @@ impl Acquire<'_> {
     }
 }
 
-/// The use of a hand-off for the waiter that takes it.
+/// How usable a hand-off is for the waiter that receives it.
 enum Fitness {
     Fits,
-    /// It must be renewed first.
+    /// The grant must be renewed first.
     Short,
     Worthless,
 }

@@ -10,7 +10,8 @@ use crate::error::{LockError, Result};
 use crate::guard::Hold;
 use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
-/// The record of a request under way. A record that is dropped before it is [finished](Self::finish) was cancelled.
+/// The record of a request that is under way. If the record is dropped before it is [finished](Self::finish), the
+/// request counts as cancelled.
 #[derive(Debug)]
 pub(super) struct AcquireRecorder<'a> {
     plan: &'a Plan,
@@ -21,7 +22,7 @@ pub(super) struct AcquireRecorder<'a> {
 }
 
 impl<'a> AcquireRecorder<'a> {
-    /// Begins the record of a request that began at `started`, with its own span.
+    /// Starts the record of a request that began at `started`, with the request's span.
     pub(super) fn begin(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
         let meter = plan.engine().observer.meters.meter(group, started);
@@ -152,7 +153,7 @@ pub(super) fn name(plan: &Plan) -> LockName {
     }
 }
 
-/// Records that the store failed a request that keeps waiting.
+/// Records that the store failed, and that the request keeps waiting.
 pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let observer = &plan.engine().observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
@@ -165,11 +166,11 @@ pub(super) fn store_fails(plan: &Plan, error: &LockError) {
         "the store fails, the wait for the lock goes on");
 }
 
-/// Records that a request waits for a key that another library has locked without an expiry. It is unknown whether its
-/// client is still alive.
+/// Records that a request waits for a key that a client of another library has locked without an expiry. That client
+/// may have crashed.
 pub(super) fn never_expires(plan: &Plan, waited: Duration) {
     let observer = &plan.engine().observer;
-    // The log has the key, not the template: an operator has to check this key.
+    // The warning is throttled by key and not by template, because an operator has to check this very key.
     let Some(left_out) = observer.admit(plan.key.as_str(), Warning::NoExpiry) else { return };
     let template = plan.template.as_deref();
     let key = observer.redact_key(&plan.key, template);

@@ -1,4 +1,4 @@
-//! Why a wait ended without the lock, and the input of the strategy.
+//! Reports why a wait ended without the lock, and builds the input of the strategy.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,21 @@ use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::{LastAnswer, Waiter};
 use crate::strategy::{Contention, Decision};
 
-/// The text that an error adds when the holder is this process: usually another task, sometimes the task that asks.
+/// The text that an error adds if the holder is this process. Usually another task holds the lock, sometimes the
+/// requesting task itself.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 
 impl Acquire<'_> {
-    /// Returns the input of the strategy at `now`, when the key was found held.
+    /// Returns the input of the strategy at `now`, after the key was found held.
     pub(super) fn contention(&self, now: Moment) -> Contention {
         self.known(&self.found.held, now).with_rate(self.rate(now))
     }
 
-    /// Returns the input of the strategy at `now` without an answer of the store: before the first request, and after a
-    /// failure.
+    /// Returns the input of the strategy at `now` from `held`, without the arrival rate. `held` is empty before the
+    /// first request and after a failure.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
-        // A request that was admitted before it was sent was checked against the waiters of this process then. After
+        // If a request was admitted before it was sent, the waiters of this process were checked at that time. After
         // its first answer, only the waiters at the store count.
         let counts_here =
             self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
@@ -37,7 +38,7 @@ impl Acquire<'_> {
             .with_jitter(fastrand::f64())
     }
 
-    /// Returns how many others wait, as far as is known.
+    /// Returns the number of other waiters, as far as it is known.
     fn waiters(&self, held: &Held) -> usize {
         let local = match &self.waiter {
             Some(waiter) => waiter.others(),
@@ -46,7 +47,7 @@ impl Acquire<'_> {
         local.max(held.waiters.unwrap_or(0))
     }
 
-    /// Returns how many requests a second find the key held, this one included. Each request counts once.
+    /// Returns how many requests per second find the key held, including this one. Each request counts once.
     fn rate(&self, now: Moment) -> Option<f64> {
         let count = || self.engine().rates.arrived(self.plan.key.as_str(), now);
         self.plan.strategy.uses_rate().then(|| *self.tries.rate.get_or_init(count))
@@ -61,7 +62,7 @@ impl Acquire<'_> {
             .with_holder(held.holder.clone())
     }
 
-    /// Notes an answer of the store, or its failure.
+    /// Records an answer or a failure of the store.
     pub(super) fn note_answer(&mut self, at: Moment, failure: Option<LockError>) {
         let answer = LastAnswer { at, failure };
         if let Some(waiter) = &self.waiter {
@@ -70,8 +71,8 @@ impl Acquire<'_> {
         self.store.last_answer = Some(answer);
     }
 
-    /// Returns why the store failed, if its last answer about the key was a failure, to this request or to another
-    /// waiter of this process.
+    /// Returns the failure of the store, if the last answer about the key was a failure. That answer may have reached
+    /// this request or another waiter of this process.
     fn outage(&mut self) -> Option<LockError> {
         let (own, other) =
             (self.store.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));
@@ -82,8 +83,8 @@ impl Acquire<'_> {
         last.failure
     }
 
-    /// Returns why the wait is over. The last answer of the store decides whether the error is a held key or an outage:
-    /// a caller may skip work that another holder does, and must not skip it because the store is down.
+    /// Returns the error that ends the wait. The last answer of the store decides between a held key and an outage: a
+    /// caller may skip work if another holder does it, but must not skip it because the store is down.
     pub(super) fn give_up(&mut self, decision: Decision, held: &Held) -> LockError {
         let waited = self.waited();
         if let Some(failure) = self.outage() {
@@ -109,7 +110,7 @@ impl Acquire<'_> {
         if decision == Decision::Skip { error.skipped() } else { error }
     }
 
-    /// Returns what the error says about the holder besides its name; may be empty.
+    /// Returns what the error says about the holder besides its name. The text may be empty.
     fn detail(&self, held: &Held) -> Cow<'static, str> {
         let is_own =
             || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine().identity);

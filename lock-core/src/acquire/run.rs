@@ -1,6 +1,6 @@
-//! The loop: carry out an action, note what happened, decide on the next action.
+//! The loop of an acquisition: carry out an action, record the event, decide on the next action.
 //!
-//! `step.rs` decides. This file and the others of the folder carry the actions out.
+//! `step.rs` decides, and the other files of this folder carry the actions out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::strategy::Decision;
 /// How often the log reports that the store keeps failing.
 const STORE_WARNING: Duration = Duration::from_secs(30);
 
-/// The shortest pause after a failure of the store. A strategy's first pauses are meant for held keys, not for outages.
+/// The shortest pause after a failure of the store. The first pauses of a strategy suit held keys, not outages.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest such pause of a claim with a queue entry: the claim must keep the entry alive.
+/// The longest pause after a failure if the claim has a queue entry, because the claim must keep its entry alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a key that another library has locked without an expiry before the log reports it.
@@ -36,16 +36,16 @@ const NO_EXPIRY_WARNING: Duration = Duration::from_secs(5);
 pub(super) struct Acquire<'a> {
     pub(super) plan: &'a Plan,
     pub(super) claim: PendingClaim,
-    /// Its place in the local queue.
+    /// The request's place in the local queue.
     pub(super) waiter: Option<Waiter<'a>>,
     pub(super) state: State,
     pub(super) tries: Tries,
     pub(super) store: StoreHealth,
     pub(super) notices: Notices,
     pub(super) found: Found,
-    /// Whether its grant may linger.
+    /// Set if the grant of this request may linger.
     pub(super) expected: Option<Expected<'a>>,
-    /// The keys that a request for several has already.
+    /// The single grants that a request for several keys already has.
     pub(super) partial_grants: PartialGrants,
 }
 
@@ -90,9 +90,9 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Runs until there is a hold, or an error.
+    /// Runs the loop until it returns a hold or an error.
     pub(super) async fn run(&mut self) -> Result<Hold> {
-        // This comes before the first byte is sent: without a renewer no lock could be held.
+        // This check comes before the first request, because a lock cannot be held without a renewer.
         let schedule = self.plan.hub.renewers.here()?;
         let rules = self.rules();
         let mut happened = match self.lingering().await {
@@ -122,8 +122,8 @@ impl<'a> Acquire<'a> {
                     Some(happened) => happened,
                     None => return Err(Box::pin(self.end(decision)).await),
                 },
-                // The future is boxed, as above: few waits end like this, and the future of each would have room for
-                // it.
+                // This future is boxed too: few waits end like this, and the future of every wait would otherwise have
+                // room for it.
                 Action::End(decision) => return Err(Box::pin(self.end(decision)).await),
             };
         }
@@ -133,7 +133,7 @@ impl<'a> Acquire<'a> {
         Event::Begins { busy: self.engine().local_queue.is_busy(&self.plan.key) }.into()
     }
 
-    /// Asks the strategy whether it would wait, before the first request.
+    /// Consults the strategy before the first request, to learn whether it would wait.
     fn consult(&self) -> Happened {
         let (local_queue, key) = (&self.engine().local_queue, &self.plan.key);
         let busy = local_queue.is_busy(key);
@@ -142,10 +142,10 @@ impl<'a> Acquire<'a> {
         Event::Consulted { waits, busy, was_held: local_queue.was_held(key) }.into()
     }
 
-    /// Asks the strategy what to do about a key that is held.
+    /// Consults the strategy about a held key.
     fn decide(&mut self) -> Result<Happened> {
         self.engine().check_open()?;
-        // This comes before the strategy, which would refuse a waiter that has the grant already.
+        // The local queue comes before the strategy, which would otherwise refuse a waiter that already has the grant.
         if let Some(news) = self.queue_news() {
             return Ok(news);
         }
@@ -155,8 +155,8 @@ impl<'a> Acquire<'a> {
         })
     }
 
-    /// Sends a request to the store. The future is boxed, because it is larger than a waiter's, and most waiters send
-    /// no request.
+    /// Sends a request to the store. The future is boxed because it is larger than the future of a waiter, and most
+    /// waiters send no request.
     fn ask(&mut self, ask: Ask) -> BoxFuture<'_, Result<Happened>> {
         Box::pin(async move {
             match self.request(ask).await {
@@ -179,13 +179,13 @@ impl<'a> Acquire<'a> {
             self.outlast_releases(ask).await?;
         }
         self.tries.count_one();
-        // This is read before the request: a reconnect while it is under way may lose the notification that follows its
-        // answer.
+        // The counter is read before the request. A reconnect during the request may lose the notification that should
+        // follow the answer.
         self.notices.asked_in = self.engine().reconnects();
         self.set_asking(true);
         let answer = self.claim.ask(self.engine(), ask).await;
         self.set_asking(false);
-        // The floor begins with the next pause, after an error too.
+        // The time until the floor begins at the next pause, even after an error.
         self.notices.relies_since = None;
         let answer = answer?;
         self.store.ask_again = None;
@@ -196,16 +196,16 @@ impl<'a> Acquire<'a> {
         Ok(answer)
     }
 
-    /// Waits for the answers to the releases of these keys by this process, for at most a second. Otherwise the
-    /// first request could be refused because of a lock that this process is releasing.
+    /// Waits until the releases of these keys that this process has sent are answered, for at most a second. Otherwise
+    /// the first request could be refused because of a lock that this process is releasing.
     ///
-    /// A request that takes a place in order of arrival does not wait: requests of other processes would overtake it.
+    /// A request that queues in order of arrival does not wait, because requests of other processes would overtake it.
     async fn outlast_releases(&self, ask: Ask) -> Result<()> {
         if ask.enqueues() && self.plan.queue() == Queue::Fifo {
             return Ok(());
         }
         let (engine, releases) = (self.engine(), &self.engine().cleanup.under_way);
-        // A release that begins meanwhile is not waited for: on a busy key there is always one.
+        // Releases that begin later are ignored, because a busy key always has one under way.
         let begun = releases.begun();
         for key in self.plan.keys() {
             while let Some(release) = releases.first(key, begun, || engine.clock.now()) {
@@ -221,15 +221,15 @@ impl<'a> Acquire<'a> {
         Ok(())
     }
 
-    /// Notes in the local queue whether this waiter awaits an answer of the store. Meanwhile the queue does not take its
-    /// head for stalled.
+    /// Records in the local queue whether this waiter awaits an answer of the store. While its head waits for an
+    /// answer, the queue does not treat the head as stalled.
     fn set_asking(&self, asking: bool) {
         if let Some(waiter) = &self.waiter {
             waiter.set_asking(asking, self.now());
         }
     }
 
-    /// Notes the answer that the key is held.
+    /// Handles the answer that the key is held.
     fn refused(&self, ask: Ask, held: &Held) -> Result<()> {
         let (local_queue, key) = (&self.engine().local_queue, &self.plan.key);
         if ask == Ask::Probe {
@@ -245,7 +245,7 @@ impl<'a> Acquire<'a> {
             never_expires(self.plan, self.waited());
         }
         if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
-            // The store's notification may have come before there was a queue to receive it.
+            // The store may have notified before there was a local queue to receive the notification.
             local_queue.contended(key);
         }
         Ok(())
@@ -257,7 +257,7 @@ impl<'a> Acquire<'a> {
             return Err(error.with_waited(self.waited()));
         }
         let now = self.now();
-        // The request must be sent again, and no notification says when.
+        // The request must be sent again, and no notification will announce the right time.
         let contention = self.known(&Held::default(), now).with_notified(false);
         let pause = match self.plan.strategy.decide(&contention) {
             Decision::RetryAfter(pause) => pause.max(STORE_PAUSE),
@@ -274,17 +274,18 @@ impl<'a> Acquire<'a> {
         if self.place() == Place::Nowhere {
             return self.engine().sleep(pause).await;
         }
-        // The waiter can be notified meanwhile.
+        // The waiter stays in its place, so it can be notified during the pause.
         self.store.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
         Ok(())
     }
 
-    /// Leaves the store's queue, and returns why the wait is over. The order matters: the caller may release the key
-    /// when it has the error, and an entry that is still queued would then be granted the key without a waiter.
+    /// Removes the claim from the store's queue, and returns the error that ends the wait. The order matters: the
+    /// caller may release the key as soon as it has the error, and the store would then grant the key to an entry
+    /// without a waiter.
     async fn end(&mut self, decision: Decision) -> LockError {
         let held = self.found.held.clone();
         let error = self.give_up(decision, &held);
-        // An entry with other waiters after it goes to the next head when this value is dropped.
+        // If other waiters follow, the entry passes to the next head when this value is dropped.
         if !self.leaves_its_entry_to_another() {
             self.claim.leave(self.engine()).await;
         }
@@ -297,9 +298,10 @@ impl<'a> Acquire<'a> {
 }
 
 impl Drop for Acquire<'_> {
-    /// Passes the entry in the store's queue to the next waiter: the entry belongs to the local queue, not to its head.
+    /// Passes the entry in the store's queue to the next waiter, because the entry belongs to the local queue and not
+    /// to its head.
     fn drop(&mut self) {
-        // This comes before the fields are dropped: the claim would release the entry that was passed on.
+        // This happens before the fields are dropped. Otherwise the claim would release the entry that was passed on.
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
             waiter.leave_with(if to_another { self.claim.take_entry() } else { None });

@@ -1,11 +1,11 @@
-//! The two spans of a lock, and their fields.
+//! Makes the two spans of a lock, with their fields.
 
 use tracing::Span;
 use tracing::field::Empty;
 
 use super::plan::Plan;
 
-/// The span from the request to the grant or the refusal.
+/// Makes the span that lasts from the request to the grant or the refusal.
 pub(super) fn acquire_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.acquire",
@@ -25,7 +25,7 @@ pub(super) fn acquire_span(plan: &Plan) -> Span {
     )
 }
 
-/// The span from the grant to the release or the loss.
+/// Makes the span that lasts from the grant to the release or the loss.
 pub(super) fn hold_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.hold",

@@ -1,4 +1,4 @@
-//! The memory of an acquisition, besides its claim and its place.
+//! The state of an acquisition, apart from its claim and its place.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::backend::Held;
 use crate::clock::Moment;
 use crate::local_queue::LastAnswer;
 
-/// The requests so far.
+/// The requests sent so far.
 #[derive(Debug)]
 pub(super) struct Tries {
     pub(super) started: Moment,
-    /// The number of requests and of pauses.
+    /// The number of requests and pauses.
     pub(super) count: u32,
-    /// How many requests a second find the key held: see `refusal.rs`.
+    /// The number of requests per second that find the key held; see `refusal.rs`.
     pub(super) rate: OnceLock<f64>,
-    /// Whether the claim was in the local queue before. A waiter that returns is not refused.
+    /// Whether the claim was in the local queue before. `max_waiters` does not refuse a waiter that returns.
     pub(super) has_queued: bool,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct StoreHealth {
 
 /// The notifications that the waiter relies on.
 pub(super) struct Notices {
-    /// Since when it relies on notifications: since its first pause after the last request, or after it became the head
-    /// of the local queue.
+    /// Since when the waiter relies on notifications. The time starts with its first pause after the last request, or
+    /// after it became the head of the local queue.
     pub(super) relies_since: Option<Moment>,
-    /// [`Engine::reconnects`](crate::engine::Engine::reconnects) before the store was last asked.
+    /// The value of [`Engine::reconnects`](crate::engine::Engine::reconnects) before the last request.
     pub(super) asked_in: u64,
-    /// The pending notification of a store that is watched.
+    /// The pending notification, if the waiter watches the store.
     pub(super) watch: Option<Watch>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Found {
 /// The holder of the key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holder {
-    /// Another process, or unknown.
+    /// Another process, or an unknown holder.
     Elsewhere,
     /// This process, which hands off or notifies when it releases.
     Here {

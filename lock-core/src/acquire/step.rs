@@ -1,4 +1,4 @@
-//! The next action of an acquisition: the decision alone, without I/O, a clock or a lock.
+//! Decides on the next action of an acquisition, without I/O, a clock or a lock.
 //!
 //! ```text
 //!  Begins -> Consult -> Consulted -> Ask -> Refused -> Decide -> Pauses -> Join -> Joined -> Wait -> PauseOver
@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::backend::{Ask, Queue};
 use crate::strategy::Decision;
 
-/// The constant facts of an acquisition: the kind of lock, and the abilities of the store.
+/// The facts that stay constant during an acquisition: the kind of lock, and the abilities of the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// The order in which the store serves this claim.
@@ -24,11 +24,11 @@ pub(super) struct Rules {
     pub(super) hands_off: bool,
     /// Whether the claim is for several keys.
     pub(super) several: bool,
-    /// The most claims that may be queued before this one.
+    /// The maximum number of claims that may be queued before this one.
     pub(super) room: Option<usize>,
     /// Whether the store has a queue.
     pub(super) in_order: bool,
-    /// Whether entries in the queue of the store live on heartbeats.
+    /// Whether entries in the store's queue are kept alive by heartbeats.
     pub(super) heartbeats: bool,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct Rules {
 pub(super) enum Place {
     /// No place: the next request is due at the end of the strategy's pause.
     Nowhere,
-    /// In the local queue, after its head. The head sends the requests for all of them, or a holder hands off.
+    /// In the local queue, but not at its head. The head sends the requests for the whole queue, or a holder hands off.
     BehindHead,
     /// At the head of the local queue, without an entry in the store's queue.
     AtHead,
-    /// At the head of the local queue, with an entry in the store's queue, which notifies it.
+    /// At the head of the local queue, with an entry in the store's queue. The store notifies the head.
     HeadQueued,
-    /// In the store's queue alone.
+    /// In the store's queue only.
     Queued,
 }
 
@@ -58,9 +58,9 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Never,
-    /// There was no pause since the last request.
+    /// No pause has followed the last request.
     Fresh,
-    /// The last request was sent before the last pause.
+    /// A pause has followed the last request.
     Stale,
 }
 
@@ -69,13 +69,13 @@ pub(super) enum Asked {
 pub(super) struct State {
     pub(super) place: Place,
     pub(super) asked: Asked,
-    /// Whether the last request to the store did not ask for a place in its queue.
+    /// Whether the last request did not join the store's queue.
     pub(super) only_tried: bool,
-    /// Whether the store failed, and the next request has a due time.
+    /// Whether the last request failed, so that the next one has a due time.
     pub(super) failing: bool,
-    /// Whether the strategy has decided to wait before the store was asked.
+    /// Whether the strategy decided to wait before the first request.
     pub(super) admitted: bool,
-    /// Why the wait is over, while the last try is under way.
+    /// The decision that ends the wait, while the final attempt is under way.
     pub(super) ending: Option<Decision>,
 }
 
@@ -93,26 +93,26 @@ impl State {
 /// An event of an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The acquisition begins. `busy`: the key is held or waited for in this process.
+    /// The acquisition begins. `busy`: this process holds the key or waits for it.
     Begins { busy: bool },
-    /// The strategy has decided before the first request. `waits`: it would wait. `was_held`: the key was held a moment
-    /// ago.
+    /// The strategy was consulted before the first request. `waits`: the strategy would wait. `was_held`: the key was
+    /// held a moment ago.
     Consulted { waits: bool, busy: bool, was_held: bool },
     /// The store answers that the key is held.
     Refused,
     /// The store failed, and the strategy still waits.
     Failed,
-    /// A grant or a notification is of no use.
+    /// A grant or a notification is unusable.
     Worthless,
     /// The strategy waits for this long.
     Pauses(Duration),
     /// The strategy gives up.
     Enough(Decision),
-    /// The claim has joined the local queue. `asks`: it must ask the store at once.
+    /// The claim has joined the local queue. `asks`: the claim must send a request at once.
     Joined { asks: bool, pause: Duration },
-    /// The claim of several keys holds each of them by a single grant.
+    /// A claim for several keys has a single grant for each of them.
     Gathered,
-    /// Another try makes sense: the store or another waiter has notified this one, or it is due.
+    /// Another request makes sense: the store or another waiter has notified this one, or a request is due.
     MustAsk,
     /// The pause of the strategy is over.
     PauseOver,
@@ -123,11 +123,11 @@ pub(super) enum Event {
 pub(super) enum Action {
     /// Begin again.
     Begin,
-    /// Ask the strategy whether it would wait, before the first request.
+    /// Consult the strategy before the first request.
     Consult,
     /// Send a request to the store.
     Ask(Ask),
-    /// Ask the strategy what to do about a key that is held.
+    /// Consult the strategy about a held key.
     Decide,
     /// Join the local queue, and then wait.
     Join(Duration),
@@ -135,13 +135,13 @@ pub(super) enum Action {
     Gather(Duration),
     /// Wait, at most for this long.
     Wait(Duration),
-    /// Take the notification of a grant that has arrived by now, or give up.
+    /// Use a grant whose notification has arrived by now; otherwise give up.
     Finish(Decision),
     /// Give up.
     End(Decision),
 }
 
-/// Returns the request of a claim that waits.
+/// Returns the request that a waiting claim sends.
 fn request(rules: &Rules) -> Ask {
     match rules.queue {
         _ if !rules.in_order || rules.several => Ask::Try,
@@ -153,10 +153,10 @@ fn request(rules: &Rules) -> Ask {
 /// Returns the action that follows from `event`.
 pub(super) fn next(rules: &Rules, mut state: State, event: Event) -> (State, Action) {
     let action = match (event, state.ending) {
-        // This was the last try.
+        // This was the final attempt.
         (Event::Refused | Event::Failed | Event::Worthless, Some(decision)) => Action::End(decision),
         (Event::Refused | Event::Worthless | Event::PauseOver, _) => Action::Decide,
-        // A claim that waits keeps its place.
+        // A waiting claim keeps its place.
         (Event::Failed, None) if state.place != Place::Nowhere => Action::Decide,
         (Event::Failed, None) => Action::Begin,
         (Event::Begins { busy }, _) => begin(rules, busy),
@@ -183,8 +183,8 @@ pub(super) fn next(rules: &Rules, mut state: State, event: Event) -> (State, Act
     (state, action)
 }
 
-/// Returns how to begin: with the cheapest request that can end in a grant. The strategy is asked first if that may
-/// save a request, or if the request takes a place.
+/// Returns the first action: the cheapest request that can result in a grant. If consulting the strategy may save a
+/// request, or the request would queue, the strategy comes first.
 fn begin(rules: &Rules, busy: bool) -> Action {
     match rules.queue {
         _ if rules.several => Action::Ask(Ask::Try),
@@ -193,27 +193,27 @@ fn begin(rules: &Rules, busy: bool) -> Action {
     }
 }
 
-/// Returns the first request after the strategy has decided whether to wait. `held`: the key is probably held.
+/// Returns the first action after the strategy was consulted. `held`: the key is probably held.
 fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     match rules.queue {
         _ if !waits => Action::Ask(Ask::Try),
         Queue::Fifo => Action::Ask(request(rules)),
-        // No claim of this process may wait, so only a request shows whether the key is still held.
+        // In this process no claim may wait, so only a request shows whether the key is still held.
         Queue::Barging if rules.room == Some(0) => Action::Ask(Ask::Probe),
-        // The claim waits without a request, because a request could overtake other waiters.
+        // The claim waits without a request, because its request could overtake other waiters.
         Queue::Barging if held => Action::Decide,
         Queue::Barging => Action::Ask(Ask::Probe),
     }
 }
 
-/// Returns the next action of a claim whose strategy waits.
+/// Returns the next action of a claim if its strategy waits.
 fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     match state.place {
         _ if rules.several && rules.in_order => Action::Gather(pause),
-        // The claim joins only now: a request that does not wait never joins, and so takes no hand-off from one that
-        // waits.
+        // The claim joins only now. A request that does not wait never joins, so it cannot receive a hand-off in place
+        // of a waiter.
         Place::Nowhere | Place::Queued if rules.hands_off => Action::Join(pause),
-        // The strategy did not want to wait before the request, and waits now that the holder is known.
+        // Before the request the strategy would not wait; now that the holder is known, it waits.
         Place::Nowhere
             if rules.in_order && rules.queue == Queue::Fifo && state.only_tried && !state.failing =>
         {
@@ -223,8 +223,8 @@ fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     }
 }
 
-/// Returns the last request before the wait ends. If the last one was sent before a pause, the key may be free by now.
-/// A claim that sends heartbeats would have been notified.
+/// Returns the final request before the wait ends. If the last request was sent before a pause, the key may be free by
+/// now. A claim that sends heartbeats needs no final request, because the store would have notified it.
 fn last_try(rules: &Rules, asked: Asked) -> Option<Ask> {
     let is_due = match asked {
         Asked::Never => true,

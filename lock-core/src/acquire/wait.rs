@@ -1,4 +1,4 @@
-//! Waiting: for a hand-off, for a notification of the store, for the time of the next request.
+//! Waits for a hand-off, for a notification of the store, or for the time of the next request.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
 
-/// The longest pause of a waiter with others after it, if the store has no queue. A strategy with long pauses must not
-/// slow the others down.
+/// The longest pause of a waiter that others follow, if the store has no queue. A strategy with long pauses must not
+/// delay the other waiters.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
-/// How often a waiter in the local queue checks whether the waiters before it are being polled. This is the only cost
-/// of thousands of waiters while they wait.
+/// How often a waiter in the local queue checks whether the waiters before it are being polled. Thousands of waiters
+/// cost nothing else while they wait.
 const CHECK_IN: Duration = Duration::from_secs(1);
 
-/// The same for the head and the next waiter, on which all others depend.
+/// How often the head and the next waiter check. All others depend on these two.
 const CHECK_IN_FIRST: Duration = Duration::from_millis(200);
 
-/// How long after the end of a holder's lease the waiter asks again.
+/// How long after the end of the holder's lease the waiter sends a request.
 const AFTER_LEASE: Duration = Duration::from_millis(1);
 
 impl Acquire<'_> {
     /// Joins the local queue.
     ///
-    /// A holder of this process may have released the key after the last request, when there was no waiter here that it
-    /// could notify.
+    /// Before this waiter joined, a holder of this process may have released the key, and there was no waiter that it
+    /// could notify. In that case the claim sends another request.
     pub(super) fn join(&mut self, pause: Duration) -> Result<Happened> {
         let engine = self.engine();
         let max = self.plan.max_waiters.filter(|_| !self.tries.has_queued).unwrap_or(usize::MAX);
@@ -46,26 +46,27 @@ impl Acquire<'_> {
         }
     }
 
-    /// Takes the hand-off, the turn or the entry that the local queue has for this waiter.
+    /// Receives what the local queue has for this waiter: a hand-off, a turn to send a request, or an entry in the
+    /// store's queue.
     pub(super) fn queue_news(&mut self) -> Option<Happened> {
         let waiter = self.waiter.as_mut()?;
-        // The hand-off comes first, because it ends the wait, and another waiter gets it after 250 ms.
+        // The hand-off comes first: it ends the wait, and passes to another waiter after 250 ms.
         if let Some(handoff) = waiter.check_in() {
             return Some(Happened::Won(Won::Handoff(handoff)));
         }
-        // The turn to ask is taken in any case: a waiter that leaves it looks as if it were not polled, and would be
+        // The turn is accepted in any case. A waiter that does not accept its turn seems not to be polled, and would be
         // skipped.
         let (entry, must_ask) = waiter.take_left();
-        // An entry that is not adopted was rolled back, so this waiter requests a new one. A waiter with an entry is
-        // notified by the store.
+        // An entry that cannot be adopted was rolled back, so this waiter must request a new one. If the waiter has an
+        // entry, the store notifies it.
         let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
         let asks = !adopted || must_ask && !self.claim.is_queued();
-        // While the store fails, a turn to ask is ignored until the due time: the release after a failed request gives
-        // a turn too, and the next request would follow without a pause.
+        // While the store fails, a turn is ignored until the due time. The release after a failed request also causes a
+        // turn, and the next request would otherwise follow without a pause.
         (asks && self.store.ask_again.is_none()).then(|| Event::MustAsk.into())
     }
 
-    /// Returns the place in which the acquisition waits.
+    /// Returns the place in which the claim waits.
     pub(super) fn place(&self) -> Place {
         match (&self.waiter, self.claim.is_queued()) {
             (Some(waiter), _) if !waiter.is_head() => Place::BehindHead,
@@ -76,24 +77,23 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when the next request is due at the latest; `None` if the head of the local queue sends it. `end` is the
-    /// end of the strategy's pause.
+    /// Returns the latest time of the next request. `end` is the end of the strategy's pause. Returns `None` if the
+    /// head of the local queue sends the requests for this waiter.
     fn due(&mut self, place: Place, end: Moment, now: Moment) -> Option<Moment> {
         if place == Place::BehindHead {
-            // A waiter that becomes the head later must not count the time in which another head sent the requests.
+            // If the waiter becomes the head later, the time in which another head sent the requests must not count.
             self.notices.relies_since = None;
             return None;
         }
         let floor = self.floor(now);
         let store = self.engine().capability.waiting;
         match self.found.holder {
-            // This comes first: a heartbeat that failed is still due, and would be sent to the failing store in a tight
-            // loop.
+            // A failing store comes first: a failed heartbeat is still due, and would be repeated in a tight loop.
             _ if self.store.ask_again.is_some() => self.store.ask_again,
             _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
             _ if place.is_queued() => Some(floor),
-            // A holder of this process hands off or notifies. A lease in a session has no end that the store could
-            // report.
+            // A holder in this process hands off or notifies. If its lease belongs to a session, the store cannot
+            // report an end.
             Holder::Here { free_at } if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
@@ -102,28 +102,29 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when a waiter sends a request although the store notifies it: a lost notification costs a delay, not the
-    /// wait.
+    /// Returns when a waiter sends a request although the store notifies it. Because of this limit, a lost notification
+    /// only delays the waiter.
     fn floor(&mut self, now: Moment) -> Moment {
         let since = *self.notices.relies_since.get_or_insert(now);
         since.plus(watch::floor(self.engine().capability.placement))
     }
 
-    /// Returns whether the store has lost notifications since the last request, so that this waiter sends another one.
-    /// In a local queue only the head does.
+    /// Returns whether the store may have lost notifications since the last request, so that this waiter must send
+    /// another. In a local queue only the head sends it.
     fn has_missed(&self, place: Place) -> bool {
         place != Place::BehindHead && self.notices.asked_in != self.engine().reconnects()
     }
 
-    /// Returns whether this waiter watches the store.
+    /// Returns whether this waiter watches the store for changes.
     fn watches(&self, place: Place) -> bool {
         self.engine().capability.waiting.watches() && place != Place::BehindHead
     }
 
-    /// Takes the pending notification of the store, or makes a new one. `None` without a watch.
+    /// Takes the pending notification of the store, or makes a new one. Returns `None` if this waiter does not watch
+    /// the store.
     fn take_watch(&mut self, place: Place) -> Option<Watch> {
-        // It is taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not
-        // send a request.
+        // The old watch is taken in any case. The store may notify only one watcher, and a waiter that is not the head
+        // would ignore that notification.
         let kept = self.notices.watch.take();
         if !self.watches(place) {
             return None;
@@ -133,8 +134,9 @@ impl Acquire<'_> {
         Some(kept.unwrap_or_else(|| Watch::new(self.engine(), &self.claim)))
     }
 
-    /// Returns whether this waiter is notified when its turn comes, and so sends no request at the end of a pause: by
-    /// the store in whose queue it is, by the previous waiter in the local queue, or by a holder of this process.
+    /// Returns whether this waiter is notified when its turn comes, and so sends no request at the end of a pause. The
+    /// notification may come from the store that queues its claim, from the previous waiter in the local queue, or from
+    /// a holder in this process.
     pub(super) fn is_notified(&self) -> bool {
         let store = self.engine().capability.waiting;
         if self.store.ask_again.is_some() {
@@ -148,7 +150,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// Waits, at most for `pause`.
+    /// Waits for at most `pause`.
     pub(super) async fn wait(&mut self, pause: Duration) -> Result<Happened> {
         // If a waiter was admitted without a request, this wait counts as its first try.
         self.tries.count = self.tries.count.max(1);
@@ -160,7 +162,7 @@ impl Acquire<'_> {
             let (place, now) = (self.place(), self.now());
             let (wakes, asks) = self.wakes(place, pause, began, now);
             if let Some(waiter) = &self.waiter {
-                // From this, the other waiters tell a long pause from a future that is not polled.
+                // With this time the other waiters can distinguish a long pause from a future that is not polled.
                 waiter.checks_in_by(wakes);
             }
             match self.notice(place, wakes.remaining(now)).await? {
@@ -169,7 +171,7 @@ impl Acquire<'_> {
                 Notice::Changed => return Ok(Event::MustAsk.into()),
                 Notice::Time => {
                     if let Some(waiter) = &self.waiter {
-                        // If the head is not polled, no request is sent for the waiters after it.
+                        // While the head is not polled, no requests are sent for the waiters after it.
                         waiter.skip_stalled(self.now());
                     }
                     if asks {
@@ -182,10 +184,10 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns until when the waiter waits at `now`, and whether it then sends a request. `began`: when the strategy's
-    /// `pause` began.
+    /// Returns when the waiter wakes, as seen at `now`, and whether it then sends a request. The strategy's `pause`
+    /// started at `began`.
     fn wakes(&mut self, place: Place, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
-        // Others may join in the middle of the pause, and notify.
+        // In the middle of the pause, other waiters may join and notify this one.
         let longest = match &self.waiter {
             Some(waiter) if self.engine().capability.waiting.in_order() => {
                 // A short pause needs no check of the queue.
@@ -199,10 +201,10 @@ impl Acquire<'_> {
         (due.unwrap_or(end), due.is_some())
     }
 
-    /// Completes with the first notice, and after `sleep` at the latest. A head that must send a request is notified.
+    /// Returns the first notice, or [`Notice::Time`] after `sleep`. The head is woken if it must send a request.
     async fn notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         match &self.waiter {
-            // The usual case: only the local queue notifies it.
+            // In the usual case, only the local queue notifies the waiter.
             Some(waiter) if !self.watches(place) && !self.claim.is_queued() => {
                 self.notices.watch = None;
                 self.engine().check_open()?;
@@ -216,13 +218,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// The same if the store, or a change outside of the local queue, may notify too.
+    /// Returns the first notice if the store, or a change outside of the local queue, may notify too.
     async fn any_notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         let engine = self.engine();
         let mut changed = std::pin::pin!(engine.changed.notified());
-        // A change wakes the waiters of the local queue through the queue: a list of all waiters would be a lock that
-        // all keys share. Any other waiter registers before the two checks: a shutdown or a reconnect between them and
-        // the wait would be missed.
+        // Waiters in the local queue are woken through the queue, because a list of all waiters would need a lock that
+        // all keys share. Any other waiter registers before the two checks. Otherwise it would miss a shutdown or a
+        // reconnect that happens between the checks and the wait.
         if self.waiter.is_none() {
             changed.as_mut().enable();
         }
@@ -247,7 +249,7 @@ impl Acquire<'_> {
             () = tokio::time::sleep(sleep) => Notice::Time,
         };
         if matches!(notice, Notice::Changed) {
-            // A completed watch is dropped.
+            // A completed watch must not be polled again, so it is dropped.
             self.notices.watch = None;
         }
         Ok(notice)
@@ -266,17 +268,17 @@ async fn news_of_queue(waiter: &Waiter<'_>, sleep: Duration) -> Notice {
 
 /// The event that ends a sleep.
 enum Notice {
-    /// Something in this process has changed: the waiter checks in.
+    /// Something in this process has changed, so the waiter checks the local queue.
     News,
-    /// The store has granted the waiter's request; this many more wait.
+    /// The store has granted the waiter's request. The field is the number of waiters that remain.
     Served(usize),
-    /// The store has notified that another try makes sense, or that notifications were lost.
+    /// The store has notified that another request makes sense, or notifications were lost.
     Changed,
-    /// The time is over.
+    /// The sleep is over.
     Time,
 }
 
-/// Completes when the store notifies that another try makes sense; never without a watch.
+/// Completes when the store notifies that another request makes sense. Never completes without a watch.
 async fn watched(watch: &mut Option<Watch>) {
     match watch {
         Some(watch) => watch.changed().await,

@@ -1,4 +1,4 @@
-//! Waiting to be notified by the store, and when a waiter stops relying on it.
+//! Waits for a notification of the store, for a limited time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::owner::Owner;
 use crate::pending::PendingClaim;
 use crate::sync::Mutex;
 
-/// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
-/// waiter sends a request this often in any case: a third as often as it would send heartbeats.
+/// How long a waiter relies on the notifications of a remote store. The network may lose a notification, so the waiter
+/// sends a request this often in any case. This is a third of the rate of heartbeats.
 const REMOTE_FLOOR: Duration = WAITER_LEASE;
 
-/// The same over a store in this process. It loses no notification, so this interval only bounds the cost of a bug; it
-/// is long, so that thousands of waiters cost the store nothing.
+/// How long a waiter relies on the notifications of a store in this process. Such a store loses no notification, so
+/// this interval only limits the cost of a bug. It is long, so that thousands of waiters cost the store nothing.
 const EMBEDDED_FLOOR: Duration = Duration::from_secs(60);
 
-/// The longest time between two requests of a waiter that the store notifies.
+/// Returns the longest time between two requests of a waiter that the store notifies.
 pub(super) fn floor(placement: Placement) -> Duration {
     match placement {
         Placement::Embedded => EMBEDDED_FLOOR,
@@ -28,10 +28,12 @@ pub(super) fn floor(placement: Placement) -> Duration {
 
 /// The pending [`Backend::changed`] of a waiting claim.
 ///
-/// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200
-/// ms would otherwise set and remove a watch five times a second. It is replaced for another owner; for a claim that
-/// has got or lost an entry in the store's queue since, because that claim waits for another event; and when it is as
-/// old as the floor, because it may have missed its event.
+/// A watch is kept over the pauses of a wait, because making one may cost the store a request. Otherwise a strategy
+/// that pauses for 200 ms would set and remove a watch five times a second. Three cases need a new watch:
+///
+/// * The claim has another owner.
+/// * The claim has gained or lost an entry in the store's queue, so it waits for another event.
+/// * The watch is as old as the floor, so it may have missed its event.
 ///
 /// [`Backend::changed`]: crate::backend::Backend::changed
 pub(super) struct Watch {
@@ -39,7 +41,8 @@ pub(super) struct Watch {
     /// Whether the claim had an entry in the store's queue.
     queued: bool,
     until: Moment,
-    /// Never locked: a boxed future cannot be shared between threads, and the waiter that awaits this one can be.
+    /// This mutex is never locked. It only makes the field shareable: a boxed future cannot be shared between threads,
+    /// and the waiter that awaits this one can be.
     changed: Mutex<BoxFuture<'static, ()>>,
 }
 
@@ -53,12 +56,13 @@ impl Watch {
         Self { owner, queued, until, changed: Mutex::new(changed) }
     }
 
-    /// Returns whether this watch is still of use to `claim` at `now`.
+    /// Returns whether this watch is still valid for `claim` at `now`.
     pub(super) fn is_of(&self, claim: &PendingClaim, now: Moment) -> bool {
         (self.owner, self.queued) == (claim.claim.owner, claim.is_queued()) && !self.until.is_past(now)
     }
 
-    /// Completes when the store says that another try makes sense. Cancel safe; not to be called again after that.
+    /// Completes when the store notifies that another request makes sense. This method is cancel safe, but must not be
+    /// called again after it has completed.
     pub(super) async fn changed(&mut self) {
         self.changed.get_mut().as_mut().await;
     }

@@ -1,4 +1,5 @@
-//! Runs a body under a guard. The body is dropped when the lock is lost, and always before the lock is released.
+//! Runs a body under a guard. If the lock is lost, the body is dropped. The body is always dropped before the lock is
+//! released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use crate::error::{LossReason, Result};
 use crate::lease::Lease;
 use crate::options::OnLost;
 
-/// How long a caller waits for its release to be answered. A release that takes longer continues in the background.
+/// How long a caller waits for the answer to its release. A release that takes longer continues in the background.
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `body` under `guard`, then releases the lock.
@@ -21,19 +22,20 @@ pub(crate) fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: Pin<Box<
     Locked::new(body, Stage::Inside(inside, Some(guard)))
 }
 
-/// Runs `body` under `guard`, which holds the lock afterwards.
+/// Runs `body` under `guard`, which still holds the lock afterwards.
 pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
     Locked::new(body, Stage::Inside(Inside::new(guard.lease(), on_lost), None))
 }
 
 impl LockGuard {
-    /// Runs `body` under this lock, which is still held afterwards. Like [`LockRequest::run`](crate::LockRequest::run),
-    /// for callers that decide themselves when to release. A nested request for the same key enters the grant again.
-    /// When the lock is lost, the body is dropped at its current await point.
+    /// Runs `body` under this lock, which is still held afterwards. This is like
+    /// [`LockRequest::run`](crate::LockRequest::run), for callers that decide themselves when to release. A nested
+    /// request for the same key enters the existing grant. If the lock is lost, the body is dropped at its current
+    /// await point.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended. The effects of the body are
-    /// not undone.
+    /// [`Lost`](crate::LockErrorKind::Lost) if the lock was lost before the body ended. The effects of the body are not
+    /// undone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the body. The guard still holds the lock.
@@ -55,8 +57,8 @@ impl LockGuard {
         self.run_on_lost(OnLost::Cancel, body).await
     }
 
-    /// Like [`run`](Self::run), with a choice of what happens to the body when the lock is lost. With
-    /// [`OnLost::Finish`] the body runs to its end, and the caller then gets the error.
+    /// Runs `body` like [`run`](Self::run), and lets the caller choose what a loss of the lock does to it. With
+    /// [`OnLost::Finish`] the body runs to its end, and the caller then receives the error.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -64,17 +66,17 @@ impl LockGuard {
     /// # Cancel safety
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
-        // The lock was released early: the body would run without it.
+        // If the lock was released early, the body would run without it.
         self.lease().check_ended()?;
         inside(self, on_lost, Box::pin(body)).await
     }
 }
 
-/// The future that acquires the guard, with what happens to the body when the lock is lost.
+/// A future that acquires the guard. Its output includes what a loss of the lock does to the body.
 #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<(LockGuard, OnLost)>> + Send>>;
 
-/// Waits for a guard, runs `body` under it, then releases the lock.
+/// Waits for a guard, runs `body` under that guard, and then releases the lock.
 #[cfg(feature = "macros")]
 pub(crate) fn after<F: Future>(asking: Asking, body: Pin<Box<F>>) -> Locked<F> {
     Locked::new(body, Stage::Asking(asking))
@@ -82,11 +84,11 @@ pub(crate) fn after<F: Future>(asking: Asking, body: Pin<Box<F>>) -> Locked<F> {
 
 /// A body and its lock.
 ///
-/// The compiler translates this once for each locked function of a program. So it is small: everything that does not
-/// depend on the type of the body is in [`Frame`].
+/// The compiler generates this code for each locked function of a program. So the code is small: everything that does
+/// not depend on the type of the body is in [`Frame`].
 pub(crate) struct Locked<F: Future> {
     body: Body<F>,
-    /// Declared after the body, which is dropped first.
+    /// This field is declared after the body, so the body is dropped first.
     frame: Frame,
 }
 
@@ -112,27 +114,27 @@ impl<F: Future> Future for Locked<F> {
     }
 }
 
-// The future is in a box, and an output is moved anyway.
+// The future is pinned in its box, and the output is moved anyway.
 impl<F: Future> Unpin for Locked<F> {}
 
 impl<F: Future> Drop for Locked<F> {
     fn drop(&mut self) {
-        // Dropping the fields instead would drop the body outside its span and scope.
+        // Dropping the fields directly would drop the body outside its span and scope.
         self.frame.end(&mut self.body);
     }
 }
 
-/// A body until it has ended, and then its output.
+/// The future of a body, and its output when it has ended.
 struct Body<F: Future> {
     future: Option<Pin<Box<F>>>,
     output: Option<F::Output>,
 }
 
-/// A body whose type does not matter.
+/// A body of any type.
 trait AnyBody {
-    /// Polls the body. The output stays in this value. A body that has ended is pending for ever.
+    /// Polls the body, and stores the output in this value. A body that has ended stays pending forever.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
-    /// Drops the future, unless it is gone.
+    /// Drops the future of the body, if it still exists.
     fn end(&mut self);
 }
 
@@ -162,15 +164,15 @@ enum Stage {
     /// The body has not started.
     #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "only the attribute asks from inside"))]
     Asking(Asking),
-    /// The body runs. The guard is `Some` if the lock is released after the body.
+    /// The body runs. If the guard is `Some`, the lock is released after the body.
     Inside(Inside, Option<LockGuard>),
-    /// The body is gone.
+    /// The body has ended, and the lock is being released.
     Releasing(Pin<Box<dyn Future<Output = ()> + Send>>),
     Over,
 }
 
 impl Frame {
-    /// Runs the stages in turn. When this is ready, the body has been dropped, before its guard.
+    /// Runs the stages one after another. When this is ready, the body has been dropped before its guard.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let outcome = match &mut self.stage {
@@ -183,13 +185,13 @@ impl Frame {
                 },
                 Stage::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
                     (Ok(()), Some(guard)) => {
-                        // The outcome of the release is not returned: one that fails reports itself, and must not mask
-                        // the output of the body.
+                        // The result of the release is not returned. A failed release is reported elsewhere, and must
+                        // not hide the output of the body.
                         self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }
-                    // The body is dropped before an error is returned, so the guard may be dropped here: the background
-                    // releases the grant.
+                    // The body is dropped before the error is returned, so the guard may be dropped here. The
+                    // background then releases the grant.
                     (outcome, _) => outcome,
                 },
                 Stage::Releasing(releasing) => {
@@ -204,7 +206,7 @@ impl Frame {
         }
     }
 
-    /// Drops what is left of the body, within its span and scope.
+    /// Drops the rest of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         match &self.stage {
             Stage::Inside(inside, _) => inside.end(body),
@@ -213,11 +215,11 @@ impl Frame {
     }
 }
 
-/// A body under its lock: the scope in which it runs, and the loss that ends it.
+/// A running body under its lock, with its scope and the future of a loss.
 struct Inside {
     lease: Arc<Lease>,
     scope: LockScope,
-    /// Completes on a loss, if a loss cancels the body. Created when the body waits for the first time.
+    /// Completes on a loss, if a loss cancels the body. It is created when the body is first pending.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     cancels: bool,
 }
@@ -232,25 +234,27 @@ impl Inside {
         }
     }
 
-    /// Polls `body`, unless the lock is lost. When this is ready, the body has been dropped.
+    /// Polls `body` if the lock is not lost. When this is ready, the body has been dropped.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        // Read the clock before every poll: after a pause of the whole process the body must not continue.
+        // The clock is read before every poll, because the body must not continue after a long pause of the whole
+        // process.
         if self.cancels
             && let Some(reason) = self.lease.loss()
         {
             return Poll::Ready(self.cancel(body, reason));
         }
-        // A body that ends after its lock was lost is reported as `Lost` too: another may have held the lock meanwhile.
+        // If the lock was lost before the body ended, the result is `Lost` too, because another owner may have held the
+        // lock.
         if self.within(|| body.poll(cx)).is_ready() {
             self.end(body);
-            // A lock that the body has released early is not lost.
+            // A lock that the body released early is not lost.
             return Poll::Ready(self.lease.check_loss());
         }
         if !self.cancels {
             return Poll::Pending;
         }
         let lease = &self.lease;
-        // The body may never wake this task again. From now on a loss wakes it.
+        // The body may never wake this task again. From now on a loss wakes the task.
         let lost = self.lost.get_or_insert_with(|| {
             let lease = Arc::clone(lease);
             Box::pin(async move { lease.lost().await })
@@ -264,11 +268,11 @@ impl Inside {
         Err(self.lease.lost_error(reason))
     }
 
-    /// Drops what is left of the body, within its span and scope.
+    /// Drops the rest of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // Drops a future within the scope. This does not panic, even on a thread that ends and no longer has
-        // task-locals.
+        // This drops a future within the scope. It does not panic, even on a thread that is ending and has no
+        // task-locals any more.
         drop(self.scope.clone().enter(Ending(body)));
     }
 
@@ -278,7 +282,7 @@ impl Inside {
     }
 }
 
-/// Ends the body when it is dropped, which happens within its scope.
+/// A future that ends the body when it is dropped. The drop happens within the scope of the body.
 struct Ending<'a>(&'a mut dyn AnyBody);
 
 impl Drop for Ending<'_> {

@@ -1,4 +1,4 @@
-//! From a write lock to a read lock.
+//! Turns a write lock into a read lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::lease::Lease;
 use crate::options::LeaseOptions;
 use crate::pending::{Certainty, Granted};
 
-/// Pauses between requests that are not answered.
+/// The pauses between unanswered requests.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {
-    /// Turns a write lock into a read lock, without letting another writer in between. Readers may then share the lock,
-    /// and readers at the head of the queue are served at once. The fencing token stays the same.
+    /// Turns a write lock into a read lock. No other writer gets the lock in between. Readers may then share the lock,
+    /// and the store serves readers at the head of the queue at once. The fencing token stays the same.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
-    /// share; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) when the store did not answer
-    /// for as long as the lease lasted; [`ShuttingDown`](LockErrorKind::ShuttingDown). After an error the lock is
-    /// released, unless nested calls share it.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the guard is not of kind `write`, or nested calls share it;
+    /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) if the store did not answer before
+    /// the lease ended; [`ShuttingDown`](LockErrorKind::ShuttingDown). After an error the lock is released, except if
+    /// nested calls share it.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
@@ -51,7 +51,7 @@ impl LockGuard {
 }
 
 async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
-    // The hub is dropped last, even after an error: it keeps the background alive, which releases the lock.
+    // The hub is dropped last, even after an error, because it keeps the background alive that releases the lock.
     let (hub, hold) = guard.into_parts();
     let lease = Arc::clone(hold.lease());
     let refused = |detail: &'static str| {
@@ -61,13 +61,13 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    // This comes before the request, because nothing may fail between the answer and the new lease.
+    // The schedule is looked up before the request, because nothing may fail between the answer and the new lease.
     let schedule = hub.renewers.schedule_of(&lease)?;
-    // No nested call may enter from here on: it would write beside readers.
+    // From here on no nested call may enter, because it would write while others read.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
-    // This comes before the request: a future that is dropped meanwhile releases the grant in either form.
+    // This value is made before the request. If the future is dropped, the grant is then released in either form.
     let mut shared =
         Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.own_claim() }, answered: false };
     let (sent, length) = ask(&lease).await?;
@@ -77,15 +77,15 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let granted = Granted { grant, arrived: lease.now() };
     let options = LeaseOptions { kind: Kind::Read, ..lease.options };
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
-    // `max_hold` and `min_hold` count from the grant, which the new lease continues.
+    // `max_hold` and `min_hold` count from the original grant, which the new lease continues.
     let reader = Lease::since(lease.since, engine, &schedule, claim, options, &granted, span);
     reader.set_ttl(lease.ttl());
     reader.recorder.continue_from(&lease.recorder);
     lease.engine.lease_began();
-    // The new lease is watched before the old one ends, so the grant is never without a renewal.
+    // The new lease is watched before the old one ends, so the grant is renewed at all times.
     schedule.watch_handoff(&reader);
     if let Some(reason) = lease.engine.reported_lost(reader.claim().owner) {
-        // The loss was reported after the answer, when only the old lease was listed.
+        // The loss was reported after the answer, while only the old lease was listed.
         reader.lose(reason);
     }
     hold.supersede();
@@ -94,12 +94,12 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     Ok(LockGuard::new(Hold::new(reader), hub))
 }
 
-/// Repeats the request until the store answers. Returns when the answered request was sent, and the lease that it
+/// Repeats the request until the store answers. Returns when the successful request was sent, and the lease that it
 /// granted.
 async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
-    // This comes before the first request: from then on a release of the exclusive claim must look for a shared grant
-    // too.
+    // The claim is marked before the first request. From then on, a release of the exclusive claim must also look for a
+    // shared grant.
     lease.claim().mark_shared();
     loop {
         let claim = Claim { ttl: lease.ttl(), ..lease.own_claim() };
@@ -116,8 +116,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// The shared grant that the store may have made of the exclusive one. If there is no answer, both are released: the
-/// request may have been carried out.
+/// The shared grant that the store may have made from the exclusive one. If the request is not answered, both forms are
+/// released, because the store may have executed the request.
 struct Shared<'a> {
     lease: &'a Arc<Lease>,
     claim: Claim,
@@ -127,8 +127,8 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // The guard, which is dropped next, must not do this: it would unseal the lease first, and another thread
-            // could enter the lease in between. Its guard would then hold the grant that is released here.
+            // This must happen before the guard is dropped. The guard would unseal the lease first, and another thread
+            // could enter it in between. That thread's guard would then hold the grant that is released here.
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
@@ -142,7 +142,7 @@ mod tests {
     use crate::error::LossReason;
     use crate::manager::LockManager;
 
-    /// The store reports the loss, and the list of leases is read before the read lock is listed.
+    /// The store reports the loss, and the list of leases is read before the read lock is on it.
     #[tokio::test(start_paused = true)]
     async fn a_loss_that_was_reported_to_the_write_lock_alone_reaches_the_read_lock() {
         let locks = LockManager::in_memory();

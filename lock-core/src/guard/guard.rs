@@ -1,4 +1,4 @@
-//! The value that holds a lock.
+//! Defines [`LockGuard`], the value that holds a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,26 +19,29 @@ use crate::options::Release;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
-/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: when the store cannot be
-///   reached for as long as the lease lasts, when the key is deleted, or when the process is stopped for longer than
-///   the lease. [`is_held`](Self::is_held) says so without I/O, and [`lost`](Self::lost) completes when it happens. The
-///   protected resource should refuse an old [`fencing_token`](Self::fencing_token).
-/// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
-/// - **Drop** releases the lock in the background, best effort. It works outside a runtime, while unwinding and at the
-///   end of a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay
-///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release. The next
-///   request of this process for the key waits for the answer to the release, for at most a second, and is not refused
-///   because of it. Another process may be.
-/// - **Another executor**: a lock is taken inside a tokio runtime. The other calls of a guard, polled outside of one,
-///   borrow the runtime of the manager; a body that [`run`](Self::run) polls has none.
-/// - **Fork**: a process that holds a lock must not fork without `exec`. The child would have a copy of each guard and of
-///   the connections, and a drop of its copy releases the lock of its parent. [`Command`](std::process::Command) is safe.
+/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: if the store cannot be
+///   reached until the lease ends, if the key is deleted, or if the process is stopped for longer than the lease.
+///   [`is_held`](Self::is_held) reports a loss without I/O, and [`lost`](Self::lost) completes on a loss. The protected
+///   resource should refuse an old [`fencing_token`](Self::fencing_token).
+/// - **Release**: [`release`](Self::release) waits for the store's answer and returns it.
+/// - **Drop** releases the lock in the background, as a best effort. It works outside of a runtime, during unwinding
+///   and at the end of a runtime, and retries until the lease is over. If the process exits right after the drop, the
+///   key may stay locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the
+///   release. The next request of this process for the key waits for the answer to the release, for at most a second.
+///   So the pending release does not make that request fail. A request of another process may fail because of it.
+/// - **Another executor**: a lock must be acquired inside a tokio runtime. The other calls of a guard also work outside
+///   of one, because they use the runtime of the manager. A body that [`run`](Self::run) polls outside of a runtime has
+///   none.
+/// - **Fork**: a process that holds a lock must not fork without `exec`. The child would have a copy of each guard and
+///   of the connections, and dropping its copy would release the lock of its parent. [`Command`](std::process::Command)
+///   is safe.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
-///   manager lives, and no other request gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
-/// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
-/// - **Poisoning**: none. A panic while the guard is held releases the lock.
-/// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
-///   [`LockScope`](crate::LockScope) that knows it; use [`run`](crate::LockRequest::run) for nested calls.
+///   manager lives, and no other request gets the key. [`max_hold`](crate::LockRequest::max_hold) limits that time.
+/// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind the guard to a name:
+///   `let _guard = ..`.
+/// - **Poisoning** does not exist. A panic while the guard is held releases the lock.
+/// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only within a
+///   [`LockScope`](crate::LockScope) that contains it. Use [`run`](crate::LockRequest::run) for nested calls.
 #[must_use = "a guard that is not kept releases the lock at once"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
@@ -66,29 +69,29 @@ impl LockGuard {
         self.lease().claim().key.as_str()
     }
 
-    /// Returns for how long the lock is certainly held, even if no further renewal is answered. Zero once it is lost.
-    /// No I/O.
+    /// Returns how long the lock is certainly held, even if no further renewal is answered. The result is zero after a
+    /// loss. This needs no I/O.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
 
-    /// Returns whether the lock is certainly held now. Local, no I/O: it is `false` from the deadline of the lease on,
-    /// whatever the network does.
+    /// Returns whether the lock is certainly held now. This needs no I/O: from the deadline of the lease on, the result
+    /// is `false`, whatever the network does.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.lease().is_held()
     }
 
-    /// Returns whether a renewal has failed and none was answered since. The lock is still held, and will be lost at
-    /// its deadline unless a renewal gets through.
+    /// Returns whether the last renewal failed. The lock is still held, and will be lost at its deadline if no renewal
+    /// succeeds before then.
     #[must_use]
     pub fn is_endangered(&self) -> bool {
         self.lease().is_endangered()
     }
 
-    /// As [`check`](Self::check), but a lock that was [released early](LockHandle::release_early) is no error: for layers,
-    /// after a body that may release it.
+    /// Checks the lock like [`check`](Self::check), but accepts a lock that was [released
+    /// early](LockHandle::release_early). This is for layers, after a body that may release the lock.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -96,7 +99,7 @@ impl LockGuard {
         self.lease().check_loss()
     }
 
-    /// Returns an error once the lock is lost. Call `guard.check()?` before each step that must not run without it.
+    /// Returns an error if the lock is lost. Call `guard.check()?` before each step that must not run without the lock.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -104,9 +107,10 @@ impl LockGuard {
         self.lease().check()
     }
 
-    /// Completes when the lock is lost: before another owner can get it, except after a
-    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover, which the next
-    /// renewal reveals. Never completes for a lock that is released.
+    /// Completes when the lock is lost, before another owner can get it. A
+    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover is an exception: the
+    /// next renewal reveals it, and another owner may get the lock before that. Never completes for a lock that is
+    /// released.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -114,15 +118,15 @@ impl LockGuard {
         self.lease().lost().await
     }
 
-    /// Returns the fencing token of this grant: a number larger than the token of every earlier owner of the key.
-    /// Nested guards have the same token.
+    /// Returns the fencing token of this grant. The token is a number that is larger than the token of every earlier
+    /// owner of the key. Nested guards have the same token.
     ///
-    /// It costs nothing if the store returns it with each grant, or if the request had
-    /// [`fencing(true)`](crate::LockRequest::fencing). Otherwise the first use costs one round trip.
+    /// The token costs nothing if the store returns it with each grant, or if the request set
+    /// [`fencing(true)`](crate::LockRequest::fencing). Otherwise the first call costs one round trip.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store
-    /// does not answer.
+    /// [`Lost`](LockErrorKind::Lost) if the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) if the store does
+    /// not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -130,51 +134,51 @@ impl LockGuard {
         self.lease().engine.inside(self.lease().fence()).await
     }
 
-    /// Returns a handle of this lock for the code under it. The handle does not hold the lock; a guard made of it
-    /// ([`LockHandle::to_guard`]) does.
+    /// Returns a handle of this lock for the code that runs under the lock. The handle does not hold the lock, but a
+    /// guard from [`LockHandle::to_guard`] does.
     #[must_use]
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
     }
 
-    /// Sets the lease to `ttl`, counted from now, and renews it at once. A lease is never shortened: a shorter `ttl`
-    /// counts as soon as a renewal with it ends later than the present lease.
+    /// Sets the lease to `ttl`, counted from now, and renews it at once. A lease is never shortened. A shorter `ttl`
+    /// takes effect when a renewal with it would end later than the current lease.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease;
-    /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the store cannot hold such a lease;
+    /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable), after which the old lease continues.
     ///
     /// # Cancel safety
-    /// Cancel safe; the lease may or may not have been extended.
+    /// This method is cancel safe. The lease may or may not have been extended.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.lease().engine.inside(extend(self.lease(), &self.hub, ttl)).await
     }
 
-    /// Releases the lock, and waits for the store's answer. Does nothing for a lock that was
-    /// [released early](LockHandle::release_early), and returns [`Released::Released`].
+    /// Releases the lock, and waits for the store's answer. If the lock was [released
+    /// early](LockHandle::release_early), does nothing, and returns [`Released::Released`].
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when
-    /// the store did not answer: then the release continues in the background until the lease is over.
+    /// [`Lost`](LockErrorKind::Lost) if the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) if the
+    /// store did not answer. In the second case the release continues in the background until the lease is over.
     ///
     /// # Cancel safety
-    /// Dropping the future hands the release to the background.
+    /// If the future is dropped, the release continues in the background.
     pub async fn release(self) -> Result<Released> {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
-        // This comes before `leave`: a lease that has ended can no longer be lost.
+        // The loss is checked before `leave`, because an ended lease can no longer be lost.
         let lost = lease.loss();
         if !lease.leave() {
             return match lost {
                 Some(reason) => Err(lease.lost_error(reason)),
-                // A lease that has ended was released early. No other guard can share it.
+                // An ended lease was released early, and no other guard can share it.
                 None if lease.has_ended() => Ok(Released::Released),
                 None => Ok(Released::StillHeld),
             };
         }
         let releasing = Releasing::new(lease);
         if let Some(reason) = lost {
-            // A lost grant expires at the store. Dropping `releasing` has the background release it sooner.
+            // A lost grant expires at the store. Dropping `releasing` makes the background release it earlier.
             return Err(releasing.lost_error(reason));
         }
         releasing.release().await
@@ -182,12 +186,12 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Releases the lock as the request says. Waits for the answer for at most `patience`, or not at all with
-    /// [`Release::Background`]; then the release continues in the background. A release that fails is logged and
-    /// counted. For layers, whose answer does not depend on the release.
+    /// Releases the lock, and waits for the answer for at most `patience`. With [`Release::Background`], does not wait.
+    /// Without an answer the release continues in the background. A failed release is logged and counted. This is for
+    /// layers, whose own response does not depend on the release.
     ///
     /// # Cancel safety
-    /// Dropping the future continues the release in the background.
+    /// If the future is dropped, the release continues in the background.
     pub async fn release_within(self, patience: Duration) {
         if self.lease().options.release == Release::Background {
             return self.begin_release();
@@ -195,11 +199,11 @@ impl LockGuard {
         self.answered_within(patience).await;
     }
 
-    /// Releases the lock, and waits for at most `patience`, after which the release continues in the background.
-    /// Returns the answer of the store, if there is one. A release that fails is logged and counted.
+    /// Releases the lock, and waits for at most `patience`; after that the release continues in the background. Returns
+    /// the store's answer, if there is one. A failed release is logged and counted.
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
-        // A timeout drops the release, and so hands it to the background.
+        // A timeout drops the future of the release, so the release continues in the background.
         let within =
             lease.engine.cleanup.inside(async { tokio::time::timeout(patience, self.release()).await });
         match within.await {

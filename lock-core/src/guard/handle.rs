@@ -1,4 +1,4 @@
-//! A held lock as the code under it sees it.
+//! Defines [`LockHandle`]: a held lock for the code that runs under it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::guard::LockGuard;
 use crate::hub::Hub;
 use crate::lease::Lease;
 
-/// A held lock as the code under it sees it: its key, its fencing token, whether it is lost. It can extend the lease,
-/// release the lock early, and make a guard that holds it longer. The handle does not hold the lock; it keeps the
-/// connections of its manager open. Cheap to clone.
+/// A held lock for the code that runs under it. The handle shows the key and the fencing token, and whether the lock is
+/// lost. It can extend the lease, release the lock early, and make a guard that holds the lock longer. The handle does
+/// not hold the lock, but it keeps the connections of its manager open. It is cheap to clone.
 #[derive(Clone)]
 pub struct LockHandle {
     lease: Arc<Lease>,
@@ -41,33 +41,33 @@ impl LockHandle {
         self.lease.claim().key.as_str()
     }
 
-    /// As [`LockGuard::remaining`]; zero once the lock was released.
+    /// Returns the same as [`LockGuard::remaining`]. The result is zero after the lock was released.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease.remaining()
     }
 
-    /// As [`LockGuard::is_held`]; `false` once the lock was released.
+    /// Returns the same as [`LockGuard::is_held`]. The result is `false` after the lock was released.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.lease.is_held()
     }
 
-    /// As [`LockGuard::is_endangered`].
+    /// Returns the same as [`LockGuard::is_endangered`].
     #[must_use]
     pub fn is_endangered(&self) -> bool {
         self.lease.is_endangered()
     }
 
-    /// As [`LockGuard::check`].
+    /// Checks the lock like [`LockGuard::check`].
     ///
     /// # Errors
-    /// As [`LockGuard::check`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.
+    /// As [`LockGuard::check`]. Also [`Lost`](LockErrorKind::Lost) if the lock was released.
     pub fn check(&self) -> Result<()> {
         self.lease.check()
     }
 
-    /// As [`LockGuard::lost`].
+    /// Completes like [`LockGuard::lost`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -75,7 +75,7 @@ impl LockHandle {
         self.lease.lost().await
     }
 
-    /// As [`LockGuard::fencing_token`].
+    /// Returns the same as [`LockGuard::fencing_token`].
     ///
     /// # Errors
     /// As [`LockGuard::fencing_token`].
@@ -93,7 +93,8 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// Writes what a reader of a log can use. The owner token is never shown, and the key only if the log may show it.
+/// Writes the fields that help a reader of a log. The owner token is never shown, and the key only if the log may show
+/// it.
 pub(super) fn describe(lease: &Lease, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
     let remaining = lease.remaining();
     text.field("key", &lease.redacted_key().to_string());

@@ -1,19 +1,20 @@
-//! The part of a guard that holds the lock.
+//! Defines [`Hold`], the part of a guard that holds the lock.
 
 use std::sync::Arc;
 
 use super::release::Releasing;
 use crate::lease::Lease;
 
-/// One entry of a lease. Dropping it leaves the lease, and the last one releases the lock in the background.
+/// One guard's entry in a lease. Dropping it leaves the lease, and dropping the last one releases the lock in the
+/// background.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// `None` once released.
+    /// `None` after the release.
     lease: Option<Arc<Lease>>,
 }
 
 impl Hold {
-    /// Makes the hold of an entry of `lease` that the caller has counted.
+    /// Makes the hold of an entry that the caller has already counted in `lease`.
     pub(crate) fn new(lease: Arc<Lease>) -> Self {
         Self { lease: Some(lease) }
     }
@@ -22,12 +23,12 @@ impl Hold {
         self.lease.as_ref().expect("BUG: only what consumes the hold takes the lease")
     }
 
-    /// Takes the lease out. The caller must then end this entry.
+    /// Takes the lease out of this hold. The caller must then end this entry.
     pub(super) fn take(mut self) -> Option<Arc<Lease>> {
         self.lease.take()
     }
 
-    /// Releases the lock to the store in the background: the grant is not handed off in this process, and does not
+    /// Releases the lock to the store in the background. The grant is not handed off in this process, and does not
     /// linger.
     pub(crate) fn release_to_store(self) {
         if let Some(lease) = self.take().filter(|lease| lease.leave()) {
@@ -35,16 +36,16 @@ impl Hold {
         }
     }
 
-    /// Ends the hold without a release: another lease has the grant now.
+    /// Ends the hold without a release, because another lease has the grant now.
     pub(crate) fn supersede(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
-            // This counts down as for a release, although none follows: the other lease has its own count.
+            // The count goes down as after a release, because the other lease was counted separately.
             lease.engine.lease_ended();
         }
     }
 
-    /// Ends the hold without a release: the store keeps the grant until its ttl is over.
+    /// Ends the hold without a release. The store then keeps the grant until its ttl is over.
     pub(crate) fn detach(self) {
         if let Some(lease) = self.take() {
             lease.supersede();

@@ -1,17 +1,17 @@
-//! The guard that holds a lock, the body that runs under it, and the scope in which a task knows its locks.
+//! Defines the guard that holds a lock, the body that runs under the guard, and the scope of the locks of a task.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `guard`, `hold` | [`LockGuard`], and what it holds: one entry of a lease |
-//! | `handle` | [`LockHandle`], the lock as the code under it sees it |
-//! | `under` | what the code under a lock can do: extend, release early, hold on |
-//! | `extend` | a longer lease, for both of them |
+//! | `guard`, `hold` | [`LockGuard`], and its entry in a lease |
+//! | `handle` | [`LockHandle`]: a held lock for the code that runs under it |
+//! | `under` | methods for the code under a lock: extend, release early, hold longer |
+//! | `extend` | the extension of a lease, for both of them |
 //! | `release` | the release by the last guard: to the store, or to the next waiter |
-//! | `body` | a body under its lock: dropped when the lock is lost, and always before it is released |
+//! | `body` | a body under its lock, which a loss of the lock ends |
 //! | `scope` | the locks of a task, for nested calls |
-//! | `downgrade` | from a write lock to a read lock |
+//! | `downgrade` | the change from a write lock to a read lock |
 //! | `verify` | the check of a lease inside a transaction of the application |
-//! | `return_type` | what a locked function returns when it did not run |
+//! | `return_type` | the return value of a locked function that did not run |
 
 pub(crate) mod body;
 mod downgrade;

@@ -1,4 +1,4 @@
-//! The release by the last guard: to the store, or to the next waiter of this process.
+//! Releases the grant of the last guard to the store, or hands it off to the next waiter in this process.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,44 +16,46 @@ use crate::pending::{Counted, ReleaseUnderWay};
 
 /// A lease without guards, until the store has answered its release.
 ///
-/// It exists before the request is sent, so that a future which is dropped at any await point leaves the release to the
-/// background. A release that was sent frees the key, answered or not, so from then on there is nothing to hand off.
+/// This value exists before the request is sent. If the future is dropped at an await point, the background continues
+/// the release. A release that was sent may free the key, even if it is not answered, so from then on the grant is not
+/// handed off.
 pub(super) struct Releasing {
     lease: Arc<Lease>,
     /// Whether the release was sent to the store.
     asked: bool,
     answered: bool,
-    /// Makes the next acquisition of the keys wait for the answer.
+    /// Set when the release is sent. It makes the next acquisition of the keys wait for the answer.
     under_way: Option<ReleaseUnderWay>,
-    /// Counts a release in the background, in place of the guard.
+    /// Counts a release in the background, after the guard no longer counts.
     counted: Option<Counted>,
 }
 
 impl Releasing {
-    /// Makes the release of a lease that its last guard has left, and records the end of the hold.
+    /// Starts the release of a lease that its last guard has left, and records the end of the hold.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
         Self::reported(lease, false)
     }
 
-    /// Makes the release of a grant that goes to the store, even with waiters here. Dropping this value releases it in
-    /// the background.
+    /// Starts the release of a grant to the store, even if waiters exist in this process. Dropping this value releases
+    /// the grant in the background.
     pub(super) fn to_store(lease: Arc<Lease>) -> Self {
         Self::reported(lease, true)
     }
 
     fn reported(lease: Arc<Lease>, asked: bool) -> Self {
         let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
-        // The value that releases the grant when it is dropped is made first: a log may panic here.
+        // This value is made first, because the log may panic here. Dropping the value then still releases the grant.
         releasing.lease.record_released();
         releasing
     }
 
-    /// Makes the error of the lock, which was lost for `reason`.
+    /// Makes the error for a lock that was lost for `reason`.
     pub(super) fn lost_error(&self, reason: LossReason) -> LockError {
         self.lease.lost_error(reason)
     }
 
-    /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here.
+    /// Hands the grant off to the next waiter in this process, or lets it linger. Returns whether the grant stays in
+    /// this process.
     fn handed_off(&self) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
@@ -67,20 +69,21 @@ impl Releasing {
             self.ask_for_others(lease.now());
         }
         let stays = handed_off != HandedOff::No;
-        // A shutdown that began since may have checked for lingering grants before this one existed.
+        // A shutdown may have begun in the meantime, and may have checked for lingering grants before this one
+        // lingered.
         if stays && linger.is_some() && engine.check_open().is_err() {
             engine.local_queue.end_all_lingering();
         }
         stays
     }
 
-    /// Returns whether the background can ask the store.
+    /// Returns whether the background can send a request to the store.
     #[cold]
     fn may_ask(&self) -> bool {
         self.lease.engine.cleanup.runtime().is_some()
     }
 
-    /// Asks the store in the background whether others wait for the grant, which this process has handed off meanwhile.
+    /// Asks the store in the background whether others wait for the grant, which this process has just handed off.
     #[cold]
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
@@ -100,7 +103,7 @@ impl Releasing {
             self.answered = true;
             return Ok(Released::Released);
         }
-        // From the first byte on, the store may free the key, and grant it to another.
+        // As soon as the first byte is sent, the store may free the key, and grant it to another owner.
         self.asked = true;
         let (lease, engine) = (&self.lease, &self.lease.engine);
         self.under_way = Some(lease.release_under_way());
@@ -109,22 +112,23 @@ impl Releasing {
     }
 
     /// Releases the grant without waiting for the answer. A task of this runtime completes the release. If the runtime
-    /// ends, the background does.
+    /// ends, the background completes it.
     pub(super) fn begin(mut self) {
-        // Outside of a runtime, dropping this value leaves the release to the background.
+        // Outside of a runtime, this value is dropped, and the background releases the grant.
         let Ok(runtime) = Handle::try_current() else { return };
         let engine = Arc::clone(&self.lease.engine);
-        // From here on a shutdown waits for the release, in place of the guard.
+        // From here on a shutdown waits for the release, and no longer for the guard.
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
         let mut releasing = Box::pin(self.release());
-        // The future is polled here, so that the request is under way when this returns. The new task polls it again.
+        // The future is polled here, so that the request is already under way when this method returns. The new task
+        // polls it again.
         if releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             drop(runtime.spawn(releasing));
         }
     }
 
-    /// Takes the answer of the store.
+    /// Handles the answer of the store.
     fn settle(&mut self, answer: Result<Released>) -> Result<Released> {
         match answer {
             Ok(released) => {
@@ -146,13 +150,13 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         let lease = &self.lease;
         let engine = &lease.engine;
-        // The grant is never handed off after the release was sent: the store may have granted the key to another
-        // process, and both would hold it.
+        // After its release was sent, the grant is never handed off. The store may have granted the key to another
+        // process, and then both would hold it.
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background(self.under_way.take());
         }
-        // The lease ends after its release counts as pending: a shutdown waits until no lock is held, and then for the
-        // pending releases. In between it would find neither.
+        // The release counts as pending before the lease ends. A shutdown waits until no lock is held, and then for the
+        // pending releases, so it must not find a moment with neither.
         if self.counted.is_none() {
             engine.lease_ended();
         }
@@ -169,7 +173,7 @@ mod tests {
     use crate::guard::LockGuard;
     use crate::manager::LockManager;
 
-    /// Ends the use of the lease that only `guard` holds, and returns it.
+    /// Ends the use of the lease that only `guard` holds, and returns the lease.
     fn left(guard: LockGuard) -> Arc<Lease> {
         let (_hub, hold) = guard.into_parts();
         let lease = hold.take().expect("it is held");

@@ -1,14 +1,14 @@
-//! How the return type of a locked function says that the lock was not acquired.
+//! Defines how the return type of a locked function reports that the lock was not acquired.
 //!
-//! `#[distributed_lock]` changes no return type, so the type itself must have room for the outcome: an error, and with
-//! a skipping strategy also "skipped". A type without that room is a compile error at that type.
+//! `#[distributed_lock]` changes no return type, so the type itself must be able to represent the outcome: an error,
+//! and with a skipping strategy also "skipped". A type that cannot represent it is a compile error at that type.
 
 use crate::error::{LockError, Unnamed};
 
 /// A return type that can carry a [`LockError`].
 ///
-/// Implemented for `Result<T, E>` with `E: From<LockError>`. Implement it for a type of your own that has room for a
-/// failure, such as a response.
+/// This is implemented for `Result<T, E>` with `E: From<LockError>`. Implement it for a type of your own that can
+/// represent a failure, such as a response.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ use crate::error::{LockError, Unnamed};
             `Result<Option<T>, E>` can be returned as well"
 )]
 pub trait FromLockError: Sized {
-    /// Makes the return value of a function whose lock was not acquired, or was lost.
+    /// Returns the value for a function whose lock was not acquired, or was lost.
     fn from_lock_error(error: LockError) -> Self;
 }
 
@@ -45,7 +45,7 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
     }
 }
 
-/// A return type with a value for "skipped", for a function with a skipping strategy.
+/// A return type that can represent "skipped", for a function with a skipping strategy.
 ///
 /// | type | skipped | failed, or lost |
 /// | --- | --- | --- |
@@ -54,14 +54,14 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 /// | `Result<(), E>` | `Ok(())` | `Err(E::from(error))` |
 /// | `Result<Option<T>, E>` | `Ok(None)` | `Err(E::from(error))` |
 ///
-/// If the caller must know about a store that is down, return a `Result`.
+/// If the caller must learn of an outage of the store, return a `Result`.
 #[diagnostic::on_unimplemented(
     message = "the return type `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be `()`, an `Option` or a `Result` of one of them",
     note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>` with `E: From<LockError>`"
 )]
 pub trait FromSkipped: Sized {
-    /// Makes the return value of `function`, which was skipped ([`LockError::is_skipped`]), did not acquire its lock or
+    /// Returns the value for `function` if it was skipped ([`LockError::is_skipped`]), did not acquire its lock, or
     /// lost it.
     fn from_skipped(error: LockError, function: &'static str) -> Self;
 }
@@ -85,14 +85,14 @@ impl<T: Skipped, E: From<LockError>> FromSkipped for Result<T, E> {
     }
 }
 
-/// A type with a value for "skipped": `()` and `Option<T>`.
+/// A type that can represent "skipped": `()` and `Option<T>`.
 #[diagnostic::on_unimplemented(
     message = "a `Result` of `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be a `Result<(), E>` or a `Result<Option<T>, E>`",
     note = "return `Result<Option<{Self}>, E>`: skipped is `Ok(None)`"
 )]
 pub trait Skipped {
-    /// The value for "skipped".
+    /// Returns the value for "skipped".
     fn skipped() -> Self;
 }
 
@@ -109,7 +109,8 @@ impl<T> Skipped for Option<T> {
 /// Logs a failure that the return type cannot carry.
 fn log_unless_skipped(error: &LockError, function: &'static str) {
     if !error.is_skipped() {
-        // The event has no key, which the log may not be allowed to show. The lock has logged the key if it may.
+        // The event has no key, because the log may not be allowed to show it. If it is allowed, the lock has already
+        // logged the key.
         tracing::error!(function, error = %Unnamed(error), "the locked function did not run to its end");
     }
 }

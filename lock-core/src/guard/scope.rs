@@ -1,7 +1,7 @@
-//! The locks that a task holds, and the manager that it uses.
+//! Tracks the locks that a task holds, and the manager that it uses.
 //!
-//! Re-entrancy is a scope, not a task id: a guard can move to another task, and a body cannot. So only code inside
-//! `run`, the attribute or the layer enters a lock again.
+//! Re-entrancy depends on a scope and not on a task id, because a guard can move to another task, and a body cannot. So
+//! only code inside `run`, the attribute or the layer can enter a lock again.
 
 use std::fmt;
 use std::future::Future;
@@ -18,9 +18,10 @@ tokio::task_local! {
 
 /// The locks that the current task holds, and its manager.
 ///
-/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer, a task knows which locks it holds. A
-/// nested call for the same key then enters the same grant again without asking the store. A spawned task is another
-/// task: it enters the locks of its parent only through [`enter`](Self::enter).
+/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer, the scope contains the locks that the
+/// task holds. A nested call for the same key then enters the existing grant without a request to the store. A spawned
+/// task is another task: it enters the locks of its parent only if it runs in the parent's scope, by
+/// [`enter`](Self::enter).
 ///
 /// A guard from [`acquire`](crate::LockRequest::acquire) can be moved to another task, so it is not part of any scope.
 ///
@@ -48,28 +49,28 @@ pub struct LockScope {
     innermost: Option<Arc<Entered>>,
 }
 
-/// A lease that the task has entered, and the leases that it had entered before.
+/// A lease that the task has entered, with the leases that it had entered before.
 struct Entered {
     lease: Weak<Lease>,
     outer: Option<Arc<Self>>,
 }
 
 impl LockScope {
-    /// Returns the scope of the calling task, which is empty outside of one.
+    /// Returns the scope of the calling task. Outside of a scope, the result is empty.
     #[must_use]
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
 
-    /// Runs `future` in this scope, whatever task polls it.
+    /// Runs `future` in this scope, regardless of the task that polls the future.
     ///
     /// # Cancel safety
-    /// The same as `future`.
+    /// As cancel safe as `future`.
     pub fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, future)
     }
 
-    /// Calls `act` in this scope.
+    /// Calls `act` within this scope.
     pub(crate) fn within<R>(&self, act: impl FnOnce() -> R) -> R {
         CURRENT.sync_scope(self.clone(), act)
     }
@@ -89,7 +90,7 @@ impl LockScope {
         self.manager.as_ref()
     }
 
-    /// Returns the lease of the calling task on `key` of this manager.
+    /// Returns the lease that the calling task has on `key` of this manager.
     pub(crate) fn lease_of(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
         CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
     }
@@ -108,8 +109,9 @@ impl LockScope {
         None
     }
 
-    /// Returns the leases of `key` that were entered in this scope, held or not: of `manager` if it is given, else of
-    /// any manager. The key is in the namespace of `current`, or, without it, of the manager of the lease.
+    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. If `manager` is
+    /// given, only its leases count. The key is in the namespace of `current`. If `current` is `None`, the key is in
+    /// the namespace of the lease's own manager.
     pub(crate) fn entered(
         &self,
         manager: Option<&Arc<Engine>>,
@@ -123,8 +125,8 @@ impl LockScope {
         })
     }
 
-    /// Returns the keys that are held in this scope, with their namespaces, the innermost first. A key that was entered
-    /// again is listed once.
+    /// Returns the keys that are held in this scope, with their namespaces, the innermost key first. A key that was
+    /// entered several times is listed once.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();

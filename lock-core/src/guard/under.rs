@@ -1,4 +1,4 @@
-//! Calls for the code under a lock: extend the lease, release the lock early, or hold it beyond the end of the code.
+//! Provides methods for the code under a lock: extend the lease, release the lock early, or hold the lock longer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::{Hold, LockGuard};
 
 impl LockHandle {
-    /// Sets the lease to `ttl`, counted from now, and renews it at once: for a body that learns how long its work will
-    /// take, and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened: a shorter `ttl`
-    /// counts as soon as a renewal with it ends later than the present lease.
+    /// Sets the lease to `ttl`, counted from now, and renews it at once. This is for a body that learns how long its
+    /// work will take, and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened. A
+    /// shorter `ttl` takes effect when a renewal with it would end later than the current lease.
     /// [`max_hold`](crate::LockRequest::max_hold) still ends the lock.
     ///
     /// # Errors
-    /// As [`LockGuard::extend`]; [`Lost`](LockErrorKind::Lost) also when the lock was released.
+    /// As [`LockGuard::extend`]. Also [`Lost`](LockErrorKind::Lost) if the lock was released.
     ///
     /// # Cancel safety
-    /// Cancel safe; the lease may or may not have been extended.
+    /// This method is cancel safe. The lease may or may not have been extended.
     ///
     /// # Examples
     /// ```
@@ -43,24 +43,24 @@ impl LockHandle {
         self.lease().engine.inside(extend(self.lease(), self.hub(), ttl)).await
     }
 
-    /// Releases the lock before the code under it ends, and waits for the store's answer: for a body that needs the
-    /// lock for its first steps only. The body continues **without the lock**.
+    /// Releases the lock before the code under it ends, and waits for the store's answer. This is for a body that needs
+    /// the lock only for its first steps. The body continues **without the lock**.
     ///
-    /// From then on [`is_held`](Self::is_held) is `false`, [`check`](Self::check) and
-    /// [`fencing_token`](Self::fencing_token) fail, and a nested request for the key asks the store like any other.
-    /// This is not a loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result of the body
-    /// is returned. The guard releases nothing when it ends.
+    /// From then on [`is_held`](Self::is_held) is `false`, and [`check`](Self::check) and
+    /// [`fencing_token`](Self::fencing_token) fail. A nested request for the key is sent to the store like any other.
+    /// An early release is not a loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result
+    /// of the body is returned. When the guard ends, it has nothing to release.
     ///
-    /// Returns [`Released::StillHeld`], and does nothing, while nested calls or [other guards](Self::to_guard) share
-    /// the lock: one of them would lose it from under its body. Returns [`Released::Released`] at once for a lock that
-    /// was released before, even while the store has not answered that release yet, and for a write lock that became a
-    /// read lock, which is still held.
+    /// While nested calls or [other guards](Self::to_guard) share the lock, does nothing and returns
+    /// [`Released::StillHeld`]: one of them would otherwise lose the lock during its body. If the lock was released
+    /// before, returns [`Released::Released`] at once, even if the store has not answered that release yet. The result
+    /// is the same for a write lock that became a read lock, which is still held.
     ///
     /// # Errors
     /// As [`LockGuard::release`].
     ///
     /// # Cancel safety
-    /// Dropping the future hands the release to the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Examples
     /// ```
@@ -92,16 +92,16 @@ impl LockHandle {
 }
 
 impl LockHandle {
-    /// Returns a guard that holds this lock too: for work that continues after the code under the lock has ended, such
-    /// as work after an answer 202, or a websocket. The lock is released when both have ended, this guard and the code;
-    /// until then it is renewed.
+    /// Returns another guard that holds this lock. This is for work that continues after the code under the lock has
+    /// ended, such as work after a response with status 202, or a websocket. The lock is renewed until both this guard
+    /// and the code have ended, and is then released.
     ///
-    /// Work in another task is not dropped when the lock is lost, unless [`LockGuard::run`] runs it, which also lets
-    /// nested calls enter the lock. [`release_early`](Self::release_early) does nothing while the guard is there, and
-    /// [`max_hold`](crate::LockRequest::max_hold) counts from the grant. No I/O.
+    /// If the lock is lost, work in another task is dropped only if [`LockGuard::run`] runs it. That method also lets
+    /// nested calls enter the lock. While the guard exists, [`release_early`](Self::release_early) does nothing, and
+    /// [`max_hold`](crate::LockRequest::max_hold) counts from the grant. This needs no I/O.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
+    /// [`Lost`](LockErrorKind::Lost) if the lock is lost, or was released.
     ///
     /// # Examples
     /// ```
@@ -127,7 +127,7 @@ impl LockHandle {
         let lease = self.lease();
         lease.check()?;
         if !lease.enter() {
-            // The lease has ended in the meantime.
+            // The lease has ended since the first check.
             lease.check()?;
             return Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&lease.claim().key));
         }

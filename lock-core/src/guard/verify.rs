@@ -1,4 +1,4 @@
-//! The check of a lease inside a transaction of the application.
+//! Checks a lease inside a transaction of the application.
 
 use super::{LockGuard, LockHandle};
 use crate::backend::LeaseCheck;
@@ -8,41 +8,42 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Lease;
 
 impl LockHandle {
-    /// Returns the statement that checks the lease inside a transaction of the application, for another driver such as
-    /// sqlx: see [`LeaseCheck`]. With tokio-postgres use `verify_in`. From then on the lock is not handed off inside
-    /// the process, and does not linger.
+    /// Returns the statement that checks the lease inside a transaction of the application; see [`LeaseCheck`]. This is
+    /// for other drivers, such as sqlx; with tokio-postgres use `verify_in`. From then on the lock is not handed off
+    /// inside the process, and does not linger.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock is lost or released: then the transaction must not be committed.
-    /// [`Unsupported`](LockErrorKind::Unsupported) over a store that is not a database.
+    /// [`Lost`](LockErrorKind::Lost) if the lock is lost or released. In that case the transaction must not be
+    /// committed. [`Unsupported`](LockErrorKind::Unsupported) if the store is not a database.
     pub fn lease_check(&self) -> Result<LeaseCheck> {
         let check = check_of(self.lease())?;
         self.lease().check()?;
         Ok(check)
     }
 
-    /// Checks the lease inside `transaction`, locks it until the end of the transaction, and fails the transaction when
-    /// the lease is over: the last line of defence, in the database that the lock protects.
+    /// Checks the lease inside `transaction`, and locks the lease until the end of the transaction. If the lease is
+    /// over, the transaction fails. This is the last line of defence, in the database that the lock protects.
     ///
-    /// From then on no other owner gets the key before the transaction has ended, even if the lease ends meanwhile. So
-    /// a holder that was stopped for longer than its lease cannot commit. The lock tables must be in the database of
-    /// the transaction. Call it after the last statement that may take long, outside of savepoints, and commit before
-    /// the guard is released. At the isolation levels above `READ COMMITTED`, call it first: a grant or a renewal that
-    /// is committed after the snapshot was taken fails the transaction, and it must be run again. The lock stays held.
+    /// From then on no other owner gets the key before the transaction has ended, even if the lease ends in the
+    /// meantime. So a holder that was stopped for longer than its lease cannot commit. The lock tables must be in the
+    /// database of the transaction. Call this method after the last statement that may take long, outside of
+    /// savepoints, and commit before the guard is released. At isolation levels above `READ COMMITTED`, call it first.
+    /// At those levels, a grant or a renewal that is committed after the snapshot was taken makes the transaction fail.
+    /// The lock stays held, and the transaction must be run again.
     ///
-    /// From then on the lock goes back to the store when it is released: it is not handed off inside the process, and
-    /// it does not linger, because only the store knows whether the transaction is still open.
+    /// The released lock then goes back to the store. It is not handed off inside the process, and does not linger,
+    /// because only the store knows whether the transaction is still open.
     ///
     /// After an error the server rolls the transaction back, even if `commit` is called.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lease is over or the lock was released.
-    /// [`Unsupported`](LockErrorKind::Unsupported) over a store other than Postgres.
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the statement failed, also because of an older snapshot
-    /// (temporary).
+    /// [`Lost`](LockErrorKind::Lost) if the lease is over or the lock was released.
+    /// [`Unsupported`](LockErrorKind::Unsupported) if the store is not Postgres.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the statement failed. An older snapshot can also cause it; that
+    /// error is temporary.
     ///
     /// # Cancel safety
-    /// The statement may have been executed or not: roll the transaction back.
+    /// The statement may or may not have been executed, so roll the transaction back.
     ///
     /// # Examples
     /// ```no_run
@@ -65,7 +66,7 @@ impl LockHandle {
 }
 
 impl LockGuard {
-    /// As [`LockHandle::lease_check`].
+    /// Returns the same as [`LockHandle::lease_check`].
     ///
     /// # Errors
     /// As [`LockHandle::lease_check`].
@@ -73,7 +74,7 @@ impl LockGuard {
         self.handle().lease_check()
     }
 
-    /// As [`LockHandle::verify_in`].
+    /// Checks the lease like [`LockHandle::verify_in`].
     ///
     /// # Errors
     /// As [`LockHandle::verify_in`].
@@ -87,7 +88,7 @@ impl LockGuard {
     }
 }
 
-/// Returns the check of a lease. The caller then checks whether the lease is alive.
+/// Returns the check of a lease. The caller must then check that the lease has not ended.
 fn check_of(lease: &Lease) -> Result<LeaseCheck> {
     let check = lease.engine.store.lease_check(lease.claim()).ok_or_else(|| {
         let detail = format!(
@@ -104,8 +105,8 @@ fn check_of(lease: &Lease) -> Result<LeaseCheck> {
 async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
     let check = check_of(lease)?;
     let local = lease.check();
-    // A lease that has ended by our own clock may still be alive at the server. The transaction must fail anyway,
-    // whatever the application does with the error.
+    // A lease that has ended by the local clock may still be alive at the server. The transaction must fail anyway,
+    // even if the application ignores the error.
     let verified = verify(transaction, &check, local.is_ok()).await;
     local?;
     verified.map_err(|error| {

@@ -1,10 +1,10 @@
-//! A key that was refused, kept until the request is made.
+//! Keeps the reason of a refused key until the request is made.
 
 use std::sync::Arc;
 
 use crate::error::{LockError, LockErrorKind};
 
-/// The reason why a key was refused. A request can be cloned, and an error cannot.
+/// The reason why a key was refused. It exists because a request can be cloned, and an error cannot.
 #[derive(Clone, Debug)]
 pub(crate) struct BadKey {
     pub(crate) kind: LockErrorKind,

@@ -6,7 +6,7 @@ use super::Key;
 use super::encode::{Boundary, Encoder};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Renders a key from literals and values, in the order in which they are given.
+/// Renders a key from literals and values, in the order of the calls.
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 #[must_use = "a builder does nothing until `finish`"]
 pub struct KeyBuilder {
     text: String,
-    /// The end of the last value; `None` before the first.
+    /// The end of the last value, or `None` before the first value.
     value_end: Option<usize>,
     failure: Option<&'static str>,
 }
@@ -32,13 +32,13 @@ impl KeyBuilder {
         Self { text: String::with_capacity(64), value_end: None, failure: None }
     }
 
-    /// Adds the program's own text unchanged.
+    /// Adds text of the program, unchanged.
     pub fn literal(mut self, text: &str) -> Self {
         self.text.push_str(text);
         self
     }
 
-    /// Adds a value, encoded while it is formatted.
+    /// Adds a value, which is encoded while it is formatted.
     pub fn value(mut self, value: &dyn Display) -> Self {
         let boundary = self.value_end.map_or(Boundary::Hard, |end| Boundary::in_literal(&self.text[end..]));
         if boundary == Boundary::None {
@@ -55,8 +55,8 @@ impl KeyBuilder {
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`] when nothing was rendered, when no text between two values keeps
-    /// them apart (see the [module](super)), or when a value's `Display` failed.
+    /// [`LockErrorKind::InvalidKey`] if nothing was rendered, if no text between two values separates them (see the
+    /// [module](super)), or if a value's `Display` failed.
     pub fn finish(self) -> Result<Key> {
         match self.failure {
             Some(failure) => Err(LockError::new(LockErrorKind::InvalidKey, failure)),

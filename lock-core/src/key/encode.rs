@@ -1,8 +1,9 @@
-//! The encoding of placeholder values.
+//! Encodes the values of placeholders.
 
 use std::fmt;
 
-/// Returns whether an encoded value can contain `byte`: unreserved characters, and `%` before two hexadecimal digits.
+/// Returns whether an encoded value can contain `byte`. It can contain unreserved characters, and `%` before two
+/// hexadecimal digits.
 pub(super) fn can_be_in_value(byte: u8) -> bool {
     is_unreserved(byte) || byte == b'%'
 }
@@ -11,28 +12,28 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || is_mark(byte)
 }
 
-/// Returns whether `byte` is an unreserved character other than a letter or digit; no encoded byte contains one.
+/// Returns whether `byte` is an unreserved character other than a letter or a digit. The encoding of a byte never
+/// contains one.
 fn is_mark(byte: u8) -> bool {
     matches!(byte, b'.' | b'_' | b'~' | b'-')
 }
 
-/// How the text between two placeholders keeps their values apart.
+/// How the text between two placeholders separates their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Boundary {
-    /// It contains a character that no encoded value contains.
+    /// The text contains a character that no encoded value contains.
     Hard,
-    /// It contains only this mark; the value after it must not contain the mark unencoded.
+    /// The only separating character in the text is this mark. It must be encoded in the value after the text.
     Mark(u8),
-    /// It contains neither: `("ab", "c")` and `("a", "bc")` would give the same key.
+    /// The text separates nothing: `("ab", "c")` and `("a", "bc")` would result in the same key.
     None,
 }
 
 impl Boundary {
     /// Returns how `literal` separates the values before and after it.
     ///
-    /// In a key that is read from the right, the first occurrence of the mark is the one in `literal`, because the
-    /// value after it contains none. So it is enough to encode the mark in that value, whatever the value before
-    /// contains.
+    /// Read such a key from the right: the first mark is the one in `literal`, because the value after it contains
+    /// none. So it is enough to encode the mark in that value, whatever the value before contains.
     pub(super) fn in_literal(literal: &str) -> Self {
         if literal.bytes().any(|byte| !can_be_in_value(byte)) {
             return Self::Hard;
@@ -45,7 +46,7 @@ impl Boundary {
     }
 }
 
-/// Encodes what is written to it, byte by byte, and appends it to a text.
+/// Encodes the written text byte by byte, and appends the result to another text.
 #[derive(Debug)]
 pub(super) struct Encoder<'a> {
     out: &'a mut String,

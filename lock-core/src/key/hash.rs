@@ -1,18 +1,18 @@
-//! The hash of a key, which is made once.
+//! Calculates the hash of a key, once per key.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use once_cell::sync::Lazy;
 
-/// Random in each process, because keys often contain text that strangers send.
+/// The state is random in each process, because keys often contain text that strangers send.
 static STATE: Lazy<RandomState> = Lazy::new(RandomState::new);
 
-/// Returns the hash of the key with this text.
+/// Returns the hash of a key with this text.
 pub(super) fn hash_of(text: &str) -> u64 {
     STATE.hash_one(text)
 }
 
-/// Returns the hash that a key writes.
+/// A hasher that returns the hash that a key writes into it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HashOfKey(u64);
 
@@ -25,7 +25,7 @@ impl Hasher for HashOfKey {
         self.0 = hash;
     }
 
-    // A key writes one number.
+    // A key writes a single number, so this is not called for keys.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = STATE.hash_one((self.0, bytes));
     }
@@ -37,7 +37,7 @@ mod tests {
 
     use crate::key::{Key, KeyBuilder, KeyMap};
 
-    /// A store returns only the text of a key.
+    /// A store returns only the text of a key, so that text must find the same entry.
     #[test]
     fn a_key_that_is_made_again_of_its_text_is_found() {
         let long = "k".repeat(2 * Key::MAX_LEN);
@@ -55,7 +55,7 @@ mod tests {
         }
     }
 
-    /// Otherwise all keys of one shard would collide in its map.
+    /// Otherwise all keys of one shard would collide in the shard's map.
     #[test]
     fn the_keys_of_one_shard_differ_in_the_bits_of_its_map() {
         let keys = (0..10_000).map(|i| Key::new(&format!("order:{i}")).expect("a key"));

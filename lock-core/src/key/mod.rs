@@ -1,38 +1,39 @@
-//! Keys, which name what is locked, and the templates from which they are rendered.
+//! Defines keys, which name what is locked, and the templates from which keys are rendered.
 //!
-//! A [`Key`] is the rendered name, such as `order:42`. A [`KeyTemplate`] is the text that it is rendered from, such as
-//! `order:<id>`. A [`KeyBuilder`] renders without parsing; the attribute macro generates calls of it. Both give the
-//! same key for the same template and values.
+//! A [`Key`] is the rendered name, such as `order:42`. A [`KeyTemplate`] is the text from which a key is rendered, such
+//! as `order:<id>`. A [`KeyBuilder`] renders a key without parsing; the attribute macro generates calls of it. For the
+//! same template and values, both produce the same key.
 //!
 //! # Different values, different keys
 //!
-//! Values often come from a URL, so a client that chooses one must not be able to reach another key with it.
+//! Values often come from a URL. So a client must not be able to reach another key by its choice of a value.
 //!
 //! - Every byte of a value outside `[A-Za-z0-9._~-]` is written as `%` and two upper-case hexadecimal digits. The id
 //!   `a:b` in `order:<id>` gives `order:a%3Ab`, never the `order:a:b` of `order:<id>:<part>`.
-//! - Two placeholders need a character between them that values cannot contain: `<tenant>:<id>`. If only letters,
-//!   digits and some of the marks `-`, `.`, `_` and `~` are between them, as in `<tenant>-<id>`, the last such mark is
-//!   also encoded in the second value: `acme-42`, but `acme-4%2D2`. Without even a mark, the template is refused.
-//! - An empty value renders as nothing, which is unambiguous for the same reason. A key that is empty as a whole is
-//!   [`InvalidKey`](crate::LockErrorKind::InvalidKey).
-//! - A text longer than [`Key::MAX_LEN`] bytes becomes a readable prefix, `#` and 128 bits of its SHA-256, the same
-//!   in every version of this crate.
+//! - Two placeholders need a character between them that values cannot contain: `<tenant>:<id>`. If the text between
+//!   them has only letters, digits and some of the marks `-`, `.`, `_` and `~`, as in `<tenant>-<id>`, then the last
+//!   such mark is also encoded in the second value: `acme-42`, but `acme-4%2D2`. Without any mark, the template is
+//!   refused.
+//! - An empty value renders as nothing, which is unambiguous for the same reason. If a whole key is empty, the result
+//!   is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
+//! - A text longer than [`Key::MAX_LEN`] bytes becomes a readable prefix, `#` and 128 bits of its SHA-256. The result
+//!   is the same in every version of this crate.
 //!
 //! # Different templates, different keys
 //!
-//! No value contains a character such as `:`, `/` or `#`. So the keys of two templates differ, whatever the values are,
-//! if the fixed texts of the templates differ in such a character: `order:<id>`, `order:<id>:items` and `stock/<id>`.
-//! If they differ only in letters, digits, `.`, `_`, `~` and `-`, a value may spell the difference:
+//! No value contains a character such as `:`, `/` or `#`. So if the fixed texts of two templates differ in such a
+//! character, their keys always differ: `order:<id>`, `order:<id>:items` and `stock/<id>`. If the fixed texts differ
+//! only in letters, digits, `.`, `_`, `~` and `-`, a value may imitate the difference:
 //!
 //! | template, value | other template | key of both |
 //! | --- | --- | --- |
 //! | `job:<name>`, `nightly` | `job:nightly` | `job:nightly` |
 //! | `order:<id>`, `7.items` | `order:<id>.items`, `7` | `order:7.items` |
 //!
-//! Then one of the two waits for the other without need, and a client that chooses the value can make it wait. Be
-//! careful with a fixed name in the place of a placeholder: write `job:name:<name>` and `job:nightly`.
-//! [`KeyTemplate::clash`] finds a key that two templates have in common. The attribute checks the templates of one
-//! `keys = [..]` at compile time, but it cannot see all templates of a program; compare those in a test.
+//! In such a case, one of the two waits for the other without need, and a client that chooses the value can cause this.
+//! Be careful with a fixed name in place of a placeholder: write `job:name:<name>` and `job:nightly`.
+//! [`KeyTemplate::clash`] finds a key that two templates have in common. The attribute checks the templates in one
+//! `keys = [..]` at compile time. It cannot see all templates of a program, so compare those in a test.
 //!
 //! # Examples
 //!

@@ -1,4 +1,4 @@
-//! The rendered name of what is locked.
+//! Defines [`Key`], the rendered name of what is locked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use super::hash::HashOfKey;
 use super::{digest, hash};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A map by key that does not hash the key again.
+/// A map by key. It uses the hash that is stored in the key.
 pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
 
 /// The rendered name of what is locked, such as `order:42`.
 ///
-/// Never empty and never longer than [`Key::MAX_LEN`] bytes. A clone costs a reference count.
+/// A key is never empty, and never longer than [`Key::MAX_LEN`] bytes. A clone only increments a reference count.
 ///
 /// # Examples
 ///
@@ -41,25 +41,25 @@ impl serde::Serialize for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The hash is left out, because it differs from process to process.
+        // The hash is omitted, because it differs from process to process.
         f.debug_tuple("Key").field(&self.text).finish()
     }
 }
 
 impl Key {
-    /// The greatest length of a key in bytes, namespace included.
+    /// The maximum length of a key in bytes, including its namespace.
     pub const MAX_LEN: usize = digest::MAX_LEN;
 
-    /// Makes a key of `text` without encoding anything in it.
+    /// Makes a key from `text`, without encoding anything in it.
     ///
-    /// For text that is not the program's own, use a [`KeyTemplate`](super::KeyTemplate) or a
-    /// [`KeyBuilder`](super::KeyBuilder): they encode. A text longer than [`Key::MAX_LEN`] bytes becomes a readable
-    /// prefix, `#` and the first 128 bits of its SHA-256 in hexadecimal; the text of such a key gives the same key
-    /// again.
+    /// For text from outside the program, use a [`KeyTemplate`](super::KeyTemplate) or a
+    /// [`KeyBuilder`](super::KeyBuilder), which encode it. A text longer than [`Key::MAX_LEN`] bytes becomes a readable
+    /// prefix, `#`, and the first 128 bits of its SHA-256 in hexadecimal. The text of such a key results in the same
+    /// key again.
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`] when `text` is empty.
+    /// [`LockErrorKind::InvalidKey`] if `text` is empty.
     pub fn new(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(LockError::new(
@@ -70,8 +70,8 @@ impl Key {
         Ok(Self::fit(text))
     }
 
-    /// Makes a key of text that was rendered from a template. Unlike [`Key::new`], it also shortens text that looks as
-    /// if it had been shortened.
+    /// Makes a key from text that was rendered from a template. Unlike [`Key::new`], this also shortens a text that
+    /// looks like a shortened one.
     pub(super) fn from_rendered(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(LockError::new(
@@ -109,20 +109,20 @@ impl Key {
         &self.text
     }
 
-    /// Returns which of `shards` the key belongs to. The bits of the hash that it uses are not those by which a
-    /// [`KeyMap`] finds the key in a shard.
+    /// Returns the shard, out of `shards`, to which the key belongs. It depends on other bits of the hash than the
+    /// position of the key in the [`KeyMap`] of the shard.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "the upper bits are cut off before")]
         let half = (self.hash >> 32) as u32 as usize;
         half % shards
     }
 
-    /// Returns its hash, which differs from process to process.
+    /// Returns the hash of the key, which differs from process to process.
     pub(crate) fn hash_value(&self) -> u64 {
         self.hash
     }
 
-    /// As [`in_namespace`](Self::in_namespace), for a key that is no longer needed without its namespace.
+    /// Does the same as [`in_namespace`](Self::in_namespace), for a key that is not needed without its namespace.
     pub(crate) fn into_namespace(self, namespace: &str) -> Self {
         if namespace.is_empty() { self } else { self.in_namespace(namespace) }
     }
@@ -130,7 +130,7 @@ impl Key {
     /// Returns the key `<namespace>:<key>`, or the key itself if `namespace` is empty.
     ///
     /// A result longer than [`Key::MAX_LEN`] bytes is shortened like any other key. Different keys of one namespace
-    /// stay different, and so do keys of two namespaces that are both valid
+    /// stay different. The same holds for keys of two namespaces, if both are valid
     /// ([`validate_namespace`](super::validate_namespace)) and not empty.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
@@ -147,7 +147,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes the hash that is made with the key, because a key is looked up many times. It differs from process to
+/// Writes the hash that is stored in the key, because a key is looked up many times. The hash differs from process to
 /// process, so no client can choose keys that collide.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -186,7 +186,7 @@ pub trait IntoKey {
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`] when the text is empty; the error itself when `self` is one.
+    /// [`LockErrorKind::InvalidKey`] if the text is empty. If `self` is an error, that error.
     fn into_key(self) -> Result<Key>;
 }
 

@@ -1,15 +1,15 @@
-//! The namespace that a manager puts before its keys.
+//! Checks the namespace that a manager puts before its keys.
 
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The greatest length of a namespace in bytes.
+/// The maximum length of a namespace in bytes.
 pub(super) const MAX_NAMESPACE_LEN: usize = 64;
 
-/// Checks a namespace, which has at most 64 bytes of `[A-Za-z0-9._-]`; an empty one is none.
+/// Checks a namespace, which has at most 64 bytes of `[A-Za-z0-9._-]`. An empty text stands for no namespace.
 ///
 /// # Errors
 ///
-/// [`LockErrorKind::InvalidRequest`], which names the offending character or the length.
+/// [`LockErrorKind::InvalidRequest`], which names the wrong character or the length.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! The template from which keys are rendered.
+//! Defines [`KeyTemplate`], from which keys are rendered.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::label::LabelBuilder;
 use crate::words::clash::{self, Part, Values};
 
-/// The text from which a key is rendered: `order:<id>`.
+/// The text from which a key is rendered, such as `order:<id>`.
 ///
-/// `<name>` is a placeholder; its name is any text without `<` and `>`. `<<` means a `<`, and a `>` outside a
-/// placeholder means a `>`. All other text is literal.
+/// `<name>` is a placeholder. Its name is any text without `<` and `>`. `<<` stands for a `<`, and a `>` outside a
+/// placeholder stands for itself. All other text is literal.
 ///
 /// # Examples
 ///
@@ -42,9 +42,9 @@ impl KeyTemplate {
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`], which names the byte and what was expected there: the template is empty, a
-    /// placeholder is empty, not closed or inside another one, or no text between two placeholders keeps their values
-    /// apart (see the [module](super)).
+    /// [`LockErrorKind::InvalidKey`], which names the byte and what was expected there. The template may be empty. A
+    /// placeholder may be empty, not closed, or inside another one. Or no text between two placeholders separates their
+    /// values (see the [module](super)).
     pub fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(invalid(
@@ -62,7 +62,7 @@ impl KeyTemplate {
         &self.source
     }
 
-    /// Returns the names of the placeholders from left to right; a name that is used twice is returned twice.
+    /// Returns the names of the placeholders from left to right. A name that is used twice is returned twice.
     pub fn placeholders(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Placeholder(name) => Some(&**name),
@@ -70,11 +70,11 @@ impl KeyTemplate {
         })
     }
 
-    /// Renders a key; `lookup` returns the value of each placeholder, not encoded.
+    /// Renders a key. `lookup` returns the value of each placeholder, without encoding.
     ///
     /// # Errors
     ///
-    /// The first error of `lookup`; [`LockErrorKind::InvalidKey`] when the key would be empty or the `Display` of a
+    /// The first error of `lookup`; [`LockErrorKind::InvalidKey`] if the key would be empty, or the `Display` of a
     /// value fails.
     pub fn render<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> Result<V>) -> Result<Key> {
         let mut key = KeyBuilder::new();
@@ -87,8 +87,8 @@ impl KeyTemplate {
         key.finish()
     }
 
-    /// Renders a label, in which values are not encoded. `lookup` writes the value of each placeholder.
-    /// A label of more than 256 bytes is cut.
+    /// Renders a label. The values in it are not encoded. `lookup` returns the value of each placeholder. A label of
+    /// more than 256 bytes is cut.
     #[must_use]
     pub fn render_label<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> V) -> String {
         let mut label = LabelBuilder::new();
@@ -101,12 +101,13 @@ impl KeyTemplate {
         label.finish()
     }
 
-    /// Returns a key that both templates can give although their fixed texts differ, or `None` if there is none.
+    /// Returns a key that both templates can render although their fixed texts differ. Returns `None` if there is no
+    /// such key.
     ///
-    /// `job:<name>` and `job:nightly` have one, and so have `order:<id>` and `order:<id>.items`: if templates differ
-    /// only in letters, digits, `.`, `_`, `~` and `-`, a value of one can spell the fixed text of the other. Put a
-    /// character such as `:`, `/` or `#` there. Templates with the same fixed texts, such as `account:<from>` and
-    /// `account:<to>`, name one thing in two ways and never clash. A program can compare its templates in a test.
+    /// `job:<name>` and `job:nightly` have such a key, and so have `order:<id>` and `order:<id>.items`. If templates
+    /// differ only in letters, digits, `.`, `_`, `~` and `-`, a value of one can imitate the fixed text of the other.
+    /// Put a character such as `:`, `/` or `#` there. Templates with the same fixed texts, such as `account:<from>` and
+    /// `account:<to>`, name one thing in two ways, and never clash. A program can compare its templates in a test.
     ///
     /// # Examples
     ///
@@ -124,8 +125,9 @@ impl KeyTemplate {
         self.clash_with_values(other, |_name| Values::Text)
     }
 
-    /// Does as [`clash`](Self::clash); `values` says which characters the values of a placeholder consist of. A number
-    /// cannot spell `nightly`, so `job:<id>` and `job:nightly` do not clash.
+    /// Does the same as [`clash`](Self::clash), with known types of values: `values` returns which characters the
+    /// values of a placeholder consist of. A number cannot imitate `nightly`, so with a number `job:<id>` and
+    /// `job:nightly` do not clash.
     #[must_use]
     pub fn clash_with_values(&self, other: &Self, values: impl Fn(&str) -> Values) -> Option<String> {
         clash::clash(&self.parts(&values), &other.parts(&values))
@@ -147,7 +149,7 @@ struct Parser<'a> {
     pieces: Vec<Piece>,
     /// The literal text since the last placeholder.
     literal: String,
-    /// Whether the next placeholder needs no literal before it, because it is the first.
+    /// Whether the next placeholder needs no literal before it. That is so only for the first one.
     separated: bool,
 }
 
@@ -169,7 +171,7 @@ impl Parser<'_> {
         Ok(KeyTemplate { source: self.text.into(), pieces: self.pieces })
     }
 
-    /// Adds the placeholder whose `<` is at byte `open` and returns the position after its `>`.
+    /// Adds the placeholder whose `<` is at byte `open`. Returns the position after its `>`.
     fn placeholder(&mut self, open: usize) -> Result<usize> {
         let start = open + 1;
         let Some(length) = self.text[start..].find(['<', '>']) else {

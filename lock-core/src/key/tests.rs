@@ -1,4 +1,4 @@
-//! The promises of the module as a whole: the fixed outputs, and that different values give different keys.
+//! Tests the promises of the whole module: outputs that must not change, and different keys for different values.
 
 mod clashing;
 
@@ -15,7 +15,8 @@ fn key(text: &str) -> String {
     Key::new(text).unwrap().as_str().to_owned()
 }
 
-/// Processes of different versions meet at these texts: a change here breaks locks that are held during an upgrade.
+/// Processes of different versions must agree on these texts. A change here breaks locks that are held during an
+/// upgrade.
 #[test]
 fn golden_outputs() {
     let rendered =
@@ -37,7 +38,7 @@ fn golden_outputs() {
     for (text, expected) in [
         ("x".repeat(512), "x".repeat(512)),
         ("x".repeat(513), format!("{}#35ade0090e64e74d6ad04204009c23a4", "x".repeat(479))),
-        // Characters of two and three bytes: cut before the one that does not fit.
+        // These texts have characters of two and three bytes. The cut comes before the character that does not fit.
         ("é".repeat(300), format!("{}#7250b66610f8b7dbd6f5e5426d2143bc", "é".repeat(239))),
         ("€".repeat(200), format!("{}#f31cfff8b432ed05512cd9a8823fd990", "€".repeat(159))),
     ] {
@@ -125,7 +126,7 @@ fn a_builder_refuses_values_that_run_together() {
     }
 }
 
-/// Values that spell the prefix and the hash of another key do not reach it.
+/// Values that imitate the prefix and the hash of another key must not result in that key.
 #[test]
 fn a_shortened_key_cannot_be_spelt() {
     let template = KeyTemplate::parse("<a>#<b>").unwrap();
@@ -138,7 +139,7 @@ fn a_shortened_key_cannot_be_spelt() {
         let tail = whole.as_str().strip_prefix(&format!("{namespace}:")).unwrap();
         let (prefix, hash) = tail.rsplit_once('#').unwrap();
         assert_ne!(render(prefix, hash).in_namespace(namespace), whole, "{namespace}");
-        // A text of 512 bytes and less is shortened only with the namespace before it.
+        // A text of at most 512 bytes is shortened only if the namespace makes it longer.
         let plain = render(&"x".repeat(505), "y");
         let whole = plain.in_namespace(namespace);
         if let Some((prefix, hash)) = whole.as_str()[namespace.len() + 1..].rsplit_once('#')
@@ -167,7 +168,7 @@ fn encode(value: &str) -> String {
     text
 }
 
-/// The way back, which exists exactly if no two values are encoded alike.
+/// Decodes an encoded value. This is possible only because no two values are encoded alike.
 fn decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, tail)) = rest.split_first() {
@@ -183,7 +184,7 @@ fn decode(text: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Any text, and texts of the few characters that could be mistaken for a separator or for something encoded.
+/// Generates any text, and texts of the few characters that could be mistaken for a separator or an encoded character.
 fn values() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => "[a2D:%#.~<>-]{0,6}",
@@ -193,7 +194,7 @@ fn values() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Separators that a template accepts; `<` is written twice.
+/// Generates separators that a template accepts; `<` is written twice.
 fn separators() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a2D:%#.~>-]{0,3}[:#/.~-][a2D:%.-]{0,2}",
@@ -223,7 +224,7 @@ fn with_template(separators: &[String; 2], values: &[String; 3]) -> Key {
     template.render(|name| Ok(&values[name.parse::<usize>().unwrap()])).unwrap()
 }
 
-/// Splits the characters of all values anew, so that only the boundaries differ.
+/// Splits the characters of all values at other places, so that only the boundaries differ.
 fn resplit(values: &[String; 3], first: usize, second: usize) -> [String; 3] {
     let all: Vec<char> = values.concat().chars().collect();
     let first = first % (all.len() + 1);
@@ -269,7 +270,7 @@ proptest! {
     ) {
         let key = with_builder(&separators, &values);
         prop_assert_eq!(key == with_builder(&separators, &others), values == others);
-        // The likeliest collision: the text between two placeholders moves to another place of the same text.
+        // This is the likeliest collision: the same text, with the separator at another place.
         let text = format!("{}{}{}", values[0], separators[0], values[1]);
         let places: Vec<_> = text.match_indices(&*separators[0]).collect();
         let (place, _) = places[moved % places.len()];

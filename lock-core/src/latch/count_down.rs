@@ -1,4 +1,4 @@
-//! The latch that a program holds.
+//! Defines [`CountDownLatch`], the latch that a program uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
 use crate::key::{BadKey, IntoKey, Key};
 
-/// A count-down latch that all processes share. It is set to a count once and counted down; when the count reaches
-/// zero, it opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) makes one, which calls the store
-/// only when one of its methods is called.
+/// A count-down latch that all processes share. It is set to a count once, and then counted down. When the count
+/// reaches zero, it opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) makes a latch. It sends
+/// requests only when one of its methods is called.
 ///
-/// A latch has no holder: there is no guard, and dropping it does nothing. Clones are the same latch, and so are
-/// latches of the same key in other processes. A latch only counts *down*, and it does not close again; for another
-/// round, use another key, such as `deploy:43`. Nothing deletes a latch: the store forgets it when its
-/// [`ttl`](Self::ttl) is over. Do not use one key for a lock and a latch at the same time: the store may refuse that as
+/// A latch has no holder: there is no guard, and dropping the latch does nothing. Clones are the same latch, and so are
+/// latches of the same key in other processes. A latch only counts *down*, and does not close again. For another round,
+/// use another key, such as `deploy:43`. Nothing deletes a latch, but the store forgets it when its [`ttl`](Self::ttl)
+/// is over. Do not use one key for a lock and a latch at the same time, because the store may refuse that with
 /// [`InvalidRequest`](LockErrorKind::InvalidRequest).
 ///
 /// # The lease
@@ -31,8 +31,8 @@ use crate::key::{BadKey, IntoKey, Key};
 ///
 /// # Retries count once
 /// The store may have executed a command although its answer got lost. [`set`](Self::set) and
-/// [`count_down`](Self::count_down) then retry with the same owner token, so that one call never counts twice. Two
-/// calls do count twice: a worker that crashed after it counted down must not count down again after its restart.
+/// [`count_down`](Self::count_down) therefore retry with the same owner token, so that one call never counts twice. Two
+/// calls do count twice. So a worker that crashed after it counted down must not count down again after its restart.
 ///
 /// # Examples
 /// ```
@@ -80,8 +80,8 @@ impl CountDownLatch {
         self
     }
 
-    /// Sets the latch to `count` unless it is already set, and returns whether this call has set it. A latch that is
-    /// set keeps its count, so several processes may all call this, and one of them sets it.
+    /// Sets the latch to `count` if it is not set, and returns whether this call has set it. A latch that is set keeps
+    /// its count. So several processes may all call this method, and one of them sets the latch.
     ///
     /// # Errors
     /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): `count` is 0, or the store cannot hold the ttl;
@@ -94,8 +94,8 @@ impl CountDownLatch {
     ///   latch may be set.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the latch may or may not be set. A second call sets it if it is not, but does not
-    /// report that the first call had set it.
+    /// If the future is dropped, the latch may or may not be set. A second call then sets it if necessary. That call
+    /// does not report whether the first call had set it.
     #[doc(alias = "trySetCount")]
     pub async fn set(&self, count: u32) -> Result<bool> {
         let key = self.checked()?;
@@ -106,7 +106,8 @@ impl CountDownLatch {
         let step = LatchStep::Set { count, owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { by_us, .. }) => {
-                // The store does not know the waiters of this process that began before the latch was set.
+                // The store does not know about waiters of this process that began before the latch was set, so they
+                // are notified here.
                 self.hub.engine.latches.opened(key);
                 Ok(by_us)
             }
@@ -133,7 +134,7 @@ impl CountDownLatch {
         let step = LatchStep::CountDown { owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { left, .. }) => {
-                // The waiters of this process do not depend on the notification of the store, which may be lost.
+                // The waiters of this process are notified here, because the notification of the store may be lost.
                 if left == 0 {
                     self.hub.engine.latches.opened(key);
                 }
@@ -144,11 +145,11 @@ impl CountDownLatch {
         }
     }
 
-    /// Returns the count: 0 means open, `None` means not set or forgotten. Asks the store once and does not extend the
-    /// lease.
+    /// Returns the count: 0 means that the latch is open, `None` that it is not set or was forgotten. This sends one
+    /// request, and does not extend the lease.
     ///
     /// # Errors
-    /// As [`set`](Self::set), but without retries when the store fails.
+    /// As [`set`](Self::set), but this does not retry if the store fails.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -165,37 +166,38 @@ impl CountDownLatch {
 
     /// Waits until the latch is open, however long that takes.
     ///
-    /// It also waits for a latch that is not set yet, so a job may start to wait before the latch is set; the log warns
-    /// every 30 s. **A latch that was forgotten after it opened looks the same**: if a wait may start after that, use
-    /// [`wait_within`](Self::wait_within).
+    /// This also waits for a latch that is not set yet, so a job may start to wait before the latch is set. The log
+    /// then warns every 30 s. **A latch that was forgotten after it opened looks the same.** If a wait may start after
+    /// that, use [`wait_within`](Self::wait_within).
     ///
-    /// The wait extends the latch's lease. The store notifies the waiter when the latch opens. The waiter also asks
-    /// every third of the ttl, and at least every 2/3 s, so a late or lost notification delays it by no more than that.
-    /// While the store cannot be reached, it keeps waiting and warns in the log every 30 s.
+    /// The wait extends the latch's lease. The store notifies the waiter when the latch opens. The waiter also sends a
+    /// request every third of the ttl, and at least every 2/3 s. So a late or lost notification delays it by no more
+    /// than that. While the store cannot be reached, the waiter keeps waiting, and warns in the log every 30 s.
     ///
     /// # Errors
-    /// - [`Lost`](LockErrorKind::Lost): the latch was set when this wait last asked and is not any more, because the
-    ///   store could not be reached for longer than the lease. It may have been open in the meantime.
+    /// - [`Lost`](LockErrorKind::Lost): the latch was set at the last request of this wait, and is no longer set,
+    ///   because the store could not be reached for longer than the lease. The latch may have been open in the
+    ///   meantime.
     /// - A failure of the store that no retry can fix, such as a wrong password.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
     /// - An invalid latch, before any I/O, as [`set`](Self::set).
     ///
     /// # Panics
-    /// In a tokio runtime without its timer; a store on the network needs the I/O driver too (`enable_all`).
+    /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
-    /// Cancel safe: a wait that is dropped counts nothing down, and the store forgets it.
+    /// Cancel safe: if a wait is dropped, it has counted nothing down, and the store forgets the waiter.
     #[doc(alias = "await")]
     pub async fn wait(&self) -> Result<()> {
         self.wait_up_to(None).await
     }
 
-    /// Waits as [`wait`](Self::wait) does, but for at most `limit`, after which it asks the store once more. A limit of
-    /// zero asks once.
+    /// Waits like [`wait`](Self::wait), but for at most `limit`. Then it sends one last request. With a limit of zero
+    /// it sends a single request.
     ///
     /// # Errors
     /// As [`wait`](Self::wait). When the limit is over, [`TimedOut`](LockErrorKind::TimedOut), or the failure of the
-    /// store if it could not be reached.
+    /// store if the store could not be reached.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -213,7 +215,7 @@ impl CountDownLatch {
         waited.map_err(|error| error.with_latch(key))
     }
 
-    /// Checks the key and the abilities of the store, without I/O, and returns the key.
+    /// Checks the key and the abilities of the store without I/O. Returns the key.
     fn checked(&self) -> Result<&Key> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         self.check().map_err(|error| error.with_latch(key))?;

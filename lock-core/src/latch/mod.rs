@@ -1,7 +1,7 @@
-//! The count-down latch.
+//! Defines the count-down latch.
 //!
 //! [`count_down`] has the type that a program uses, [`retry`] repeats a step until the store answers, and [`wait`] is
-//! the loop that waits. The `notifications` module knows the waiters of this process.
+//! the loop that waits. The `notifications` module lists the waiters of this process.
 
 mod count_down;
 mod retry;

@@ -1,4 +1,4 @@
-//! Repeats a step until the store answers; the step counts once.
+//! Repeats a step of a latch until the store answers. The step counts once.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::key::Key;
 
-/// The shortest pause after a failure of the store; a short ttl makes it shorter.
+/// The first pause after a failure of the store. With a short ttl the pause is shorter.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause: short enough to notice soon that the store is back.
+/// The longest pause. It is short enough to detect soon that the store is available again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a state that lasts is logged.
+/// The interval between two warnings about the same state.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Takes a step, and repeats it for less than `ttl` while the store fails. The owner in `step` is the same each time,
-/// so that the store recognizes a step that it has taken already.
+/// Sends a step to the store. While the store fails, repeats the step for less than `ttl`. The owner in `step` stays
+/// the same, so that the store recognizes a step that it has already executed.
 pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Duration) -> Result<LatchState> {
     // The step is counted before the check, so that a shutdown waits for the answer.
     let _under_way = engine.begin_acquiring();
@@ -34,8 +34,8 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
         };
         let now = engine.clock.now();
         let (pause, waited) = (pauses.next(), now.since(started));
-        // When the lease may have run out, a retry could set a latch a second time, or count down a latch that was set
-        // again.
+        // After the ttl, the lease may have expired. A retry could then set a latch a second time, or count down a
+        // latch that was set again.
         if waited.saturating_add(pause) >= ttl {
             return Err(error.with_waited(waited));
         }
@@ -46,7 +46,7 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
         if let Err(closing) = engine.sleep(pause).await {
             return Err(closing.with_waited(waited).with_source(error));
         }
-        // The process may have been stopped for longer than the pause.
+        // The process may have been stopped for longer than the pause, so the time is checked again.
         let waited = engine.clock.now().since(started);
         if waited >= ttl {
             return Err(error.with_waited(waited));
@@ -54,19 +54,19 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
     }
 }
 
-/// Limits a warning to one in [`EVERY`].
+/// Limits a warning to one per [`EVERY`].
 #[derive(Debug)]
 pub(super) struct LogThrottle {
     last: Option<Moment>,
 }
 
 impl LogThrottle {
-    /// Allows the first warning at once.
+    /// Makes a throttle that allows the first warning at once.
     pub(super) fn at_once() -> Self {
         Self { last: None }
     }
 
-    /// Allows the first warning only after [`EVERY`].
+    /// Makes a throttle that allows the first warning only after [`EVERY`].
     pub(super) fn later(now: Moment) -> Self {
         Self { last: Some(now) }
     }

@@ -1,4 +1,4 @@
-//! The loop that waits for a latch to open.
+//! Waits for a latch to open.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// How often a wait asks the store: several times per lease, which it extends, and often enough that a lost
-/// notification costs little.
+/// Returns how often a wait sends a request: several times per lease, because each request extends the lease. The
+/// interval is short, so that a lost notification costs little.
 pub(super) fn heartbeat(ttl: Duration) -> Duration {
     ttl.min(WAITER_LEASE) / 3
 }
 
-/// The state of the latch by the last answer.
+/// The state of the latch according to the last answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The count has reached zero.
     Open,
-    /// The count that is left.
+    /// The latch is closed. The field is the remaining count.
     Closed(u32),
     /// The latch is not set yet.
     Unset,
-    /// It was set at the last request of this wait, and no longer is.
+    /// The latch was set at the last request of this wait, and is no longer set.
     Forgotten,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Wait<'a> {
     limit: Option<Duration>,
     started: Moment,
     heartbeat: Duration,
-    /// Whether an answer during this wait said that the latch is set.
+    /// Whether an answer during this wait has shown that the latch is set.
     seen: bool,
     pauses: Pauses,
     outage: LogThrottle,
@@ -72,10 +72,11 @@ impl<'a> Wait<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<()> {
-        // The waiter subscribes before the first request: the latch may open while that request is under way.
+        // The waiter subscribes before the first request, because the latch may open during that request.
         let waiter = self.engine.latches.join(self.key);
         loop {
-            // This comes before the request, so that no notification is missed between the answer and the pause.
+            // This future is made before the request, so that no notification is missed between the answer and the
+            // pause.
             let opened = waiter.notified();
             self.engine.check_open()?;
             let answer = self.engine.store.latch(self.key, &self.step).await;
@@ -95,14 +96,14 @@ impl<'a> Wait<'a> {
             Ok(state) => state,
             Err(error) => return self.failed(error).map(Some),
         };
-        // Each outage begins with short pauses.
+        // The pauses are reset, so that each outage begins with short pauses.
         self.pauses.reset();
         let detail = match verdict(self.seen, state) {
             Verdict::Open => return Ok(None),
             // The latch expired; whether it opened first cannot be determined.
             Verdict::Forgotten => return Err(self.forgotten()),
             Verdict::Closed(left) => {
-                // From now on, a latch that is not set was forgotten: it is not one that was never set.
+                // If the latch is found unset from now on, it was forgotten. It cannot be a latch that was never set.
                 self.seen = true;
                 format!("{left} have yet to count the latch down")
             }
@@ -120,7 +121,8 @@ impl<'a> Wait<'a> {
 
     /// Returns the pause before the next request after a failure of the store, or the error if no retry can help.
     fn failed(&mut self, error: LockError) -> Result<Duration> {
-        // A shutdown closes the connections under the waits that it ends: report the shutdown, not the failure.
+        // A shutdown closes the connections of the waits that it ends. In that case, report the shutdown and not the
+        // failure.
         self.engine.check_open()?;
         if !error.is_temporary() {
             return Err(error.with_waited(self.waited()));
@@ -134,12 +136,12 @@ impl<'a> Wait<'a> {
         self.pause(pause, || error)
     }
 
-    /// Limits `pause` to the rest of the limit; returns the error `over` if nothing is left.
+    /// Returns `pause`, limited to the rest of the limit. If nothing is left, returns the error `over`.
     fn pause(&self, pause: Duration, over: impl FnOnce() -> LockError) -> Result<Duration> {
         let waited = self.waited();
         match self.limit.map(|limit| limit.saturating_sub(waited)) {
             None => Ok(pause),
-            // The previous pause was cut to the limit, so this was the last request.
+            // The previous pause ended at the limit, so the last request has been made.
             Some(left) if left.is_zero() => Err(over().with_waited(waited)),
             Some(left) => Ok(pause.min(left)),
         }

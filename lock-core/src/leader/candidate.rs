@@ -1,4 +1,4 @@
-//! The state that the clones of one election share: whether they lead, and whether they were asked to resign.
+//! Defines the state that the clones of one election share: whether they lead, and whether they were asked to resign.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use crate::guard::LockHandle;
 use crate::owner::OwnerRecord;
 use crate::sync::change;
 
-/// The time for which a candidate leads: from one election to its end.
+/// The time for which a candidate leads, from its election to the end of its leadership.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
-    /// No other term of the key has the same number.
+    /// The fencing token. No other term of the key has the same number.
     pub(super) token: FencingToken,
     pub(super) handle: LockHandle,
-    /// The store has answered the release: it no longer shows this grant.
+    /// Whether the store has answered the release, so that it no longer shows this grant.
     released: Arc<AtomicBool>,
 }
 
@@ -31,7 +31,7 @@ impl Term {
         self.handle.is_held()
     }
 
-    /// Notes the answer to the release. If another guard still holds the lock, nothing was released.
+    /// Records the answer to the release. If another guard still holds the lock, the store has released nothing.
     pub(super) fn note_answer(&self, answer: Option<Released>) {
         if answer.is_some_and(|answer| answer != Released::StillHeld) {
             self.released.store(true, Ordering::Release);
@@ -48,7 +48,7 @@ impl Term {
 pub(super) struct Terms {
     /// The term that has not ended yet. It may be lost.
     pub(super) current: Option<Term>,
-    /// The previous term, and when it ended.
+    /// The previous term, and the time at which it ended.
     last: Option<(Term, Moment)>,
 }
 
@@ -58,8 +58,8 @@ impl Terms {
         self.current.as_ref().filter(|term| term.is_held())
     }
 
-    /// Returns whether a record in the store is left over from an ended term of this candidate: the store may keep a
-    /// grant that was lost, or not yet released, for up to `ttl`.
+    /// Returns whether a record in the store comes from an ended term of this candidate. The store may keep a grant
+    /// that was lost, or not yet released, for up to `ttl`.
     pub(super) fn is_left_over(&self, record: &OwnerRecord, ttl: Duration, now: Moment) -> bool {
         let lost = self.current.as_ref().is_some_and(|term| !term.is_held() && term.is_of(record));
         let left = |(term, ended): &(Term, Moment)| {
@@ -69,13 +69,13 @@ impl Terms {
     }
 }
 
-/// One candidate, which all clones of an election are.
+/// The candidate that all clones of an election share.
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     terms: watch::Sender<Terms>,
     /// How often the candidate was asked to resign.
     resigned: watch::Sender<u64>,
-    /// The runs that have not ended, each as the number of resignations before it.
+    /// The runs that have not ended. Each is represented by the number of resignations before it.
     runs: watch::Sender<Vec<u64>>,
 }
 
@@ -88,10 +88,10 @@ impl Candidate {
         self.terms.subscribe()
     }
 
-    /// Begins a term, which ends when the returned value is dropped.
+    /// Starts a term, which ends when the returned value is dropped.
     pub(super) fn begin_term(self: &Arc<Self>, term: Term) -> Seat {
-        // The term that is replaced may have the last reference to its lease, with its span, so it is dropped outside
-        // the lock.
+        // The replaced term may have the last reference to its lease, and so to a span, so it is dropped outside the
+        // lock.
         drop(change(&self.terms, |terms| terms.current.replace(term.clone())));
         Seat { candidate: Arc::clone(self), term }
     }
@@ -103,18 +103,18 @@ impl Candidate {
         Run { candidate: Arc::clone(self), before }
     }
 
-    /// Asks every run to end, and completes when they have.
+    /// Asks every run to end, and waits until all of them have ended.
     pub(super) async fn end_runs(&self) {
         let this = change(&self.resigned, |count| {
             *count += 1;
             *count
         });
-        // This value keeps the sender, so this cannot fail.
+        // This value keeps the sender alive, so the call cannot fail.
         let _ = self.runs.subscribe().wait_for(|runs| runs.iter().all(|before| *before >= this)).await;
     }
 }
 
-/// A term that has not ended. It ends with this value, which is dropped after the guard.
+/// A term that has not ended. The term ends when this value is dropped, which happens after the drop of the guard.
 #[derive(Debug)]
 pub(super) struct Seat {
     candidate: Arc<Candidate>,
@@ -126,7 +126,7 @@ impl Drop for Seat {
         let (term, now) = (&self.term, self.term.handle.lease().now());
         // This is dropped outside the lock, as in `begin_term`.
         drop(change(&self.candidate.terms, |terms| {
-            // Another clone may lead by now: a guard can be kept after its loss.
+            // Another clone may already lead, because a guard can be kept after its loss.
             let is_current = terms.current.as_ref().is_some_and(|current| current.token == term.token);
             let ended = if is_current { terms.current.take() } else { None };
             (ended, terms.last.replace((term.clone(), now)))
@@ -142,7 +142,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Completes when the candidate was asked to resign since the run began.
+    /// Completes when the candidate is asked to resign, if that happens after the run began.
     pub(super) async fn resigned(&self) {
         let _ = self.candidate.resigned.subscribe().wait_for(|count| *count > self.before).await;
     }

@@ -1,4 +1,4 @@
-//! A change of the leader, and when it is reported.
+//! Defines the changes of the leader, and when each is reported.
 
 use super::candidate::Term;
 use super::leader::Leader;
@@ -12,27 +12,27 @@ pub enum LeaderChange {
     /// This candidate leads.
     #[non_exhaustive]
     Elected {
-        /// Larger than the token of every earlier leader.
+        /// The fencing token, which is larger than the token of every earlier leader.
         fencing_token: FencingToken,
     },
-    /// This candidate led, and has lost the lead. Requests that its body has sent may still arrive.
+    /// This candidate led, and has lost the leadership. Requests that its body has sent may still arrive.
     #[non_exhaustive]
     Lost {
-        /// Why.
+        /// The reason of the loss.
         reason: LossReason,
     },
-    /// This candidate led, and has given up the lead.
+    /// This candidate led, and has resigned.
     Resigned,
-    /// Another leads.
+    /// Another candidate leads.
     Other(Leader),
     /// There is no leader.
     Vacant,
 }
 
-/// The last state that the reader of the changes got.
+/// The last state that was reported to the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    /// None yet, or the end of this candidate's lead. The next state is reported in any case.
+    /// No state was reported yet, or this candidate's leadership has ended. The next state is reported in any case.
     Nothing,
     Own(Term),
     Other(GrantId),
@@ -40,7 +40,8 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// Returns the change of this candidate's own lead, if there is one. `held` is the term in which it leads now.
+    /// Returns the change in this candidate's own leadership, or `None`. `held` is the term in which the candidate
+    /// leads now.
     pub(super) fn own_news(&mut self, held: Option<&Term>) -> Option<LeaderChange> {
         if let Self::Own(term) = self {
             if term.is_held() {
@@ -59,11 +60,11 @@ impl Told {
         Some(change)
     }
 
-    /// Returns the change if the store shows another leader, or none.
+    /// Returns the change if the store shows another leader, or no leader.
     pub(super) fn news_of(&mut self, leader: Option<Leader>) -> Option<LeaderChange> {
         match (&*self, leader) {
             (Self::Own(_) | Self::Vacant, None) => None,
-            // The candidate's own election is reported by `own_news`.
+            // `own_news` reports the candidate's own election.
             (Self::Own(_), Some(_)) => None,
             (_, Some(leader)) if leader.is_self => None,
             (Self::Other(id), Some(leader)) if *id == leader.id => None,

@@ -1,4 +1,4 @@
-//! The stream of changes of the leader.
+//! Defines the stream of changes of the leader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,33 +14,34 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// The shortest pause between two requests to the store.
+/// The shortest pause between two requests to the store that can be set.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The shortest pause that follows from a ttl.
+/// The shortest pause that is derived from a ttl.
 const SHORTEST_BY_TTL: Duration = Duration::from_millis(200);
-/// The longest pause that follows from a ttl.
+/// The longest pause that is derived from a ttl.
 const LONGEST_BY_TTL: Duration = Duration::from_secs(2);
 
-/// Returns the pause between two requests for a lease of `ttl`: three in a ttl, as often as a leader renews.
+/// Returns the pause between two requests for a lease of `ttl`: a third of the ttl, which is how often a leader renews.
 fn pause(ttl: Duration) -> Duration {
     (ttl / 3).clamp(SHORTEST_BY_TTL, LONGEST_BY_TTL)
 }
 
-/// The changes of the leader, from the call of [`LeaderElection::changes`] on.
+/// The changes of the leader since the call of [`LeaderElection::changes`].
 ///
-/// The stream has states, not a history: a reader that is late misses the states in between, and a lead that is shorter
-/// than the pause between two requests is not seen. Each item differs from the previous one, and the last one is
-/// current.
+/// The stream contains states, not a history. A late reader misses the states in between, and a leadership that is
+/// shorter than the pause between two requests is not seen. Each item differs from the previous one, and the last item
+/// is the current state.
 ///
 /// - [`Elected`](LeaderChange::Elected), [`Lost`](LeaderChange::Lost) and [`Resigned`](LeaderChange::Resigned) are
-///   about this candidate. They come at once, on every store.
-/// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are read from the store. They come up to one
-///   pause late, and never over a store that cannot list its holders: see [`sees_others`](Self::sees_others). While the
-///   store cannot be reached there is no news of others; the log says so once.
+///   about this candidate. They are reported at once, on every store.
+/// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are read from the store. They are reported up
+///   to one pause late. A store that cannot list its holders never reports them; see
+///   [`sees_others`](Self::sees_others). While the store cannot be reached, changes of other leaders are not reported,
+///   and the log warns once.
 ///
-/// The stream sends one request for each pause, and none while this candidate leads, or while [`next`](Self::next) is
+/// The stream sends one request per pause. It sends none while this candidate leads, or while [`next`](Self::next) is
 /// not called. No store notifies an observer of a new leader: a watch on a key is for candidates, and the store would
-/// count an observer among them.
+/// count an observer as one.
 pub struct LeaderChanges {
     election: LeaderElection,
     terms: watch::Receiver<Terms>,
@@ -48,16 +49,16 @@ pub struct LeaderChanges {
     every: Duration,
     /// The time of the next request to the store.
     due: Moment,
-    /// Whether the last request failed, and the log has reported it.
+    /// Whether the last request failed. The log has then reported the failure.
     failing: bool,
 }
 
 impl LeaderElection {
-    /// Follows the leader from now on. The first item is the present leader.
+    /// Follows the leader from now on. The first item is the current leader.
     ///
-    /// The candidate's own elections and losses are reported at once, without I/O. Another leader is read from the
-    /// store: three times in a ttl, and at least every 2 s ([`LeaderChanges::every`] sets another pause), while this
-    /// candidate does not lead itself.
+    /// The candidate's own elections and losses are reported at once, without I/O. While this candidate does not lead,
+    /// the stream reads the current leader from the store. It does so three times in a ttl, and at least every 2 s;
+    /// [`LeaderChanges::every`] sets another pause.
     ///
     /// # Examples
     /// ```
@@ -90,28 +91,28 @@ impl LeaderChanges {
         Self { election, terms, told: Told::Nothing, every, due, failing: false }
     }
 
-    /// Sets the pause between two requests to the store; at least 10 ms. Default: a third of the ttl, and 200 ms to 2
-    /// s.
+    /// Sets the pause between two requests to the store. The minimum is 10 ms. Default: a third of the ttl, between 200
+    /// ms and 2 s.
     #[must_use]
     pub fn every(mut self, pause: Duration) -> Self {
         self.every = pause.max(SHORTEST);
         self
     }
 
-    /// Returns whether the store can show another leader. If not, only this candidate's own changes are reported.
+    /// Returns whether the store can show another leader. Otherwise only this candidate's own changes are reported.
     #[must_use]
     pub fn sees_others(&self) -> bool {
         self.engine().capability.lists
     }
 
-    /// Returns the next change; `None` once the manager was shut down.
+    /// Returns the next change, or `None` after the manager was shut down.
     ///
     /// # Cancel safety
-    /// Cancel safe: no change is lost. A caller that cancels each call before the store has answered learns of no other
-    /// leader.
+    /// Cancel safe: no change is lost. If a caller cancels each call before the store has answered, it never learns of
+    /// other leaders.
     pub async fn next(&mut self) -> Option<LeaderChange> {
         let engine = Arc::clone(self.election.engine());
-        // A caller outside of tokio needs the library's thread; if there is none, the stream ends.
+        // A caller outside of tokio needs the library's thread. If the thread cannot be started, the stream ends.
         engine.cleanup.inside(self.next_change()).await.ok().flatten()
     }
 
@@ -119,7 +120,7 @@ impl LeaderChanges {
         loop {
             let held = self.terms.borrow_and_update().held().cloned();
             if let Some(change) = self.told.own_news(held.as_ref()) {
-                // After reporting the candidate's own change, the stream asks for the new leader at once.
+                // After it has reported the candidate's own change, the stream reads the new leader at once.
                 self.due = self.engine().clock.now();
                 return Some(change);
             }
@@ -129,8 +130,8 @@ impl LeaderChanges {
             let waited = match &self.told {
                 Told::Own(term) => {
                     let (handle, every) = (term.handle.clone(), self.every);
-                    // A lead that its body gives up early is not a loss, and causes no wake-up. So it is checked after
-                    // each pause, in this process and not in the store.
+                    // If its body resigns early, that is not a loss, and causes no wake-up. So the leadership is
+                    // checked after each pause, in this process and not in the store.
                     self.unless_changed(async move {
                         let _ = tokio::time::timeout(every, handle.lost()).await;
                     })
@@ -145,7 +146,7 @@ impl LeaderChanges {
             if waited.is_none() || matches!(self.told, Told::Own(_)) {
                 continue;
             }
-            // This is set before the request, so that a reader that drops the future again and again does not send more
+            // The time is set before the request. So a reader that drops the future again and again does not cause more
             // requests.
             self.due = self.engine().clock.now().plus(self.every);
             let election = self.election.clone();
@@ -168,7 +169,7 @@ impl LeaderChanges {
         }
     }
 
-    /// Takes the answer of the store.
+    /// Handles the answer of the store.
     fn hears(&mut self, answer: Result<Option<Leader>>) -> Option<LeaderChange> {
         let leader = match answer {
             Ok(leader) => leader,
@@ -199,7 +200,7 @@ impl LeaderChanges {
 async fn closed(engine: &Engine) {
     loop {
         let mut changed = std::pin::pin!(engine.changed.notified());
-        // The waiter registers before the check: otherwise it would miss a shutdown between the two.
+        // The waiter registers before the check. Otherwise it would miss a shutdown between the two steps.
         changed.as_mut().enable();
         if engine.check_open().is_err() {
             return;

@@ -1,4 +1,4 @@
-//! The election that a program takes part in.
+//! Defines [`LeaderElection`], in which a program takes part as a candidate.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,17 +21,17 @@ use crate::options::Release;
 use crate::request::LockRequest;
 use crate::strategy;
 
-/// The pauses of a candidate that is deposed again and again.
+/// The pauses of a candidate that loses the leadership again and again.
 pub(super) const AFTER_A_LOSS: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
 
-/// A term that lasted this long resets the pauses.
+/// A term of at least this length resets the pauses.
 pub(super) const GOOD_TERM: Duration = Duration::from_secs(1);
 
-/// One candidate for the lead of a key. [`LockManager::leader`](crate::LockManager::leader) makes one, which calls the
-/// store only when one of its methods is called.
+/// One candidate for the leadership of a key. [`LockManager::leader`](crate::LockManager::leader) makes a candidate. It
+/// sends requests only when one of its methods is called.
 ///
-/// Clones are the same candidate: they share whether it leads, and [`resign`](Self::resign) concerns all of them. Every
-/// call of `LockManager::leader` makes another candidate, even for the same key.
+/// Clones are the same candidate: if one leads, all lead, and [`resign`](Self::resign) concerns all of them. Every call
+/// of `LockManager::leader` makes another candidate, even for the same key.
 ///
 /// # Examples
 /// ```
@@ -64,9 +64,9 @@ pub struct LeaderElection {
 
 impl LeaderElection {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
-        // A candidate waits in order of arrival, if the store has one. Each leader then has its own grant, and the
-        // store shows its record; a grant that is handed off inside the process would show the record of the previous
-        // leader.
+        // If the store keeps an order of arrival, a candidate waits in that order. Each leader then has its own grant,
+        // and the store shows the leader's record. If a grant were handed off inside the process, the store would show
+        // the record of the previous leader.
         let in_order = hub.engine.capability.waiting.in_order();
         let kind = if in_order { Kind::Fair } else { Kind::Reentrant };
         let request = LockRequest::new(hub, key, Some(kind))
@@ -79,42 +79,43 @@ impl LeaderElection {
         Self { request, on_lost: OnLost::default(), candidate: Arc::default() }
     }
 
-    /// Sets the lease: after the death of a leader there is none for at most this long, and a leader that cannot reach
-    /// the store leads for at most this long. The lease is renewed after a third of it. Default: the manager's, 10 s.
+    /// Sets the lease. After the death of a leader, the key has no leader for at most this long. A leader that cannot
+    /// reach the store leads for at most this long. The lease is renewed after a third of it. Default: the manager's,
+    /// which is 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request = self.request.ttl(ttl);
         self
     }
 
-    /// Sets how often the lease is renewed, if after a third of it is too seldom; see [`LockRequest::renew_every`].
+    /// Sets how often the lease is renewed, if a third of it is too long an interval; see [`LockRequest::renew_every`].
     pub fn renew_every(mut self, every: Duration) -> Self {
         self.request = self.request.renew_every(every);
         self
     }
 
-    /// Sets the longest time for which the candidate leads. After it the lead is [lost](LossReason::MaxHold), and the
-    /// next candidate in line leads. Default: none.
+    /// Sets the maximum time for which the candidate leads. After this time the leadership is
+    /// [lost](LossReason::MaxHold), and the next candidate in line leads. Default: none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.request = self.request.max_hold(max);
         self
     }
 
-    /// Sets the name of this candidate, which [`current`](Self::current) shows to others beside its host and process
-    /// id. Give the candidates of one process different ones. Default: none.
+    /// Sets the name of this candidate. [`current`](Self::current) shows the name to others, together with the host and
+    /// the process id. Use different names for the candidates of one process. Default: none.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.request = self.request.label(label);
         self
     }
 
-    /// Sets what [`run`](Self::run) does with its body when the lead is lost. With [`OnLost::Finish`] the body learns
-    /// of the loss by its handle, and the candidate campaigns again when the body has ended. Default:
+    /// Sets what [`run`](Self::run) does with its body when the leadership is lost. With [`OnLost::Finish`] the body
+    /// learns of the loss from its handle, and the candidate campaigns again after the body has ended. Default:
     /// [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self
     }
 
-    /// Checks whether the candidate could ever lead, without any I/O: for the start of a program.
+    /// Checks whether the candidate could ever lead, without any I/O. Call this at the start of a program.
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest);
@@ -134,21 +135,22 @@ impl LeaderElection {
     /// - The errors of [`check`](Self::check), before any I/O.
     ///
     /// # Panics
-    /// In a tokio runtime without the timer. A store on the network needs the I/O driver too (`enable_all`).
+    /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws: a possible grant is released in the background, and the queue entry is removed.
+    /// If the future is dropped, the candidate withdraws: a possible grant is released in the background, and the queue
+    /// entry is removed.
     pub async fn campaign(&self) -> Result<Leadership> {
         let mut pauses = AFTER_A_LOSS;
         loop {
             let guard = self.request.clone().acquire().await?;
-            // The token came with the grant.
+            // This sends no request, because the token came with the grant.
             match guard.fencing_token().await {
                 Ok(token) => {
                     let term = Term::new(token, guard.handle());
                     return Ok(Leadership::new(guard, self.candidate.begin_term(term)));
                 }
-                // The candidate was deposed before it could begin.
+                // The candidate lost the lock before its term could begin.
                 Err(error) if error.is_lost() => drop(guard),
                 Err(error) => return Err(error),
             }
@@ -156,15 +158,15 @@ impl LeaderElection {
         }
     }
 
-    /// Returns whether this candidate certainly leads now. Local, no I/O: it is `false` from the deadline of the lease
-    /// on, whatever the network does.
+    /// Returns whether this candidate certainly leads now. This needs no I/O: from the deadline of the lease on, the
+    /// result is `false`, whatever the network does.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.candidate.terms().held().is_some()
     }
 
-    /// Returns the leader, or `None` if there is none. This is one request to the store, and the answer may be out of
-    /// date when it arrives: use it to contact or watch the leader, not to decide whether to lead.
+    /// Returns the leader, or `None` if there is none. This sends one request to the store, and the answer may be out
+    /// of date when it arrives. Use it to contact or watch the leader, not to decide whether to lead.
     ///
     /// # Errors
     /// - [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot list its holders.
@@ -181,12 +183,13 @@ impl LeaderElection {
         leader_of(found, &self.candidate.terms()).map_err(|error| error.with_key(key))
     }
 
-    /// Ends every [`run`](Self::run) of this candidate, on all of its clones, and completes when they have ended: each
-    /// drops its body, gives up the lead, and returns `None`. A run that begins later is not affected, nor is a
-    /// [`Leadership`], which [resigns by itself](Leadership::resign).
+    /// Ends every [`run`](Self::run) of this candidate, on all of its clones, and waits until they have ended. Each run
+    /// drops its body, resigns, and returns `None`. A later run is not affected. A [`Leadership`] is not affected
+    /// either, because it has its own [`resign`](Leadership::resign).
     ///
-    /// Call it before [`shutdown`](crate::LockManager::shutdown), which otherwise waits for the body. A body that must
-    /// end in good order returns instead. A run whose future is kept and not polled does not end: drop it.
+    /// Call this before [`shutdown`](crate::LockManager::shutdown), which otherwise waits for the body. A body that
+    /// must end in good order should return instead. A run whose future is kept but not polled does not end, so drop
+    /// such a future.
     ///
     /// # Cancel safety
     /// The runs also end if this future is dropped after its first poll.
@@ -194,8 +197,8 @@ impl LeaderElection {
         self.candidate.end_runs().await;
     }
 
-    /// Waits before the next campaign, because the cause that deposed the candidate may still last. The pause is
-    /// random, because other candidates may have been deposed at the same time.
+    /// Waits before the next campaign, because the cause of the loss may still exist. The pause is random, because
+    /// other candidates may have lost the leadership at the same time.
     pub(super) async fn pause(&self, pauses: &mut Pauses) -> Result<()> {
         let part = 0.5 + fastrand::f64() / 2.0;
         self.engine().sleep(pauses.next().mul_f64(part)).await

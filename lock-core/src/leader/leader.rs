@@ -1,4 +1,4 @@
-//! The present leader, made from an answer of the store.
+//! Defines [`Leader`], the current leader according to the store.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,26 +8,27 @@ use crate::backend::{FencingToken, GrantId, LockInfo, Mode};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::owner::OwnerRecord;
 
-/// The leader by an answer of the store. It may have changed since.
+/// The leader according to an answer of the store. The leader may have changed since then.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The name of its grant, with which [`force_release`](crate::LockManager::force_release) deposes it. Every new
-    /// leader has another name, except over a store without an order of arrival, if the candidates are of one process.
+    /// The id of the leader's grant. [`force_release`](crate::LockManager::force_release) with this id deposes the
+    /// leader. Every new leader has another id, with one exception: over a store without an order of arrival,
+    /// candidates of one process may share it.
     pub id: GrantId,
-    /// The process that leads, its [label](super::LeaderElection::label), and since when it has been a candidate;
-    /// `None` if another library holds the key.
+    /// The process that leads, its [label](super::LeaderElection::label), and since when it has been a candidate. This
+    /// is `None` if a client of another library holds the key.
     pub record: Option<OwnerRecord>,
-    /// The rest of its lease; `None` without an expiry. A live leader renews it.
+    /// The rest of the leader's lease, or `None` if it does not expire. A live leader renews its lease.
     pub remaining: Option<Duration>,
-    /// Its fencing token, if this candidate leads. No store shows the token of another leader.
+    /// The fencing token, if this candidate leads. No store shows the token of another leader.
     pub fencing_token: Option<FencingToken>,
-    /// Whether this candidate leads: the election that was called, or a clone of it.
+    /// Whether this candidate leads: the election whose method was called, or a clone of it.
     pub is_self: bool,
 }
 
 impl fmt::Display for Leader {
-    /// `web-3 pid 811 (shop, pay)`
+    /// Writes a text such as `web-3 pid 811 (shop, pay)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.record {
             Some(record) => record.fmt(f),
@@ -36,7 +37,8 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Returns the leader, if the store shows `found` for the key, and this candidate has had `terms`.
+/// Returns the leader, if any. `found` is the state of the key in the store, and `terms` are the terms of this
+/// candidate.
 ///
 /// A key that is kept after its release has no leader.
 pub(super) fn leader_of(found: Option<LockInfo>, terms: &Terms) -> Result<Option<Leader>> {

@@ -1,4 +1,4 @@
-//! A body that runs for as long as its candidate leads, and again after a loss.
+//! Runs a body while its candidate leads, and runs it again after a loss.
 
 use std::future::Future;
 
@@ -13,26 +13,29 @@ use crate::guard::body::RELEASE_PATIENCE;
 use crate::options::OnLost;
 
 impl LeaderElection {
-    /// Campaigns, runs `body` for as long as this candidate leads, and campaigns again after a loss. So `body` may be
-    /// called several times, each time with the handle of another term: its fencing token, which costs no round trip
-    /// and is larger than every earlier one, and whether the lead is lost.
+    /// Campaigns, runs `body` while this candidate leads, and campaigns again after a loss. So `body` may be called
+    /// several times, each time with the handle of a new term. The handle provides the fencing token, which is larger
+    /// than every earlier one and costs no round trip. It also shows whether the leadership is lost.
     ///
-    /// Returns the output of the body when the body ends, which gives up the lead: a body that leads for ever never
-    /// ends. Returns `None` when the candidate was asked to [`resign`](Self::resign) after the call of this method.
+    /// When the body ends, the candidate resigns, and this returns the output of the body. A body that should lead
+    /// forever must not end. Returns `None` if the candidate was asked to [`resign`](Self::resign) after the call of
+    /// this method.
     ///
-    /// When the lead is lost, the body is dropped at its current await point, before another can lead, except after a
-    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover. With
-    /// [`OnLost::Finish`] it runs to its end, and its output is dropped. Inside the body a nested request for the key
-    /// enters the lock of the leader again; the values of the body are dropped before the lock is released.
+    /// When the leadership is lost, the body is dropped at its current await point, before another candidate can lead.
+    /// After a [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover, another
+    /// candidate may lead before that. With [`OnLost::Finish`] the body runs to its end, and its output is dropped. A
+    /// nested request for the key inside the body enters the lock of the leader. The values of the body are dropped
+    /// before the lock is released.
     ///
     /// # Errors
-    /// As [`campaign`](Self::campaign). A loss is no error.
+    /// As [`campaign`](Self::campaign). A loss is not an error.
     ///
     /// # Panics
     /// As [`campaign`](Self::campaign).
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body first, and then gives up the lead in the background, or withdraws.
+    /// If the future is dropped, the body is dropped first, and the candidate then resigns in the background, or
+    /// withdraws.
     ///
     /// # Examples
     /// ```
@@ -60,8 +63,8 @@ impl LeaderElection {
         F: FnMut(LockHandle) -> Fut,
         Fut: Future<Output = T>,
     {
-        // The run is counted before the first poll, so that a task that was spawned with it also ends if `resign` is
-        // called before it ran.
+        // The run is counted before the first poll. So a spawned task also ends if `resign` is called before the task
+        // first runs.
         let (election, run) = (self.clone(), self.candidate.begin_run());
         async move { election.lead(&run, body).await }
     }
@@ -79,8 +82,8 @@ impl LeaderElection {
                 won = self.campaign() => won?,
             };
             let began = self.engine().clock.now();
-            // The future is boxed, because every async function that takes a future by value stores a copy of it in its
-            // own.
+            // The future is boxed, because an async function that takes a future by value stores a copy of it in its
+            // own future.
             let term = Box::pin(body(leadership.handle()));
             let ended = tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! The bounds of a grant: until when the holder and the store count it as held.
+//! Calculates the bounds of a grant: until when the holder and the store regard it as held.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::local_queue::Bounds;
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
-/// Returns the bounds of a grant that the store gave to a claim for `ttl`.
+/// Returns the bounds of a grant from the store, for a claim that requested `ttl`.
 pub(super) fn of_grant(
     engine: &Engine,
     options: &LeaseOptions,
@@ -18,15 +18,16 @@ pub(super) fn of_grant(
     let length = if ends_by_itself(engine, options) { grant.lease.min(ttl) } else { grant.lease };
     let store_until = match engine.cleanup.has_session() {
         true => expiry::forgotten(grant.sent, length),
-        // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have
-        // extended it to `ttl`.
+        // The claim requested `ttl`. A grant from the store's queue may be shorter, and an unanswered heartbeat may
+        // have extended it to `ttl`.
         false => expiry::forgotten(*arrived, ttl.max(grant.lease)),
     };
     let deadline = expiry::held_until(engine.capability.placement, grant.sent, length);
     Bounds { deadline, store_until, confirmed: grant.sent }
 }
 
-/// Returns whether a lease ends although the store keeps the grant: the lease is not renewed, and its session is.
+/// Returns whether a lease ends although the store keeps the grant. That is so if the lease is not renewed but its
+/// session is.
 pub(super) fn ends_by_itself(engine: &Engine, options: &LeaseOptions) -> bool {
     engine.cleanup.has_session() && !options.renew
 }

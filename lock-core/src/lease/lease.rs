@@ -1,4 +1,4 @@
-//! A grant in use, and how many guards share it.
+//! Defines [`Lease`]: a grant in use, shared by its guards.
 
 use std::ops::Deref;
 use std::sync::atomic::{self, AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -37,9 +37,9 @@ pub(super) struct Start {
     reason = "in the lease, so that one which is handed to nobody is made in one piece"
 )]
 pub(super) enum LeaseGrant {
-    /// A grant of this lease alone: from the store, or a copy of a grant that was handed off.
+    /// A grant that only this lease uses: a grant from the store, or a copy of a grant that was handed off.
     Own(HeldGrant),
-    /// A grant that was handed off, and is shared with the previous holders.
+    /// A grant that was handed off, and is shared with its previous holders.
     Shared(Arc<SharedGrant>),
 }
 
@@ -54,8 +54,8 @@ impl Deref for LeaseGrant {
     }
 }
 
-/// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease without holders is
-/// neither renewed nor watched.
+/// A grant in use, shared by its guards and handles. The schedule has only a weak reference, so a lease without holders
+/// is neither renewed nor watched.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
@@ -65,26 +65,26 @@ pub(crate) struct Lease {
     pub(crate) span: tracing::Span,
     pub(crate) recorder: HoldRecorder,
     pub(super) state: AtomicU8,
-    /// The number of guards that share the grant: the outermost one and the guards of nested calls.
+    /// The number of guards that share the grant: the outermost guard and the guards of nested calls.
     pub(super) entries: AtomicUsize,
-    /// The runtime whose renewer watches the lease, as long as that runtime lives.
+    /// The runtime whose renewer watches the lease. When that runtime ends, so does its renewer.
     pub(super) runtime: Id,
-    /// The length that renewals ask for, in nanoseconds; `extend` changes it.
+    /// The length that renewals request, in nanoseconds. `extend` changes it.
     pub(super) ttl: AtomicU64,
-    /// The number of earlier hand-offs of the grant: each holder has its own fencing token.
+    /// The number of earlier hand-offs of the grant. Each holder has its own number, and so its own fencing token.
     pub(super) handoffs: u64,
-    /// The fencing token: the first that was made.
+    /// The fencing token. The first token that is made stays.
     pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
-    /// The time at which the renewer checks this lease next. Entries of the schedule with a different time are stale.
+    /// When the renewer checks this lease next. Entries of the schedule with a different time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
-    /// Must not be dropped under a lock: the span runs the log of the application.
+    /// A lease must not be dropped under a lock, because the drop ends the span and so runs the log of the application.
     _outside: OutsideOfLocks,
 }
 
 impl Lease {
-    /// Makes a lease for a grant of the store.
+    /// Makes a lease for a grant from the store.
     pub(crate) fn new(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
@@ -96,7 +96,7 @@ impl Lease {
         Self::since(granted.grant.sent, engine, schedule, claim, options, granted, span)
     }
 
-    /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
+    /// Makes a lease like [`new`](Self::new), but counts `max_hold` and `min_hold` from `since`.
     pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
@@ -108,15 +108,16 @@ impl Lease {
     ) -> Arc<Self> {
         let (ttl, Granted { grant, arrived }) = (claim.ttl, granted);
         let bounds = bounds::of_grant(&engine, &options, ttl, granted);
-        // The time of arrival is later than the time at which the store made the token. So the numbers that are counted
-        // on from it stay below the time of the store.
+        // The arrival is later than the time at which the store made the token. So the numbers that continue from the
+        // token stay below the time of the store.
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
         let start = Start { since, ttl, handoffs: claim.handoffs, fence };
         let grant = LeaseGrant::Own(HeldGrant::new(claim, bounds));
         Self::start(engine, schedule, grant, options, start, span)
     }
 
-    /// Makes the lease in its place on the heap: every grant passes here. Always inlined: a call would copy the grant.
+    /// Makes a lease directly on the heap. Every grant passes through here. The function is always inlined, because a
+    /// call would copy the grant.
     #[inline(always)]
     pub(super) fn start(
         engine: Arc<Engine>,
@@ -137,7 +138,7 @@ impl Lease {
             handoffs,
             runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
-            // A `OnceLock` with a value is slow to make: it is set as if threads raced for it.
+            // A `OnceLock` with a value would be slow to make, because it is set as if threads raced for it.
             fence: fence.map_or_else(OnceCell::new, OnceCell::with_value),
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
@@ -148,13 +149,13 @@ impl Lease {
         })
     }
 
-    /// Returns the claim that the store has granted. Successive holders of one grant usually share it.
+    /// Returns the claim that the store granted. Successive holders of one grant usually share the claim.
     pub(crate) fn claim(&self) -> &Claim {
         &self.grant.claim
     }
 
-    /// Returns a copy of the claim with this holder's number, which distinguishes it from earlier and later holders of
-    /// the grant.
+    /// Returns a copy of the claim with this holder's number of hand-offs. The number distinguishes the holder from
+    /// earlier and later holders of the grant.
     pub(crate) fn own_claim(&self) -> Claim {
         Claim { handoffs: self.handoffs, ..self.claim().clone() }
     }
@@ -163,27 +164,30 @@ impl Lease {
         self.engine.clock.now()
     }
 
-    /// Seals the lease against nested calls. Returns `false` if one has entered.
+    /// Prevents nested calls from entering the lease. Returns `false` if a nested call is inside.
     pub(crate) fn seal(&self) -> bool {
-        // This is one atomic step: a nested call that enters between a check and the change would write beside readers.
+        // This is one atomic step. If it were two, a nested call could enter between the check and the change, and
+        // would then write while others read.
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Adds a guard. Returns `false` when the grant is lost, or the last guard has gone.
+    /// Adds a guard. Returns `false` if the grant is lost, or if the last guard is gone.
     pub(crate) fn enter(&self) -> bool {
         if self.loss().is_some() {
             return false;
         }
-        // The count never rises from zero: the last guard may already be releasing the grant, and a body would run
-        // without the lock.
+        // The count never rises from zero. At zero, the last guard may already be releasing the grant, and a body would
+        // run without the lock.
         let more = |entries: usize| (entries > 0).then_some(entries + 1);
         self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// Removes a guard. Returns `true` for the last one, which releases the grant: from then on nothing renews it.
+    /// Removes a guard. Returns `true` for the last guard, which must release the grant. From then on the lease is not
+    /// renewed.
     pub(crate) fn leave(&self) -> bool {
         let fewer = |entries: usize| entries.checked_sub(1);
-        // The count never falls below zero: the lock may have been released early. Almost every lease has one guard.
+        // The count never falls below zero, even if the lock was released early. Almost every lease has exactly one
+        // guard, so `seal` is tried first.
         if !self.seal() && self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) != Ok(1) {
             return false;
         }
@@ -191,7 +195,7 @@ impl Lease {
         true
     }
 
-    /// As [`leave`](Self::leave), if there is only one guard. Otherwise does nothing.
+    /// Removes the guard like [`leave`](Self::leave), if it is the only one. Otherwise does nothing.
     pub(crate) fn leave_alone(&self) -> bool {
         let is_last = self.seal();
         if is_last {
@@ -200,15 +204,16 @@ impl Lease {
         is_last
     }
 
-    /// Ends the use of a lease that can no longer be entered. Its release is sent after that, and
-    /// [reported](Self::record_released).
+    /// Ends the use of a lease that can no longer be entered. The caller then sends the release, and [records
+    /// it](Self::record_released).
     pub(crate) fn end(&self) {
-        // This comes before the release is sent: an answer to a renewal that is still under way finds that the lease
-        // has ended, and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
+        // The state changes before the release is sent. The answer to a renewal that is still under way then finds the
+        // ended lease, and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });
-        // Pairs with the fence in `note_verified`: either the check sees that the lease has ended, or the release sees the note.
+        // This fence pairs with the fence in `note_verified`. Either the check sees that the lease has ended, or the
+        // release sees the note.
         atomic::fence(Ordering::SeqCst);
     }
 

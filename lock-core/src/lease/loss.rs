@@ -1,4 +1,4 @@
-//! Whether a grant is still held, and the notifications of a loss.
+//! Checks whether a grant is still held, and notifies of a loss.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use super::state::{self, code, reason};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Lease {
-    /// Notes that renewals are late. Returns whether this was not noted before.
+    /// Records that renewals are late. Returns whether this is the first such record.
     pub(crate) fn endanger(&self) -> bool {
         self.state
             .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
@@ -26,43 +26,44 @@ impl Lease {
         self.state.load(Ordering::Acquire) == state::ENDED
     }
 
-    /// Returns whether a loss was reported. Does not read the clock.
+    /// Returns whether a loss was reported. This does not read the clock.
     pub(super) fn is_revoked(&self) -> bool {
         self.state.load(Ordering::Acquire) > state::ENDED
     }
 
-    /// Returns why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, whether or
-    /// not that was reported.
+    /// Returns why the grant is lost, or `None` if it is held. This reads the clock: an expired lease is lost from its
+    /// expiry on, whether or not the loss was reported.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         let known = self.state.load(Ordering::Acquire);
         if known > state::ENDANGERED {
             return reason(known);
         }
-        // The clock decides, not the report: the renewer may report late or never, if the log blocks its thread or its
-        // runtime has ended.
+        // The clock decides, because the renewer may report late or never. For example, the log may block its thread,
+        // or its runtime may have ended.
         let now = self.now();
         if self.deadline().is_past(now) {
             self.lose(LossReason::Expired);
         } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {
             self.lose(LossReason::MaxHold);
         }
-        // The state is read again: another thread may have noted a loss first, with another reason, or released the
+        // The state is read again, because another thread may have recorded a loss with another reason, or released the
         // lease.
         reason(self.state.load(Ordering::Acquire))
     }
 
-    /// Marks the grant as lost, and sends all notifications. The first reason stays; a released lease cannot be lost.
+    /// Marks the grant as lost, and sends all notifications. Returns whether this call changed the state. The first
+    /// reason stays, and a released lease cannot be lost.
     pub(crate) fn lose(&self, why: LossReason) -> bool {
         let lost = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(code(why))
         });
         if lost.is_ok() {
-            // None of these keeps the others from running: a waker may panic, and the log comes last.
+            // The steps are ordered so that a failing one does not prevent the others: a waker or the log may panic.
             self.changed.notify_waiters();
-            // The waiters of this process waited for this guard, and must ask the store now.
+            // The waiters in this process relied on this guard. Now they must send a request.
             self.claim().keys().for_each(|key| self.engine.local_queue.freed(key, self.claim().owner));
-            // The session keeps the grant for as long as this process is connected, even if the guard is never dropped.
-            // When the session has ended, there is nothing left to release.
+            // While this process is connected, the session keeps the grant, even if the guard is never dropped. If the
+            // session has ended, the store has already dropped the grant.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
                 self.release_when_forgotten();
             }
@@ -72,28 +73,28 @@ impl Lease {
         lost.is_ok()
     }
 
-    /// Fails if the grant is lost, or was released.
+    /// Returns an error if the grant is lost, or was released.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_loss()?;
         self.check_ended()
     }
 
-    /// Fails if the grant is lost.
+    /// Returns an error if the grant is lost.
     pub(crate) fn check_loss(&self) -> Result<()> {
         self.loss().map_or(Ok(()), |reason| Err(self.lost_error(reason)))
     }
 
-    /// Makes the error of the grant, which was lost for `reason`.
+    /// Makes the error for a grant that was lost for `reason`.
     pub(crate) fn lost_error(&self, reason: LossReason) -> LockError {
         LockError::new(LockErrorKind::Lost, self.why_lost(reason))
             .with_loss(reason)
             .with_key(&self.claim().key)
     }
 
-    /// Returns why the grant was lost, in words.
+    /// Returns a text that says why the grant was lost.
     pub(super) fn why_lost(&self, reason: LossReason) -> &'static str {
         match reason {
-            // There was no renewal, so the text names none.
+            // This lease was never renewed, so the text must not mention a failed renewal.
             LossReason::Expired if !self.options.renew => {
                 "its lease ran out, and it was not renewed (renew = false)"
             }
@@ -101,7 +102,7 @@ impl Lease {
         }
     }
 
-    /// Fails if the grant was released.
+    /// Returns an error if the grant was released.
     pub(crate) fn check_ended(&self) -> Result<()> {
         if !self.has_ended() {
             return Ok(());
@@ -109,16 +110,16 @@ impl Lease {
         Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim().key))
     }
 
-    /// Completes when the grant is lost; never for one that was released.
+    /// Completes when the grant is lost. Never completes for a released grant.
     pub(crate) async fn lost(&self) -> LossReason {
         match self.engine.cleanup.inside(self.until_lost()).await {
             Ok(reason) => reason,
-            // Outside of tokio, in a process that cannot start a thread: there is no timer.
+            // This happens outside of tokio in a process that cannot start a thread. There is no timer in that case.
             Err(_) => self.until_notified().await,
         }
     }
 
-    /// Completes when the loss is noted.
+    /// Completes when the loss is recorded.
     async fn until_notified(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -133,12 +134,13 @@ impl Lease {
     async fn until_lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // The waiter registers before the check: otherwise it would miss a loss between the two.
+            // The waiter registers before the check. Otherwise it would miss a loss between the two steps.
             changed.as_mut().enable();
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            // The renewer notifies, but may be late: its runtime may have ended, or the log may block its thread.
+            // The renewer notifies, but its notification may be late: its runtime may have ended, or the log may block
+            // its thread.
             let left = self.remaining();
             tokio::select! {
                 // `biased` keeps the simulation deterministic.

@@ -1,37 +1,37 @@
-//! A grant in use: its local deadline, its guards, its loss, and its renewal.
+//! Manages grants in use: their deadlines, guards, losses and renewals.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `lease` | [`Lease`], and the guards that share it |
-//! | `state` | its states: held, endangered, released, lost |
-//! | `bounds` | until when it is held at first |
-//! | `deadline` | until when it is certainly held |
-//! | `loss` | whether it is lost, and the notifications of a loss |
-//! | `fencing` | its fencing token |
-//! | `handoff` | handing its grant off inside the process |
-//! | `renew`, `release` | renewing it at once, releasing it in the background |
-//! | `recorder` | its metrics, events and log |
-//! | `watch` | when it is looked at |
-//! | `schedule` | the queue of one loop, by due time |
-//! | `renewer` | the loop, which renews what is due and reports what is lost |
+//! | `lease` | [`Lease`]: a grant in use, shared by its guards |
+//! | `state` | the states of a lease: held, endangered, released, lost |
+//! | `bounds` | until when a new grant is held |
+//! | `deadline` | until when a grant is certainly held |
+//! | `loss` | whether a grant is lost, and the notifications of a loss |
+//! | `fencing` | the fencing token |
+//! | `handoff` | the hand-off of the grant inside the process |
+//! | `renew`, `release` | a renewal at once, a release in the background |
+//! | `recorder` | the metrics, events and log of a lease |
+//! | `watch` | when a lease is checked |
+//! | `schedule` | the queue of one renewal loop, by due time |
+//! | `renewer` | the loop that renews leases and reports losses |
 //! | `renewers` | the loops of one manager |
 //!
-//! One `Renewer` has a schedule of grants, ordered by the time at which they need attention: a renewal is due at a
-//! third of the lease, a loss at its deadline. All grants that are due at about the same time leave as one batch for
-//! each shard of the store, so that a node that hangs delays no answer of another.
+//! A `Renewer` has a schedule of grants, ordered by the time of their next check. A renewal is due at a third of the
+//! lease, a loss at its deadline. All renewals that are due at about the same time are sent as one batch for each shard
+//! of the store. So a node that hangs does not delay the answers of other nodes.
 //!
-//! Over a remote store the renewer runs on a separate thread with a current-thread runtime, so that a body that blocks
-//! every worker of the caller's runtime keeps its lock. The price: an application that hangs keeps its locks, and
-//! `max_hold` is the answer. Over the memory store it runs on the caller's runtime, so that a paused clock drives it.
-//! The application's log and wakers run inside the renewer, and a panic in one of them must not end the renewals of all
-//! others.
+//! Over a remote store the renewer runs on a separate thread with a current-thread runtime. So a body that blocks every
+//! worker of the caller's runtime keeps its lock. The price is that an application that hangs keeps its locks too;
+//! `max_hold` limits that. Over the memory store the renewer runs on the caller's runtime, so that a paused clock
+//! drives it. The log and the wakers of the application run inside the renewer, and a panic in one of them must not
+//! stop the renewals of other leases.
 //!
-//! When a runtime ends, its renewer ends with it. Its leases stay listed, so that a shutdown and the reports of the
-//! store reach them, and they are held until they run out.
+//! When a runtime ends, its renewer ends too. The leases of that runtime stay listed, so that a shutdown and the
+//! reports of the store still reach them. They are held until they expire.
 //!
-//! A loss is reported before the lease ends. Over the memory store the margin is 2 ms: expiry and the timer of the loss
-//! are on one clock there, and without the margin a waiter could run before the old body is dropped. Releases of
-//! dropped guards and of cancelled acquires also run on the renewer's runtime (`pending/cleanup.rs`).
+//! A loss is reported before the lease ends. Over the memory store the margin is 2 ms. There, the expiry and the timer
+//! of the loss use one clock, and without a margin a waiter could run before the old body is dropped. Releases of
+//! dropped guards and of cancelled requests also run on the renewer's runtime (`pending/cleanup.rs`).
 
 mod bounds;
 mod deadline;

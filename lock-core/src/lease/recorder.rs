@@ -1,4 +1,4 @@
-//! The metrics, events, spans and log of a lease.
+//! Records the metrics, events, spans and log of a lease.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::observe::{
 };
 
 impl Lease {
-    /// Opens the record: the guard has reached its caller.
+    /// Opens the record, because the guard has reached its caller.
     pub(crate) fn open_record(&self, template: Option<Cow<'static, str>>, start: HoldStart) {
         let HoldStart { meter, waited } = start;
         meter.hold_began();
@@ -32,7 +32,7 @@ impl Lease {
         }
     }
 
-    /// Closes the record, if the lease has ended without a loss: its last guard was released or dropped.
+    /// Closes the record if the last guard was released or dropped. A lost lease has been recorded by then.
     pub(crate) fn record_released(&self) {
         if !self.has_ended() {
             return;
@@ -50,7 +50,7 @@ impl Lease {
         tracing::debug!(parent: &self.span, "lock released");
     }
 
-    /// Closes the record of a lock that outlives its guard: nothing has ended, so nothing is reported.
+    /// Closes the record of a lock that outlives its guard. The lock has not ended, so its end is not reported.
     pub(crate) fn record_detached(&self) {
         if let Some(subject) = self.recorder.close() {
             subject.meter.hold_ended();
@@ -58,7 +58,7 @@ impl Lease {
         tracing::debug!(parent: &self.span, "lock detached");
     }
 
-    /// Closes the record: the lock is lost.
+    /// Closes the record of a lost lock.
     pub(super) fn record_lost(&self, reason: LossReason) {
         let (template, key) = (self.template(), self.redacted_key());
         let why = self.why_lost(reason);
@@ -82,14 +82,14 @@ impl Lease {
         });
     }
 
-    /// Counts a renewal by its answer.
+    /// Counts a renewal, grouped by its answer.
     pub(crate) fn record_renewal(&self, answer: &Renewal) {
         if let Some(subject) = self.recorder.subject() {
             subject.meter.renewed(Renewed::from_answer(answer));
         }
     }
 
-    /// Warns that the lock will be lost unless a renewal gets through.
+    /// Warns that the lock will be lost if no renewal succeeds.
     pub(super) fn record_endangered(&self, error: &LockError) {
         let left = self.remaining();
         self.engine.observer.events.emit(|| LockEvent::Endangered { lock: self.event_name(), left });
@@ -100,8 +100,8 @@ impl Lease {
         }
     }
 
-    /// Returns when the lock will have been held for long; `None` once that was reported, or if it was due before the
-    /// lock had a guard: then the first renewal with a guard reports it.
+    /// Returns when the lock will have been held for long. Returns `None` after this was reported. Also returns `None`
+    /// if the time passed before the lock had a guard; the first renewal with a guard then reports it.
     pub(super) fn held_long_at(&self) -> Option<Moment> {
         (!self.recorder.is_done_with_long()).then(|| self.long_from())
     }
@@ -110,13 +110,14 @@ impl Lease {
         self.since.plus(self.engine.observer.settings.held_long)
     }
 
-    /// Warns, once, that the lock is held for long.
+    /// Warns once that the lock has been held for long.
     pub(super) fn record_if_held_long(&self, now: Moment) {
         if !self.long_from().is_past(now) {
             return;
         }
-        // A part of a claim for several keys that waits for another key has no guard yet. It is checked again at its
-        // renewal: with a time that has passed, it would be checked, and renewed, without a pause.
+        // If this is a single grant of a claim for several keys, it has no guard while the claim waits for another key.
+        // The check is then repeated at the next renewal. A due time in the past would cause checks and renewals
+        // without a pause.
         let Some(subject) = self.recorder.subject() else { return self.recorder.defer_long() };
         if !self.recorder.report_long() {
             return;
@@ -130,7 +131,7 @@ impl Lease {
         }
     }
 
-    /// Warns of a release that failed.
+    /// Warns that a release failed.
     pub(crate) fn record_release_failed(&self, why: ReleaseError, error: Option<&LockError>) {
         if let Some(subject) = self.recorder.subject() {
             subject.meter.release_failed(why);
@@ -157,7 +158,7 @@ impl Lease {
         self.recorder.subject()?.template.as_deref()
     }
 
-    /// Returns the key as the log may show it.
+    /// Returns the key in the form that the log may show.
     pub(crate) fn redacted_key(&self) -> RedactedKey<'_> {
         self.engine.observer.redact_key(&self.claim().key, self.template())
     }
@@ -188,7 +189,7 @@ mod tests {
     use crate::observe::Meter;
     use crate::pending::Granted;
 
-    /// A hold like that of `guard`, which has not reached its caller.
+    /// Makes a lease like the one of `guard`, whose guard has not reached its caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));

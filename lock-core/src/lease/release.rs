@@ -1,24 +1,24 @@
-//! Releasing the grant of a lease in the background.
+//! Releases the grant of a lease in the background.
 
 use super::lease::Lease;
 use crate::pending::{Certainty, ReleaseUnderWay};
 
 impl Lease {
-    /// Releases the grant in the background. See [`Cleanup::release_as`](crate::pending::Cleanup::release_as).
-    /// `begun` is the release, if it has begun before.
+    /// Releases the grant in the background; see [`Cleanup::release_as`](crate::pending::Cleanup::release_as). `begun`
+    /// is the release if it has already begun.
     pub(crate) fn release_in_background(&self, begun: Option<ReleaseUnderWay>) {
         let (keep_until, until) = (self.keep_until(), self.store_until());
         let (cleanup, context) = (&self.engine.cleanup, self.recorder.release_context());
         cleanup.release_as(self.claim(), keep_until, Certainty::Granted, until, begun, context);
     }
 
-    /// Notes that the release begins, so that the next acquisition of the keys waits for its answer.
+    /// Records that the release begins, so that the next acquisition of the keys waits for the answer.
     pub(crate) fn release_under_way(&self) -> ReleaseUnderWay {
         self.engine.cleanup.under_way.add(self.claim(), self.now())
     }
 
-    /// Releases the grant of a lost lease in the background, after the time that the lease would have lasted. This is
-    /// for a session, whose grants do not expire.
+    /// Releases the grant of a lost lease in the background, at the time when the lease would have ended. This is for
+    /// grants of a session, which do not expire.
     pub(super) fn release_when_forgotten(&self) {
         let (keep_until, context) = (self.keep_until(), self.recorder.release_context());
         self.engine.cleanup.release_later(self.claim(), keep_until, self.store_until(), context);

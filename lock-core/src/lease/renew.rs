@@ -1,4 +1,4 @@
-//! Renewing a lease at once, outside of the loop.
+//! Renews a lease at once, outside of the renewal loop.
 
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
@@ -8,8 +8,9 @@ use crate::backend::{Claim, Renew, Renewal};
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
 
-/// The form of a grant that a request names. A request that leaves before a [downgrade](Claim::mark_shared) names the
-/// exclusive grant. If it arrives after the downgrade, it finds no such grant, although this owner still has the lock.
+/// The form of a grant that a request names: exclusive or shared. A request that is sent before a
+/// [downgrade](Claim::mark_shared) names the exclusive grant. If this request arrives after the downgrade, the store
+/// finds no such grant, although this owner still has the lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     shared: bool,
@@ -20,23 +21,24 @@ impl Form {
         Self { shared: claim.may_be_shared() }
     }
 
-    /// Returns whether requests of the claim now name the other form.
+    /// Returns whether requests of the claim now name another form.
     pub(super) fn is_former(self, claim: &Claim) -> bool {
         self.shared != claim.may_be_shared()
     }
 }
 
 impl Lease {
-    /// Renews at once, and requests leases of `ttl` from now on. Returns when the request was sent, and the granted
-    /// lease.
+    /// Renews the lease at once, and requests leases of `ttl` from now on. Returns when the request was sent, and the
+    /// granted lease.
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
-        // The request counts for the grant, even if it was handed off by now.
+        // Without this check, the request would be recorded for the grant even if the grant has been handed off.
         self.check_ended()?;
-        // This comes before the await: the request of a future that is dropped there may still extend the lease.
+        // The requested lease is recorded before the await. If the future is dropped there, its request may still
+        // extend the lease.
         self.asked(ttl);
-        // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here: its next
-        // holder knows nothing of the longer lease. A grant that is handed off from now on passes on the requested
-        // lease.
+        // This fence pairs with the fence in `as_handoff`. A grant that was already handed off is not renewed here,
+        // because its next holder does not know of the longer lease. A grant that is handed off from now on passes the
+        // requested lease on.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
         let named = Form::new(self.claim());
@@ -47,7 +49,8 @@ impl Lease {
         self.take_answer(answer, ttl)
     }
 
-    /// Renews leases of one manager with one request, as [`renew_now`](Self::renew_now). Returns whether all were renewed.
+    /// Renews leases of one manager by one request, like [`renew_now`](Self::renew_now). Returns whether all were
+    /// renewed.
     pub(crate) async fn renew_together(leases: &[&Self], ttl: Duration) -> bool {
         let Some(first) = leases.first() else { return true };
         let live = leases.iter().filter(|lease| lease.check_ended().is_ok());
@@ -61,23 +64,23 @@ impl Lease {
         renewed.count() == leases.len()
     }
 
-    /// Notes the answer to a request for a lease of `ttl`.
+    /// Processes the answer to a request for a lease of `ttl`.
     fn take_answer(&self, answer: Renewal, ttl: Duration) -> Result<(Moment, Duration)> {
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
-        // The ttl changes only after a yes, because otherwise the old lease continues. It changes before `renewed`,
-        // which counts at most this ttl for a lease without renewals.
+        // The ttl changes only after a success, because the old lease continues otherwise. It changes before `renewed`,
+        // which limits a lease without renewals to this ttl.
         self.set_ttl(ttl);
         self.renewed(sent, length);
         Ok((sent, length))
     }
 
-    /// Returns when the request was sent that the store has answered with yes, and the granted lease. A lease that
-    /// belongs to another owner is lost from now on.
+    /// Returns when the successful request was sent, and the granted lease. If the store says that the grant belongs to
+    /// another owner, marks the lease as lost.
     pub(crate) fn accept(&self, answer: Renewal) -> Result<(Moment, Duration)> {
         match answer {
             Renewal::Renewed { sent, lease, .. } => {
-                // The answer may have come after the old lease was over: then the lock is lost, and stays so.
+                // The answer may have arrived after the old lease ended. In that case the lock is lost, and stays lost.
                 self.check()?;
                 Ok((sent, lease))
             }

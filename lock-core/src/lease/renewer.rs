@@ -1,4 +1,4 @@
-//! The loop that renews leases when they are due, and reports losses.
+//! Runs the loop that renews due leases and reports losses.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use crate::local_queue::{LocalQueue, RECLAIM_AFTER};
 use crate::store::Store;
 use crate::sync::survives;
 
-/// The largest number of leases in one call of the backend.
+/// The maximum number of leases in one call of the backend.
 const MAX_BATCH: usize = 2_000;
 
-/// The shortest time after which a renewal is given up.
+/// The minimum time after which a renewal is given up.
 const SHORTEST_CALL: Duration = Duration::from_millis(50);
 
-/// The longest sleep. tokio's timers stand still while the machine is suspended, and leases do not.
+/// The longest sleep of the loop. It is limited because tokio's timers stop while the machine is suspended, and leases
+/// do not.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// How late the loop must be for a stall: far more than timers are late on a machine that is not overloaded.
+/// How late the loop must be to count as stalled. On a machine that is not overloaded, timers are far less late.
 const STALL: Duration = Duration::from_millis(50);
 
-/// The loop of one runtime. It renews its leases in batches, reclaims hand-offs that waiters of the local queue do not
-/// take, and releases the grants that have lingered for long enough.
+/// The renewal loop of one runtime. It renews leases in batches, reclaims hand-offs that waiters of the local queue do
+/// not accept, and releases grants that have lingered long enough.
 #[derive(Debug)]
 pub(super) struct Renewer {
     store: Store,
@@ -48,7 +49,7 @@ impl Renewer {
         &self.schedule
     }
 
-    /// Runs until the schedule is closed.
+    /// Runs the loop until the schedule is closed.
     pub(super) async fn run(self: Arc<Self>) {
         let mut reclaim = None;
         while !self.schedule.is_closing() {
@@ -60,9 +61,9 @@ impl Renewer {
         }
     }
 
-    /// Reclaims hand-offs that waiters of this process have not taken in time. Returns when to call this next.
+    /// Reclaims hand-offs that waiters of this process have not accepted in time. Returns when to call this next.
     ///
-    /// One pass serves all of them, because an entry in the schedule for each hand-off would cost more than the
+    /// One pass serves all hand-offs, because an entry in the schedule for each hand-off would cost more than the
     /// hand-off.
     fn reclaim(&self, due: Option<Moment>) -> Option<Moment> {
         let now = self.clock.now();
@@ -75,10 +76,10 @@ impl Renewer {
         self.local_queue.needs_reclaim().then(|| now.plus(RECLAIM_AFTER))
     }
 
-    /// Sleeps until something is due, or something earlier is filed.
+    /// Sleeps until something is due, or until an earlier entry is added.
     async fn sleep(&self, reclaim: Option<Moment>) {
         let mut needed = pin!(self.local_queue.reclaim_needed());
-        // The loop registers before it reads the flag: a notification reaches only registered waiters.
+        // The loop registers before it reads the flag, because a notification reaches only registered waiters.
         needed.as_mut().enable();
         if reclaim.is_none() && self.local_queue.needs_reclaim() {
             return;
@@ -103,7 +104,7 @@ impl Renewer {
         }
     }
 
-    /// Records a stall, if the loop woke much later than `planned`.
+    /// Records a stall if the loop woke much later than `planned`.
     fn record_stall(&self, planned: Moment) {
         let now = self.clock.now();
         let late = Duration::from_nanos(u64::try_from(instant(now) - instant(planned)).unwrap_or(0));
@@ -116,8 +117,8 @@ impl Renewer {
         let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
         let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(lease.claim()), lease)).collect();
         batch.sort_unstable_by_key(|(shard, lease)| (*shard, lease.ttl()));
-        // A batch waits as long as its shortest lease allows, so leases of very different lengths go in separate
-        // batches. A shard of the store that hangs must not delay the renewals of another shard.
+        // The timeout of a batch depends on its shortest lease, so leases of very different lengths go into separate
+        // batches. Each shard has its own batches, because a shard that hangs must not delay the renewals of another.
         let alike = |first: &(u64, Arc<Lease>), (shard, lease): &(u64, Arc<Lease>)| {
             *shard == first.0 && lease.ttl() <= first.1.ttl() * 4
         };
@@ -125,30 +126,31 @@ impl Renewer {
         while let Some(first) = rest.first() {
             let len = rest.iter().take(MAX_BATCH).take_while(|one| alike(first, one)).count();
             let (these, others) = rest.split_at(len);
-            // Each call is a separate task: a store that hangs must not keep the loop from reporting losses.
+            // Each call is a separate task, so that the loop still reports losses while a store hangs.
             tokio::spawn(Arc::clone(self).renew(these.iter().map(|(_, lease)| Arc::clone(lease)).collect()));
             rest = others;
         }
     }
 
-    /// Reports a loss. Returns whether a renewal must be sent.
+    /// Checks a lease, and reports its loss. Returns whether a renewal must be sent.
     fn look(&self, lease: &Arc<Lease>) -> bool {
         if lease.loss().is_some() || lease.has_ended() {
             return false;
         }
-        // Until the renewal is answered, only the deadline need be watched.
+        // Until the renewal is answered, only the deadline must be watched.
         self.schedule.file(lease, lease.last_look());
-        // `extend` or a warning may cause a check while a renewal is under way. The answer to that renewal plans the
-        // next one.
+        // `extend` or a warning may cause a check while a renewal is under way. In that case no second renewal is sent,
+        // because the answer to the first one plans the next.
         let renews = lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel);
-        // This comes after everything that the lock needs, because the log of the application may panic.
+        // This comes last, because the log of the application may panic.
         survives(|| lease.record_if_held_long(self.clock.now()));
         renews
     }
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
-        // This comes before the request: the release of each lease must outlast a lease that this renewal may extend
-        // without an answer. The request counts for the grant, even if it was handed off by now.
+        // The requested leases are recorded before the request. A release of each lease must outlast the extension,
+        // even if this renewal is not answered. A grant that was handed off would be affected too, so ended leases are
+        // removed first.
         let leases = leases.into_iter().filter(|lease| !lease.has_ended());
         let asked = leases.map(|lease| {
             let ttl = lease.ttl();
@@ -156,19 +158,20 @@ impl Renewer {
             (lease, ttl)
         });
         let mut asked: Vec<_> = asked.collect();
-        // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here; a grant that
-        // is handed off from now on passes on the requested lease.
+        // This fence pairs with the fence in `as_handoff`. A grant that was already handed off is not renewed here. A
+        // grant that is handed off from now on passes the requested lease on.
         atomic::fence(Ordering::SeqCst);
         asked.retain(|(lease, _)| !lease.has_ended());
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
         let named: Vec<_> = leases.iter().map(|lease| Form::new(lease.claim())).collect();
-        // This comes before the first await: the backend may panic, and the task may be dropped with its runtime.
+        // This value is made before the first await, because the backend may panic, and the task may be dropped with
+        // its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
-        // The backend has its own deadlines; this one is for a misbehaving backend. A renewal that is due at a third of
-        // the lease is then given up at two thirds, and there is time to try again.
+        // The backend has its own timeouts; this one protects against a misbehaving backend. A renewal that is due at a
+        // third of the lease is given up at two thirds, so there is time to try again.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
@@ -182,7 +185,7 @@ impl Renewer {
         }
     }
 
-    /// Plans a renewal again if a downgrade has overtaken it.
+    /// Plans the renewal again, if a downgrade overtook it.
     fn try_again(&self, lease: &Arc<Lease>, ttl: Duration) {
         lease.renewal_in_flight.store(false, Ordering::Release);
         if !lease.has_ended() && lease.loss().is_none() {
@@ -194,10 +197,11 @@ impl Renewer {
 
     fn answered(&self, lease: &Arc<Lease>, ttl: Duration, answer: Renewal) {
         lease.renewal_in_flight.store(false, Ordering::Release);
-        // A lock whose deadline has passed is lost, reported or not, and stays so: a late yes does not bring it back.
+        // If its deadline has passed, a lock is lost and stays lost, whether or not the loss was reported. A late
+        // success does not revive it.
         if lease.has_ended() || lease.loss().is_some() {
             if matches!(answer, Renewal::NotOwned) {
-                // The grant may have been handed off meanwhile, or linger.
+                // The grant may have been handed off in the meantime, or may linger.
                 lease.engine.grant_is_gone(lease.claim());
             }
             return;
@@ -206,7 +210,7 @@ impl Renewer {
         match answer {
             Renewal::Renewed { sent, lease: length, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
-                    // The store's notification may have been lost.
+                    // The store's notification of waiters may have been lost, so they are recorded here too.
                     lease.engine.local_queue.contended(&lease.claim().key);
                 }
                 lease.renewed(sent, length);
@@ -219,7 +223,7 @@ impl Renewer {
                 let now = self.clock.now();
                 let retry = Due::retry(now, ttl, lease.deadline().remaining(now));
                 self.schedule.file(lease, lease.within_limits(retry));
-                // This comes after the retry is planned, because the log of the application may panic.
+                // The warning comes after the retry is planned, because the log of the application may panic.
                 if lease.endanger() {
                     lease.record_endangered(&error);
                 }
@@ -228,8 +232,8 @@ impl Renewer {
     }
 }
 
-/// The leases of one batch. If the call takes too long, panics or returns too few answers, the drop of this value plans
-/// another try for the leases without one.
+/// The leases of one batch. Dropping this value plans a retry for each lease without an answer. That happens if the
+/// call takes too long, panics or returns too few answers.
 struct Unanswered<'a> {
     renewer: &'a Renewer,
     leases: &'a [Arc<Lease>],

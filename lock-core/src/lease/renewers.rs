@@ -1,4 +1,4 @@
-//! The renewers of one manager: one for each runtime of the background.
+//! Manages the renewers of one manager: one for each runtime of the background.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -24,12 +24,12 @@ pub(crate) struct Renewers {
     local_queue: Arc<LocalQueue>,
     clock: Clock,
     background: Arc<Background>,
-    /// The schedule of the library's own thread, if there is one.
+    /// The schedule of the library's own thread, if that thread exists.
     own: Option<Arc<Schedule<Lease>>>,
-    /// The schedule of the first runtime that acquired a lock, usually the only one. It stays here when that runtime
-    /// has ended.
+    /// The schedule of the first runtime that acquired a lock, which is usually the only one. It stays here after that
+    /// runtime has ended.
     first: OnceLock<Arc<Schedule<Lease>>>,
-    /// The schedules of the other runtimes that acquire locks, and of ended ones with live leases.
+    /// The schedules of other runtimes that acquire locks, and of ended runtimes with live leases.
     others: Mutex<Vec<Arc<Schedule<Lease>>>>,
 }
 
@@ -65,8 +65,8 @@ impl Renewers {
 
     /// Returns the schedule for the leases of the calling task.
     pub(crate) fn here(&self) -> Result<Renewing<'_>> {
-        // This is checked even if the library has its own thread: the caller waits on timers of its runtime, which
-        // panic without one.
+        // A runtime is required even if the library has its own thread. The caller waits for timers of its runtime,
+        // which panic outside of a runtime.
         let runtime = current_runtime()?;
         if let Some(schedule) = &self.own {
             return Ok(Renewing::Known(schedule));
@@ -81,7 +81,8 @@ impl Renewers {
         self.forget_ended();
         let renewer = self.renewer(runtime.id());
         let schedule = Arc::clone(renewer.schedule());
-        // The list is searched again under its lock, or two first locks of one runtime would start two loops.
+        // The list is searched again under its lock. Otherwise two tasks that acquire the first lock of one runtime
+        // would start two loops.
         let first = self.others.with(|others| {
             let first = others.iter().find(|schedule| is_of(schedule, runtime.id())).cloned();
             if first.is_none() {
@@ -92,18 +93,20 @@ impl Renewers {
         if let Some(schedule) = first {
             return Ok(Renewing::Other(schedule));
         }
-        // This runs outside the lock: a runtime that ends drops the renewer at once, which releases lingering grants.
+        // The renewer starts outside the lock. A runtime that is ending drops the renewer at once, and that releases
+        // lingering grants.
         self.run(renewer, &runtime);
         Ok(Renewing::Other(schedule))
     }
 
     /// Removes the schedules of runtimes that have ended and have no live leases.
     fn forget_ended(&self) {
-        // This is decided outside the lock, because the last references to leases may be dropped.
+        // The check happens outside the lock, because it may drop the last reference to a lease.
         let all = self.others.with(|others| others.clone());
         let over: Vec<_> = all.into_iter().filter(|schedule| schedule.is_over()).collect();
         let forgotten = self.others.with(|others| {
-            // A schedule that is in use may get further leases. The list has one reference, and `over` another one.
+            // If another reference to a schedule exists, the schedule is in use and may get further leases. The list
+            // and `over` have one reference each.
             let is_over = |schedule: &Arc<Schedule<Lease>>| {
                 over.iter().any(|other| Arc::ptr_eq(other, schedule)) && Arc::strong_count(schedule) <= 2
             };
@@ -114,13 +117,13 @@ impl Renewers {
         drop(forgotten);
     }
 
-    /// Returns the first of the other schedules for which `is_it` is true.
+    /// Returns the first of the other schedules for which `is_it` returns true.
     fn other(&self, is_it: impl Fn(&Schedule<Lease>) -> bool) -> Option<Arc<Schedule<Lease>>> {
         self.others.with(|others| others.iter().find(|schedule| is_it(schedule)).cloned())
     }
 
-    /// Returns the schedule on which `lease` is watched. If the runtime of the lease has ended, the lease moves to the
-    /// runtime of the caller.
+    /// Returns the schedule that watches `lease`. If the runtime of the lease has ended, returns the schedule of the
+    /// calling task, to which the lease then moves.
     pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Renewing<'_>> {
         let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
         if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
@@ -137,15 +140,15 @@ impl Renewers {
         schedule
     }
 
-    /// Makes a renewer of `runtime`.
+    /// Makes a renewer for `runtime`.
     fn renewer(&self, runtime: Id) -> Arc<Renewer> {
         Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock, runtime)
     }
 
     /// Runs a renewer on `runtime`.
     fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
-        // The task keeps this value, so the runtime counts as alive until it drops its tasks. A release in the
-        // background uses this to pick a live runtime.
+        // The task keeps this value, so the runtime counts as alive until it drops its tasks. Releases in the
+        // background use this to choose a live runtime.
         let presence = self.background.join(runtime);
         let ends =
             Ends { schedule: Arc::clone(renewer.schedule()), local_queue: Arc::clone(&self.local_queue) };
@@ -155,10 +158,10 @@ impl Renewers {
         });
     }
 
-    /// Returns every lease that was not released, also of a runtime that has ended.
+    /// Returns every lease that was not released, including the leases of ended runtimes.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         let mut leases: Vec<_> = self.schedules().iter().flat_map(|schedule| schedule.items()).collect();
-        // A lease may be filed twice for one time, such as the end of its `max_hold`.
+        // A lease may have two entries for the same time, such as the end of its `max_hold`.
         let mut seen = HashSet::new();
         leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
         leases
@@ -171,12 +174,12 @@ impl Renewers {
     }
 }
 
-/// Returns whether this is the schedule of `runtime`, and its loop is there.
+/// Returns whether this is the schedule of `runtime`, and its loop runs.
 fn is_of(schedule: &Schedule<Lease>, runtime: Id) -> bool {
     schedule.runtime() == runtime && !schedule.is_closing()
 }
 
-/// Ends the schedule and the lingering grants of a renewer that ends with its runtime.
+/// Ends the schedule and the lingering grants of a renewer when the runtime of the renewer ends.
 #[derive(Debug)]
 struct Ends {
     schedule: Arc<Schedule<Lease>>,
@@ -185,16 +188,17 @@ struct Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // The log of the application may panic when the last reference to a lease goes.
+        // Dropping the last reference to a lease may run the log of the application, which may panic.
         survives(|| self.schedule.end());
-        // Otherwise the grants that linger may not end in time.
+        // Without a renewer, lingering grants might not end in time.
         survives(|| self.local_queue.end_all_lingering());
     }
 }
 
 impl Drop for Renewers {
     fn drop(&mut self) {
-        // Each loop keeps itself and the store alive, and ends only when it is stopped or with its runtime.
+        // Each loop keeps itself and the store alive, so it must be stopped explicitly. Otherwise it ends only with its
+        // runtime.
         self.schedules().iter().for_each(|schedule| schedule.close());
     }
 }

@@ -1,4 +1,4 @@
-//! The queue of one loop, ordered by due time, and the arithmetic of due times.
+//! Orders the leases of one renewal loop by due time, and calculates due times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,11 +11,11 @@ use tokio::runtime::Id;
 use crate::clock::{Moment, nanos};
 use crate::sync::{Mutex, Notify};
 
-/// The longest time by which a renewal is sent early, to travel in the batch of another, in nanoseconds.
+/// The maximum time, in nanoseconds, by which a renewal is sent early to share a batch.
 const MAX_SLACK: i64 = 100_000_000;
 
-/// Returns a moment by the clock that orders the queue, which includes suspend. After a suspend everything is due at
-/// once.
+/// Returns a moment by the clock that orders the queue. That clock includes suspend, so after a suspend overdue items
+/// are due at once.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
@@ -23,23 +23,24 @@ pub(super) fn instant(moment: Moment) -> i64 {
 /// The time at which an item must be checked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// The earliest time for a check.
+    /// The earliest time of the check.
     pub(super) early: i64,
-    /// The latest time for a check.
+    /// The latest time of the check.
     pub(super) late: i64,
 }
 
 impl Due {
-    /// Makes a due time at one point, not before.
+    /// Makes a due time at exactly this moment.
     pub(super) fn exactly(moment: Moment) -> Self {
         let at = instant(moment);
         Self { early: at, late: at }
     }
 
-    /// Makes a due time a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that
-    /// processes that started together drift apart. In a batch with others, a renewal is sent up to a twelfth earlier.
+    /// Makes a due time at a third of the lease after `sent`. `jitter` (0 to 1) moves it up to a twelfth of the lease
+    /// earlier, so that processes that started together drift apart. To share a batch, the renewal may be sent up to
+    /// another twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
-        // In whole nanoseconds, because every grant passes here and a `Duration` is slow to divide.
+        // The calculation uses whole nanoseconds: every grant passes through here, and dividing a `Duration` is slow.
         let ttl = nanos(ttl);
         #[allow(
             clippy::cast_precision_loss,
@@ -51,24 +52,24 @@ impl Due {
         Self { early: late - slack(ttl), late }
     }
 
-    /// Makes the due time after a renewal that was not answered: soon, and several times before the rest of the lease,
-    /// `left`, is over. The rest may be far less than a part of `ttl`, because a store may grant less than requested.
+    /// Makes the due time after an unanswered renewal. The retry is soon, so that several retries fit into `left`, the
+    /// rest of the lease. The rest may be far less than a part of `ttl`, because a store may grant less than requested.
     pub(super) fn retry(now: Moment, ttl: Duration, left: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
-        // The pause has a minimum, because ten thousand leases may be left without an answer at once.
+        // The pause has a minimum, because the renewals of ten thousand leases may fail at the same time.
         let pause = pause.min((left / 3).max(Duration::from_millis(100)));
         let late = instant(now.plus(pause));
         Self { early: late, late }
     }
 
-    /// Returns this, but not after `limit`.
+    /// Returns this due time, limited to `limit`.
     pub(super) fn no_later_than(self, limit: Moment) -> Self {
         let limit = instant(limit);
         Self { early: self.early.min(limit), late: self.late.min(limit) }
     }
 }
 
-/// Returns by how much the renewal of a lease of `ttl` nanoseconds may be early.
+/// Returns how early the renewal of a lease of `ttl` nanoseconds may be.
 fn slack(ttl: i64) -> i64 {
     (ttl / 12).min(MAX_SLACK)
 }
@@ -82,25 +83,25 @@ pub(crate) trait Scheduled {
     fn has_ended(&self) -> bool;
 }
 
-/// The items of one loop by due time, shared between the loop and the code that files items.
+/// The items of one loop by due time, shared between the loop and the code that adds items.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     /// The runtime of the loop.
     runtime: Id,
     queue: Mutex<DueQueue<T>>,
-    /// The time at which the loop wakes next; code that files an earlier item must wake it.
+    /// When the loop wakes next. Code that adds an earlier item must wake the loop.
     wakes_at: AtomicI64,
     wake: Notify,
     closing: AtomicBool,
 }
 
 impl<T: Scheduled> Schedule<T> {
-    /// Makes the schedule of a loop on `runtime`.
+    /// Makes the schedule for a loop on `runtime`.
     pub(super) fn new(runtime: Id) -> Arc<Self> {
         Arc::new(Self {
             runtime,
             queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0, looked_at: Vec::new() }),
-            // The loop checks the queue before it first sleeps, so it need not be woken.
+            // The loop checks the queue before its first sleep, so no wake-up is needed until then.
             wakes_at: AtomicI64::new(i64::MIN),
             wake: Notify::new(),
             closing: AtomicBool::new(false),
@@ -111,8 +112,8 @@ impl<T: Scheduled> Schedule<T> {
         self.runtime
     }
 
-    /// Changes the queue. A check may have the last reference to an item, whose drop ends a span of the application. So
-    /// checked items leave the lock, and are dropped here.
+    /// Changes the queue. A check may have the last reference to an item, and dropping the item ends a span of the
+    /// application. So checked items are moved out of the lock and dropped here.
     fn with<R>(&self, change: impl FnOnce(&mut DueQueue<T>) -> R) -> R {
         let (answer, looked_at) = self.queue.with(|queue| {
             let answer = change(queue);
@@ -122,54 +123,54 @@ impl<T: Scheduled> Schedule<T> {
         answer
     }
 
-    /// Files `item` under `due`; an earlier filing of it becomes stale.
+    /// Adds `item` under `due`. An earlier entry of the item becomes stale.
     pub(super) fn file(&self, item: &Arc<T>, due: Due) {
         self.with(|queue| queue.file(item, due));
-        // Read after the item is in the queue. The loop does the reverse in `sleeps_until`: it announces its time, then
-        // looks at the queue. So one of the two sees the other.
+        // `wakes_at` is read after the item is in the queue. In `sleeps_until`, the loop does the reverse: it announces
+        // its time, and then checks the queue. So at least one of the two sides sees the other.
         if due.late < self.wakes_at.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
     }
 
-    /// Takes all items that are due at `now`, and the items that may be sent with them.
+    /// Removes and returns all items that are due at `now`, and the items that may share their batch.
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
         self.with(|queue| queue.take_due(now))
     }
 
-    /// Returns every item that is filed and alive.
+    /// Returns every live item in the queue.
     pub(crate) fn items(&self) -> Vec<Arc<T>> {
         self.with(|queue| {
             if self.is_closing() {
-                // The loop has ended, and sweeps no more.
+                // The loop has ended, so it no longer removes dead entries itself.
                 queue.sweep();
             }
             queue.items()
         })
     }
 
-    /// Returns when the next check is due; `None` when nothing is filed.
+    /// Returns when the next check is due, or `None` if the queue is empty.
     pub(super) fn next(&self) -> Option<i64> {
         self.with(|queue| queue.next())
     }
 
     /// Announces that the loop sleeps until the next check, or until `limit` if that is earlier. Returns `None` if an
-    /// item was filed meanwhile: then the loop must not sleep.
+    /// earlier item was added in the meantime; the loop must then not sleep.
     pub(super) fn sleeps_until(&self, limit: i64) -> Option<i64> {
         let next = self.next().unwrap_or(i64::MAX).min(limit);
         self.wakes_at.store(next, Ordering::Release);
-        // An item that was filed before this store did not wake the loop.
+        // An item that was added before this store did not wake the loop, so the queue is checked again.
         (self.next().unwrap_or(i64::MAX) >= next).then_some(next)
     }
 
-    /// Completes when something was filed that is due before the loop wakes, or when the loop must end.
+    /// Completes when the loop must end, or when an item was added that is due before the loop wakes.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
 
     /// Ends the loop.
     pub(super) fn close(&self) {
-        // The flag is stored first. `Notify` keeps the wake-up for a loop that does not sleep yet.
+        // The flag is stored before the wake-up. If the loop does not sleep yet, `Notify` keeps the wake-up.
         self.closing.store(true, Ordering::Release);
         self.wake.notify_one();
     }
@@ -178,7 +179,7 @@ impl<T: Scheduled> Schedule<T> {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Notes that the loop has ended: its items are no longer checked. Live items stay listed.
+    /// Records that the loop has ended, so that its items are no longer checked. Live items stay listed.
     pub(super) fn end(&self) {
         self.close();
         self.with(DueQueue::sweep);
@@ -219,24 +220,25 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// Items by due time. Ended items stay until their time comes or they outnumber the rest, so that a release costs
+/// The items by due time. Ended items stay until they are due, or until a sweep removes them. So a release costs
 /// nothing here.
 #[derive(Debug)]
 struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
-    /// The length at which dead entries are swept out next.
+    /// The length at which the next sweep removes dead entries.
     sweep_at: usize,
-    /// The items that were checked under this lock. They are dropped outside of it; see [`Schedule::with`].
+    /// The items that were checked under the lock. They are dropped outside of it; see [`Schedule::with`].
     looked_at: Vec<Arc<T>>,
 }
 
-/// Queues shorter than this are never swept. The number is small, because the memory of a released lease is used again
-/// only after a sweep: memory that is freed a little at a time is still in the processor's cache.
+/// Shorter queues are never swept. The number is small, because the memory of a released lease is reused only after a
+/// sweep. Memory that is freed in small portions is still in the cache of the processor.
 const MIN_SWEEP: usize = 8;
 
 impl<T: Scheduled> DueQueue<T> {
     fn file(&mut self, item: &Arc<T>, due: Due) {
-        // This alone makes an earlier entry of the item stale. Removing that entry would cost a search of the heap.
+        // This store is enough to make an earlier entry of the item stale. Removing that entry would need a search of
+        // the heap.
         item.next_look().store(due.late, Ordering::Release);
         self.heap.push(Reverse(Entry { due, item: Arc::downgrade(item) }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
@@ -252,7 +254,7 @@ impl<T: Scheduled> DueQueue<T> {
 
     fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
-        // No item is checked earlier than `MAX_SLACK` before its `late`, so no item after the horizon is due.
+        // No item is checked more than `MAX_SLACK` before its `late`, so no item after the horizon is due.
         let horizon = now.saturating_add(MAX_SLACK);
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
@@ -263,13 +265,13 @@ impl<T: Scheduled> DueQueue<T> {
                 None => {}
             }
         }
-        // The entries return after the loop, which would otherwise take them again without end.
+        // The entries are put back after the loop. Inside the loop they would be popped again and again.
         self.heap.extend(not_yet);
         due
     }
 
     fn next(&self) -> Option<i64> {
-        // A stale entry may be on top. A needless wake-up costs less than a search for the first current entry.
+        // The top entry may be stale. A needless wake-up costs less than a search for the first current entry.
         self.heap.peek().map(|Reverse(entry)| entry.due.late)
     }
 
@@ -280,8 +282,8 @@ impl<T: Scheduled> DueQueue<T> {
 }
 
 impl<T: Scheduled> Entry<T> {
-    /// Returns the item, if this entry is for its next check. In either case the reference to it is dropped with
-    /// `looked_at`.
+    /// Returns the item if this entry is current and the item has not ended. In any case, the reference to the item is
+    /// dropped with `looked_at`.
     fn look<'a>(&self, looked_at: &'a mut Vec<Arc<T>>) -> Option<&'a Arc<T>> {
         looked_at.push(self.item.upgrade()?);
         let item = looked_at.last()?;
@@ -340,7 +342,7 @@ mod tests {
     fn after_a_suspend_the_deadline_is_due() {
         let deadline = Clock::Suspend.now().plus(Duration::from_secs(10));
         let (mono, boot) = deadline.parts();
-        // Suspended for a minute one second into a lease of ten.
+        // The machine was suspended for a minute, one second into a lease of ten seconds.
         let now = Moment::from_parts((mono - 9_000_000_000, boot + 51_000_000_000));
         assert!(deadline.is_past(now));
         assert!(Due::exactly(deadline).late <= instant(now));
@@ -356,7 +358,7 @@ mod tests {
         }
     }
 
-    /// An item whose last other reference is dropped while the schedule checks it.
+    /// An item whose last other reference is dropped while the schedule checks the item.
     struct Goes {
         next_look: AtomicI64,
         itself: Mutex<Option<Arc<Self>>>,
@@ -370,14 +372,14 @@ mod tests {
         }
 
         fn has_ended(&self) -> bool {
-            // Another thread drops its guard at this moment.
+            // This simulates another thread that drops its guard at this moment.
             self.itself.lock().take().is_some()
         }
     }
 
     impl Drop for Goes {
         fn drop(&mut self) {
-            // The log of the application takes a lock when the span of the item ends.
+            // This simulates a log that acquires a lock when the span of the item ends.
             let _ = self.schedule.next();
         }
     }
@@ -408,7 +410,7 @@ mod tests {
             let weak = Arc::downgrade(&item);
             item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
             drop(item);
-            // This runs on a separate thread: under the lock, the drop of the item would wait for itself.
+            // This runs on a separate thread, because dropping the item under the lock would deadlock.
             let looked = std::thread::spawn(move || look(&schedule));
             let ends = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(10)));
             assert!(ends.take(6_000).any(|()| looked.is_finished()), "a deadlock");
@@ -428,7 +430,7 @@ mod tests {
         let queue = Schedule::new(Handle::current().id());
         queue.file(guard.lease(), due(5_000));
         queue.file(released.lease(), due(5_000));
-        // Another value may keep it, such as a handle.
+        // Something else may keep the lease alive, such as a handle.
         let _kept = Arc::clone(released.lease());
         drop(released);
         for ms in 0..10_000 {

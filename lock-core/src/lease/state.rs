@@ -1,11 +1,11 @@
-//! The states of a lease, one byte. The states from [`EXPIRED`] on are a [`LossReason`].
+//! Defines the states of a lease. Each state is one byte; those from [`EXPIRED`] on stand for a [`LossReason`].
 
 use crate::error::LossReason;
 
 pub(super) const HELD: u8 = 0;
-/// Renewals are late, and the grant is still held.
+/// Renewals are late, but the grant is still held.
 pub(super) const ENDANGERED: u8 = 1;
-/// The last guard was released or dropped: renewals end, and losses are no longer reported.
+/// The last guard was released or dropped. Renewals stop, and losses are no longer reported.
 pub(super) const ENDED: u8 = 2;
 pub(super) const EXPIRED: u8 = 3;
 pub(super) const TAKEN: u8 = 4;
@@ -14,7 +14,7 @@ pub(super) const FORCED: u8 = 6;
 pub(super) const SHUT_DOWN: u8 = 7;
 pub(super) const SESSION_ENDED: u8 = 8;
 
-/// Returns the state of a lease that is lost for this reason.
+/// Returns the state of a lease that is lost for `reason`.
 pub(super) fn code(reason: LossReason) -> u8 {
     match reason {
         LossReason::Expired => EXPIRED,
@@ -26,7 +26,7 @@ pub(super) fn code(reason: LossReason) -> u8 {
     }
 }
 
-/// Returns why a lease in this state is lost, if it is.
+/// Returns why a lease in this state is lost, or `None` if it is not lost.
 pub(super) fn reason(code: u8) -> Option<LossReason> {
     match code {
         EXPIRED => Some(LossReason::Expired),

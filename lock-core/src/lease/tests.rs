@@ -1,4 +1,4 @@
-//! The effects of guards, losses and deadlines on a hold.
+//! Tests the effects of guards, losses and deadlines on a hold.
 
 use std::future::Future;
 use std::pin::pin;
@@ -31,7 +31,7 @@ async fn both_halves_of_the_deadline_count_and_neither_moves_back() {
     assert_eq!(lease.deadline().parts(), (mono + 5, boot + 7));
 }
 
-/// The time is the one that the caller has read, because the store counts from it.
+/// The rest is counted from the time that the caller has read, because the store counts from that time.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
     let (min, part) = (Duration::from_secs(2), Duration::from_millis(500));
@@ -46,7 +46,7 @@ async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
     assert_eq!((left(min), left(min + part)), (None, None), "nothing is left of it");
 }
 
-/// The next holder has the same owner, and knows nothing of the longer lease.
+/// The next holder has the same owner, and does not know of the longer lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_handed_off_is_not_extended() {
     let locks = LockManager::in_memory();
@@ -92,7 +92,7 @@ async fn the_first_reason_of_a_loss_stays_and_danger_is_told_once() {
     assert_eq!(lease.loss(), Some(LossReason::Taken), "no renewal brings it back");
 }
 
-/// A log that panics at every event.
+/// A log subscriber that panics at every event.
 struct Panics;
 
 impl tracing::Subscriber for Panics {
@@ -118,7 +118,7 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     let told = tokio::spawn(async move { handle.lost().await });
     tokio::task::yield_now().await;
     let lease = Arc::clone(guard.lease());
-    // With only one subscriber, another test that reaches a call site first disables it for all.
+    // With only one subscriber, another test that reaches a call site first disables that call site for all.
     let _second = tracing::Dispatch::new(Panics);
     let log = || tracing::subscriber::with_default(Panics, || lease.lose(LossReason::Taken));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
@@ -128,7 +128,7 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that() {
-    // With only one subscriber, another test that reaches a call site first disables it for all.
+    // With only one subscriber, another test that reaches a call site first disables that call site for all.
     let _second = tracing::Dispatch::new(Panics);
     let locks = LockManager::in_memory();
     let mut guards = Vec::new();
@@ -142,7 +142,7 @@ async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_released_where_the_log_panics_at_that() {
-    // With only one subscriber, another test that reaches a call site first disables it for all.
+    // With only one subscriber, another test that reaches a call site first disables that call site for all.
     let _second = tracing::Dispatch::new(Panics);
     let locks = LockManager::in_memory();
     let ways: [fn(LockGuard); 3] = [
@@ -168,7 +168,7 @@ async fn a_lock_is_released_where_the_log_panics_at_that() {
     assert_eq!(report, crate::ShutdownReport::default(), "a guard is counted that is gone");
 }
 
-/// A store elsewhere, whose answers are dated by the clock of a machine that is suspended at times.
+/// A remote store whose answers have the times of a machine that is sometimes suspended.
 #[derive(Debug)]
 struct Elsewhere(Memory, Clock);
 
@@ -199,7 +199,7 @@ impl Backend for Elsewhere {
     }
 }
 
-/// tokio's timers and the monotonic clock stand still meanwhile, but the body and its guard learn of the loss.
+/// tokio's timers and the monotonic clock stop during a suspend, but the body and its guard still learn of the loss.
 #[tokio::test]
 async fn a_machine_that_was_suspended_for_longer_than_the_lease_finds_its_locks_lost() {
     let machine = Suspended::machine();
@@ -219,19 +219,19 @@ async fn a_machine_that_was_suspended_for_longer_than_the_lease_finds_its_locks_
     machine.suspend(ttl);
     assert!(!guard.is_held() && guard.remaining().is_zero(), "from this moment on");
     assert_eq!(guard.check().expect_err("lost").loss_reason(), Some(LossReason::Expired));
-    // Long before the next renewal by the clocks that stood still.
+    // By the clocks that stopped, the next renewal is due much later.
     let body = tokio::time::timeout(Duration::from_secs(60), body).await.expect("it is dropped");
     assert_eq!(body.expect("no panic").expect_err("lost").loss_reason(), Some(LossReason::Expired));
     assert!(guard.release().await.expect_err("lost").is_lost());
 }
 
-/// A store that is slow to make a fencing token, and looks at the claim again when it has one.
+/// A store that makes fencing tokens slowly, and reads the claim again after it has made one.
 #[derive(Debug, Default)]
 struct SlowFence {
     memory: Memory,
-    /// The hand-offs of the claim before and after the pause of each request.
+    /// The number of hand-offs of the claim, before and after the pause of each request.
     seen: Arc<crate::sync::Mutex<Vec<(u64, u64)>>>,
-    /// For each released grant: whether the store has its token, and whether its holder renews it.
+    /// Two facts about each released grant: whether the store has its token, and whether its holder renews it.
     released: Arc<crate::sync::Mutex<Vec<(bool, bool)>>>,
     go: Arc<tokio::sync::Notify>,
 }
@@ -266,7 +266,7 @@ impl Backend for SlowFence {
     }
 }
 
-/// The holders share the claim, and each has its own token.
+/// The holders share the claim, but each has its own token.
 #[tokio::test(start_paused = true)]
 async fn a_request_for_a_token_stays_that_of_its_holder_after_a_hand_off() {
     for first in [0, 1] {
@@ -274,7 +274,7 @@ async fn a_request_for_a_token_stays_that_of_its_holder_after_a_hand_off() {
     }
 }
 
-/// Checks the tokens that each holder asks for after `first` hand-offs.
+/// Checks the tokens that the holders request after `first` hand-offs.
 async fn tokens_are_asked_for(first: u64) {
     let store = SlowFence::default();
     let (seen, released, go) = (Arc::clone(&store.seen), Arc::clone(&store.released), Arc::clone(&store.go));
@@ -288,7 +288,7 @@ async fn tokens_are_asked_for(first: u64) {
     };
     for handoffs in 0..3 {
         if handoffs >= first {
-            // Under way while the grant is handed off.
+            // This request is under way while the grant is handed off.
             asked.push(ask(&guard));
         }
         let next = tokio::spawn(request().acquire());
@@ -314,7 +314,7 @@ async fn tokens_are_asked_for(first: u64) {
     assert_eq!(*released.lock(), [(true, true)]);
 }
 
-/// A store may read `renews` at a renewal and at a release.
+/// A store may read `renews` during a renewal and during a release.
 #[tokio::test(start_paused = true)]
 async fn a_claim_says_whether_its_present_holder_renews() {
     for renews in [true, false] {
@@ -336,7 +336,7 @@ async fn a_claim_says_whether_its_present_holder_renews() {
     }
 }
 
-/// The next holder may be dropped before the answer, and the release must outlast the requested lease.
+/// The next holder may be dropped before the answer, so the release must outlast the requested lease.
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
     let guard = guard().await;
@@ -349,7 +349,8 @@ async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
     assert!(handoff.grant().deadline().is_past(now.plus(longer)), "nothing was promised");
 }
 
-/// A call on an earlier holder's handle must not affect the present holder, whose grant is the same value.
+/// An earlier holder shares the grant with the current holder. A call on the earlier holder's handle must not affect
+/// the current holder.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_ended_changes_nothing_of_the_shared_grant() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! When a lease is checked: for its next renewal, its loss, or a warning.
+//! Decides when a lease is checked: for its next renewal, its loss, or a warning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use super::schedule::{Due, Schedule};
 use crate::backend::LeaseScope;
 use crate::clock::Moment;
 
-/// The longest time between two checks of a lock that is bound to a session. The checks cost no request, and with them
-/// a long session timeout does not delay the report that the session is in danger.
+/// The longest time between two checks of a lock that is bound to a session. These checks cost no request. Without
+/// them, a long session timeout would delay the report that the session is in danger.
 const SESSION_LOOK: Duration = Duration::from_secs(2);
 
 impl Schedule<Lease> {
-    /// Watches a new lease, which the store granted for `length`. A lease that is shorter than the ttl is extended when
-    /// a third of it is over: extending it at once would cost every short hold a request.
+    /// Watches a new lease, which the store granted for `length`. If the lease is shorter than the ttl, it is extended
+    /// when a third of it is over. Extending it at once would cost every short hold a request.
     pub(crate) fn watch(&self, lease: &Arc<Lease>, length: Duration) {
         if lease.options.renew && length < lease.ttl() {
             self.watch_renewed(lease, lease.since, length);
@@ -23,20 +23,20 @@ impl Schedule<Lease> {
         }
     }
 
-    /// Watches the end of a lease that has no guard yet: it is not renewed, and its loss is reported.
+    /// Watches the end of a lease that has no guard yet. Such a lease is not renewed, but its loss is reported.
     pub(crate) fn watch_end(&self, lease: &Arc<Lease>) {
         self.file(lease, lease.last_look());
     }
 
     /// Watches a lease whose grant was handed off in this process.
     pub(crate) fn watch_handoff(&self, lease: &Arc<Lease>) {
-        // The lease may be shorter than its new holder requests: the previous holder requested it, or the store granted
-        // less.
+        // The lease may be shorter than its new holder requests. The previous holder may have requested less, or the
+        // store may have granted less.
         let sent = lease.confirmed();
         self.watch_extended(lease, sent, lease.ttl().min(lease.deadline().since(sent)));
     }
 
-    /// Watches a lease that was renewed outside of the loop, by a request sent at `sent`.
+    /// Watches a lease that was renewed outside of the renewal loop, by a request that was sent at `sent`.
     pub(crate) fn watch_extended(&self, lease: &Arc<Lease>, sent: Moment, length: Duration) {
         if lease.options.renew {
             self.watch_renewed(lease, sent, length);
@@ -45,29 +45,29 @@ impl Schedule<Lease> {
         }
     }
 
-    /// Watches a lease whose next renewal follows the request that was sent at `sent` and granted `length`.
+    /// Watches a lease that was last renewed by a request that was sent at `sent` and granted `length`.
     pub(super) fn watch_renewed(&self, lease: &Arc<Lease>, sent: Moment, length: Duration) {
         self.file(lease, lease.within_limits(lease.next_renewal(sent, length)));
     }
 }
 
 impl Lease {
-    /// Returns the check at which the lease is lost, unless it is renewed by then.
+    /// Returns the check at which the lease counts as lost if it has not been renewed.
     pub(super) fn last_look(&self) -> Due {
         let end = Due::exactly(self.deadline());
         self.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
     }
 
-    /// Returns the renewal after the one that was sent at `sent` and granted `length`.
+    /// Returns when to send the next renewal after a request that was sent at `sent` and granted `length`.
     fn next_renewal(&self, sent: Moment, length: Duration) -> Due {
-        // The default is a third of the lease.
+        // By default, a renewal is due after a third of the lease.
         let length = self.options.renew_every.map_or(length, |every| length.min(every.saturating_mul(3)));
         let of_session = self.engine.capability.lease == LeaseScope::Session;
         let length = if of_session { length.min(SESSION_LOOK * 3) } else { length };
         Due::renewal(sent, length, fastrand::f64())
     }
 
-    /// Returns `due`, or the first of the ends of the lease if that is earlier.
+    /// Returns `due`, limited to the earliest end of the lease or of the time before the warning of a long hold.
     pub(super) fn within_limits(&self, due: Due) -> Due {
         let due = due.no_later_than(self.deadline());
         let due = self.max_hold_end().map_or(due, |limit| due.no_later_than(limit));

@@ -1,19 +1,20 @@
-//! The numbers that a process assigns between two fencing tokens of the store.
+//! Assigns numbers to the holders of a process between two fencing tokens of the store.
 
 use crate::backend::FencingToken;
 use crate::clock::Moment;
 
 /// The sequence of fencing tokens of the holders that share one grant by hand-off.
 ///
-/// If a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own holders.
-/// Each gets the next number, below a time that the store's clock certainly showed while this process had the grant. A
-/// later owner's token is at least the time of its own grant, and so larger, even if the store has forgotten the grant.
-/// The clock of this process alone cannot be the bound: it runs on after the grant is lost.
+/// If the tokens of a store are at least its time in microseconds ([`Fencing::StoreTime`]), a process numbers its own
+/// holders. Each holder gets the next number. The number stays below a time that the store's clock has certainly
+/// reached while this process had the grant. The token of a later owner is at least the time of its grant, so it is
+/// larger, even if the store has forgotten this grant. The clock of this process alone cannot be the bound, because it
+/// continues after the grant is lost.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FenceSequence {
-    /// The last token that the store has made for the grant, which was its time then.
+    /// The last token that the store made for the grant. Its value was the store's time.
     first: FencingToken,
     /// When that token arrived, which is later than when the store made it.
     arrived: Moment,
@@ -33,10 +34,10 @@ impl FenceSequence {
     }
 
     /// Returns the next number, if the store's clock had certainly passed it at `confirmed`. `confirmed` is when the
-    /// last request was sent that the store has answered with yes: the store has executed it later.
+    /// last successful request was sent; the store executed it later.
     pub(crate) fn next(self, confirmed: Moment) -> Option<Self> {
         let between = confirmed.remaining(self.arrived);
-        // One percent is taken off for clocks that run at different speeds, as for a lease.
+        // One percent is subtracted for clocks that run at different speeds, as for a lease.
         let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
         // A third-party store may have returned the largest number.
         let last = self.last.get().checked_add(1)?;
@@ -44,8 +45,8 @@ impl FenceSequence {
             .then_some(Self { last: FencingToken::new(last), ..self })
     }
 
-    /// Returns the number after `earlier`, below a token that the store has just made. That token is then
-    /// only an upper bound.
+    /// Returns the number after `earlier`, below a token that the store has just made. In this case that token is only
+    /// an upper bound.
     pub(crate) fn next_after(self, earlier: Self) -> Option<Self> {
         Self { last: earlier.last, ..self }.next(self.arrived)
     }

@@ -1,4 +1,4 @@
-//! A grant between two holders of this process.
+//! Defines [`Handoff`]: a grant on its way from one holder of this process to the next.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::expiry;
 use crate::observe::ReleaseContext;
 use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 
-/// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
-/// waiter that left the queue, or in the future of a cancelled waiter.
+/// A grant without a holder. Dropping it releases the grant in the background, because the drop may happen in the node
+/// of a waiter that left the queue, or in the future of a cancelled waiter.
 pub(crate) struct Handoff {
     grant: Option<Arc<SharedGrant>>,
-    /// Makes the next acquisition of the key wait for the release, once that is certain.
+    /// Set when the release is certain. It makes the next acquisition of the key wait for that release.
     under_way: Option<ReleaseUnderWay>,
 }
 
@@ -24,19 +24,19 @@ impl Handoff {
         Self { grant: Some(grant), under_way: None }
     }
 
-    /// Notes that a request for a lease of `ttl` is about to be sent.
+    /// Records that a request for a lease of `ttl` is about to be sent.
     pub(crate) fn asked(&self, ttl: Duration) {
         let grant = self.grant();
-        // A session keeps its grants for as long as it lives, whatever ttl is requested.
+        // A session keeps its grants for its whole life, whatever ttl is requested.
         if !grant.cleanup.has_session() {
             grant.may_last(expiry::forgotten(grant.cleanup.clock.now(), ttl));
         }
     }
 
-    /// Notes that the store promised `length` from `sent` on.
+    /// Records that the store granted a lease of `length`, counted from `sent`.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         let grant = self.grant();
-        // The lease counts from `sent`, as everywhere: the answer may have been under way for long.
+        // Every lease counts from `sent`, because the answer may have been under way for a long time.
         grant.may_last(expiry::forgotten(sent, length));
         grant.lasts(sent, expiry::held_until(grant.cleanup.capability.placement, sent, length));
     }
@@ -49,20 +49,20 @@ impl Handoff {
         &self.grant().claim
     }
 
-    /// Takes the grant out. The caller must then release it.
+    /// Takes the grant out of this hand-off. From then on the caller is responsible for its release.
     pub(crate) fn accept(mut self) -> Arc<SharedGrant> {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
 
-    /// Makes the next acquisition of the key by this process wait for the release. Call it in the step that takes the
-    /// grant out of the queue to drop it: a request could be sent in between.
+    /// Makes the next acquisition of the key by this process wait for the release. Call this in the same step that
+    /// takes the grant out of the queue. Otherwise another task could send a request in between.
     pub(crate) fn begin_release(&mut self) {
         let Cleanup { under_way, clock, .. } = &*self.grant().cleanup;
         let under_way = under_way.add(self.claim(), clock.now());
         self.under_way = Some(under_way);
     }
 
-    /// Returns whether the manager is shutting down: then the grant must not be handed off.
+    /// Returns whether the manager is shutting down. In that case the grant must not be handed off.
     pub(super) fn is_too_late(&self) -> bool {
         self.grant().cleanup.is_hurrying()
     }

@@ -11,20 +11,20 @@ use crate::clock::Moment;
 use crate::pending::Cleanup;
 use crate::sync::Mutex;
 
-/// A grant of the store that this process has, as its holder knows it.
+/// A grant of the store that this process holds.
 #[derive(Debug)]
 pub(crate) struct HeldGrant {
     pub(crate) claim: Claim,
     deadline: AtomicMoment,
     store_until: AtomicMoment,
     confirmed: AtomicMoment,
-    /// How often it was handed off.
+    /// The number of hand-offs of this grant.
     handoffs: AtomicU64,
     /// The fencing tokens of the earlier holders.
     earlier: Mutex<Option<FenceSequence>>,
 }
 
-/// A grant that was handed off. All later holders usually share this value, so that a hand-off copies nothing.
+/// A grant that was handed off. Usually all later holders share this value, so a hand-off copies nothing.
 #[derive(Debug)]
 pub(crate) struct SharedGrant {
     pub(super) cleanup: Arc<Cleanup>,
@@ -45,15 +45,15 @@ impl Deref for SharedGrant {
     }
 }
 
-/// The time until which a grant is held, and when that was last confirmed.
+/// The times that limit a grant, and the time of its last confirmation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The time until which it is certainly held, without a further renewal.
+    /// The time until which the grant is certainly held without another renewal.
     pub(crate) deadline: Moment,
-    /// The time until which the store may have it, whatever the store answered. It includes requests without an answer,
-    /// so it is later than the deadline.
+    /// The time until which the store may have the grant. It includes requests without an answer, so it is later than
+    /// the deadline.
     pub(crate) store_until: Moment,
-    /// The time at which the last request that the store has granted was sent.
+    /// When the last successful request was sent.
     pub(crate) confirmed: Moment,
 }
 
@@ -70,8 +70,8 @@ impl HeldGrant {
         }
     }
 
-    /// Returns a copy for the next and later holders, with the `bounds` of its lease. `renews` says whether the lease
-    /// is [renewed](Claim::renews).
+    /// Returns a copy for the later holders, with the `bounds` of their lease. `renews` is whether that lease is
+    /// [renewed](Claim::renews).
     pub(crate) fn copy(&self, renews: bool, bounds: Bounds) -> Self {
         let claim = Claim { renews, handoffs: self.handoffs(), ..self.claim.clone() };
         let copy = Self::new(claim, bounds);
@@ -95,13 +95,12 @@ impl HeldGrant {
         self.confirmed.get()
     }
 
-    /// Notes that the store may have the grant until `until`.
+    /// Records that the store may have the grant until `until`.
     pub(crate) fn may_last(&self, until: Moment) {
         self.store_until.raise(until);
     }
 
-    /// Notes that the store has answered with yes to a request that was sent at `sent`: the grant is certainly held until
-    /// `deadline`.
+    /// Records that a request that was sent at `sent` succeeded, so that the grant is certainly held until `deadline`.
     pub(crate) fn lasts(&self, sent: Moment, deadline: Moment) {
         self.deadline.raise(deadline);
         self.confirmed.raise(sent);
@@ -111,13 +110,13 @@ impl HeldGrant {
         self.handoffs.load(Ordering::Acquire)
     }
 
-    /// Counts a hand-off. The store makes one token for each number of hand-offs: with the old number, the next holder
-    /// would get the token of the previous one.
+    /// Counts a hand-off. The store makes one token for each number of hand-offs. With an unchanged number, the next
+    /// holder would get the token of the previous one.
     pub(crate) fn count_handoff(&self) {
         self.handoffs.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the fencing tokens of the earlier holders, which the present holder's tokens continue.
+    /// Returns the fencing tokens of the earlier holders. The tokens of the current holder continue this sequence.
     pub(crate) fn earlier(&self) -> Option<FenceSequence> {
         *self.earlier.lock()
     }

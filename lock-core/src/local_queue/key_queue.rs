@@ -1,4 +1,4 @@
-//! The queue of one key: its waiters in this process, and the next receiver of its grant.
+//! The queue of one key: the waiters in this process, and the rules for the next receiver of the grant.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,12 +13,12 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::pending::LeftEntry;
 
-/// The work that a change leaves for after the lock of the queue, because it may run code of the application.
+/// The work that must wait until the lock of the queue is released, because it may run code of the application.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// The waiters to notify: the head, and skipped ones, in case they are polled after all.
+    /// The waiters to notify: the new head, and skipped waiters, whose futures may still be polled.
     pub(super) notify: Vec<Arc<WaiterNode>>,
-    /// Queue entries without a waiter.
+    /// Entries in the store's queue that no waiter uses.
     pub(super) unused: Vec<LeftEntry>,
 }
 
@@ -31,52 +31,54 @@ impl Effects {
 /// Hand-offs reclaimed from waiters that are not being polled.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimed {
-    /// Another waiter still has time to take its hand-off.
+    /// Whether another waiter still has time to accept its hand-off.
     pub(super) more: bool,
-    /// Hand-offs without a taker.
+    /// Hand-offs that no waiter has accepted.
     pub(super) handoffs: Vec<Handoff>,
     pub(super) effects: Effects,
-    /// The nodes that were checked. The content of a node must not be dropped under the lock of the queue.
+    /// The nodes that were checked. They are kept here, because the content of a node must not be dropped under the
+    /// lock of the queue.
     nodes: Vec<Arc<WaiterNode>>,
 }
 
-/// The destination of a grant whose holder releases it.
+/// The destination of a grant that its holder releases.
 #[derive(Debug)]
 pub(super) enum Passed {
-    /// The next waiter gets it.
+    /// The grant goes to the next waiter.
     On(Arc<WaiterNode>),
-    /// The grant lingers. The value is the time for which the key must be listed; `None` if it is listed early enough.
+    /// The grant lingers. The value is the time at which the key must be listed. It is `None` if the key is already
+    /// listed at an earlier time.
     Lingers(Option<i64>),
-    /// It goes back to the store.
+    /// The grant goes back to the store.
     No,
 }
 
-/// The waiter that was given a grant or a turn, and when. It is weak: no node may be dropped under the lock of the
-/// queue.
+/// The waiter that last received a grant or a turn, and when. The reference is weak, because no node may be dropped
+/// under the lock of the queue.
 pub(super) type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
 ///
 /// The queue exists while it has waiters, while a holder that came through it holds the key, and while a grant lingers.
-/// So newcomers join it without a request that the store would refuse. It also exists during a request for a grant that
-/// may linger.
+/// In these cases newcomers join it without a request, which the store would refuse. The queue also exists during a
+/// request for a grant that may linger.
 #[derive(Debug, Default)]
 pub(super) struct KeyQueue {
-    /// In order of arrival; the first is the head.
+    /// The waiters in order of arrival. The first is the head.
     nodes: VecDeque<Arc<WaiterNode>>,
-    /// The owner of the grant that came through this queue and is in use.
+    /// The owner of the grant in use, if that grant came through this queue.
     held: Option<Owner>,
-    /// A grant that was released, and not taken by the next holder yet.
+    /// A released grant that no next holder has taken yet.
     lingering: Option<Lingering>,
-    /// When the renewers check the key for a lingering grant.
+    /// When the renewers check the key for an expired lingering grant.
     listed: Option<i64>,
-    /// The number of requests under way for a grant that may linger.
+    /// The number of requests for a grant that may linger.
     expected: usize,
     quantum: Quantum,
     questions: Questions,
-    /// The waiter that was handed the grant last.
+    /// The waiter that last received the grant by a hand-off.
     handed: Given,
-    /// The head that was last notified to send a request to the store.
+    /// The head that was last notified to send a request.
     asked: Given,
     pub(super) last_answer: Option<LastAnswer>,
 }
@@ -86,7 +88,7 @@ impl KeyQueue {
         !self.is_busy() && self.expected == 0
     }
 
-    /// Returns whether there is a waiter, a holder or a lingering grant.
+    /// Returns whether the queue has a waiter, a holder or a lingering grant.
     pub(super) fn is_busy(&self) -> bool {
         !self.nodes.is_empty() || self.held.is_some() || self.lingering.is_some()
     }
@@ -115,7 +117,7 @@ impl KeyQueue {
         self.listed = listed;
     }
 
-    /// Notes that the grant that lingered is in use again.
+    /// Records that the lingering grant is in use again.
     pub(super) fn hold(&mut self, owner: Owner) {
         self.held = Some(owner);
     }
@@ -140,24 +142,24 @@ impl KeyQueue {
         self.nodes.iter().cloned()
     }
 
-    /// Adds a waiter at the end. The first waiter asks the store, unless the key is held through the queue: then the
-    /// end of that hold notifies it. Returns whether the waiter got the lingering grant, and so is not in the queue.
+    /// Adds a waiter at the end. If the key is held through this queue, the end of that hold notifies the waiter.
+    /// Otherwise the first waiter sends a request. Returns whether the waiter received the lingering grant; it is then
+    /// not in the queue.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
         let lingered = self.push(&node, now);
         (node, lingered)
     }
 
-    /// Puts a waiter that was skipped back into the queue, at the end. Returns whether the waiter got the lingering
-    /// grant.
+    /// Adds a skipped waiter at the end of the queue. Returns whether the waiter received the lingering grant.
     pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
         let skipped = std::mem::take(&mut node.state().skipped);
         skipped && self.push(node, now)
     }
 
     fn push(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
-        // The grant was released after this waiter found the key held. There is no other waiter: else the grant would
-        // not linger.
+        // The grant was released after this waiter found the key held. No other waiter exists, because a grant does not
+        // linger while one waits.
         if let Some(handoff) = self.take_lingering() {
             self.give(node, handoff, now);
             return true;
@@ -169,7 +171,7 @@ impl KeyQueue {
         false
     }
 
-    /// Gives the grant to a waiter that is out of the queue.
+    /// Gives the grant to a waiter that is not in the queue.
     fn give(&mut self, node: &Arc<WaiterNode>, handoff: Handoff, now: Moment) {
         self.quantum.count_handoff();
         self.held = Some(handoff.claim().owner);
@@ -177,31 +179,32 @@ impl KeyQueue {
         self.handed = Some((Arc::downgrade(node), now));
     }
 
-    /// Removes a waiter. Its hand-off or turn goes to the next one.
+    /// Removes a waiter. The next waiter receives its hand-off or turn.
     pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, entry: Option<LeftEntry>, now: Moment) -> Effects {
-        // This is all under the lock of the queue: a hand-off goes to the first of `nodes`, so from here on to another
-        // waiter.
+        // All of this happens under the lock of the queue. A hand-off goes to the first of `nodes`, so from here on it
+        // goes to another waiter.
         let was_head = self.is_head(node);
         let entry = entry.or_else(|| node.state().entry.take());
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         node.state().gone = true;
         let mut effects = Effects::default();
         if was_head {
-            // The last notification may have gone to the removed waiter.
+            // The removed waiter may have received the last notification, so the new head needs one.
             self.succeed(entry, now, &mut effects);
         } else {
-            // If it has an entry, it was skipped meanwhile: another waiter is the head, and asks with its own claim.
+            // A waiter with an entry that is not the head was skipped. Another waiter is the head, and sends requests
+            // with its own claim, so the entry is unused.
             effects.unused.extend(entry);
         }
         effects
     }
 
-    /// Gives the new head the turn to ask and the entry in the store's queue of the previous head.
+    /// Passes the previous head's turn, and its entry in the store's queue, to the new head.
     fn succeed(&mut self, entry: Option<LeftEntry>, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.front() else { return effects.unused.extend(entry) };
         let mut state = head.state();
-        // The entry that is replaced is released, which may run code of the application. So the release waits until the
-        // lock of the queue is released.
+        // Releasing the replaced entry may run code of the application, so that happens after the lock of the queue is
+        // released.
         if entry.is_some() {
             effects.unused.extend(std::mem::replace(&mut state.entry, entry));
         }
@@ -212,29 +215,30 @@ impl KeyQueue {
         effects.notify.push(Arc::clone(head));
     }
 
-    /// Skips the head, which is not polled: it leaves the queue until it is polled. A stalled waiter that kept its turn
-    /// would slow a hot key down to the time after which a hand-off is reclaimed.
+    /// Removes the head from the queue because it is not polled. It joins again when it is polled. If a stalled waiter
+    /// kept its turn, each hand-off on a hot key would have to be reclaimed first.
     fn skip(&mut self, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.pop_front() else { return };
         let entry = {
             let mut state = head.state();
-            // The turn to ask goes to the next head. When this waiter is polled again it must not ask out of turn.
+            // The new head gets the turn. The skipped waiter must not send a request out of turn when it is polled
+            // again.
             (state.skipped, state.must_ask) = (true, false);
             state.entry.take()
         };
         self.succeed(entry, now, effects);
-        // If its future is still polled, it soon joins again.
+        // The notification makes the waiter join again soon, if its future is still polled.
         effects.notify.push(head);
     }
 
-    /// Skips the heads that should have been polled long ago.
+    /// Skips all heads that should have been polled long ago.
     pub(super) fn skip_stalled(&mut self, now: Moment, effects: &mut Effects) {
         while self.nodes.front().is_some_and(|head| head.state().is_stalled(now)) {
             self.skip(now, effects);
         }
     }
 
-    /// Notes that the head has a grant from the store, for `owner`. `contended`: others may wait elsewhere.
+    /// Records that the store granted the key to the head, for `owner`. `contended`: others may wait elsewhere.
     pub(super) fn granted(
         &mut self,
         node: &Arc<WaiterNode>,
@@ -247,12 +251,12 @@ impl KeyQueue {
         node.state().entry.take()
     }
 
-    /// Notes that the store granted the key to `owner`, in the queue or outside. `contended`: others may wait
-    /// elsewhere.
+    /// Records that the store granted the key to `owner`, whether in this queue or outside. `contended`: others may
+    /// wait elsewhere.
     pub(super) fn granted_here(&mut self, owner: Owner, contended: bool, now: Moment) {
         self.held = Some(owner);
         LastAnswer::granted(now).replace(&mut self.last_answer);
-        // A notification that others wait may have overtaken this answer, so it counts for the new grant too.
+        // A notification of waiters elsewhere may have arrived before this answer, so it counts for the new grant too.
         let contended = contended || self.quantum.is_contended();
         self.quantum = Quantum::default();
         self.handed = None;
@@ -261,15 +265,15 @@ impl KeyQueue {
         }
     }
 
-    /// Returns whether the grant of `owner` may be the one that waiters of this queue rely on. A guard that is dropped
-    /// late may release an earlier grant, which was lost.
+    /// Returns whether the waiters of this queue may rely on the grant of `owner`. A guard that is dropped late may
+    /// release an earlier grant, which was lost.
     pub(super) fn may_be_of(&self, owner: Owner) -> bool {
         self.held.is_none_or(|holder| holder == owner)
     }
 
-    /// Hands the grant of `owner` off to the next waiter, if there is one and the quantum is not over. If there is
-    /// none, the grant may stay for `linger`. If the caller `asks` whether others wait, the quantum lasts until the
-    /// answer.
+    /// Passes the grant of `owner` to the next waiter, if there is one and the quantum is not over. Without a waiter,
+    /// the grant may linger for `linger`. If the caller `asks` the store about other waiters, the quantum lasts until
+    /// the answer.
     pub(super) fn pass(
         &mut self,
         owner: Owner,
@@ -283,8 +287,8 @@ impl KeyQueue {
         }
         let held = self.held.is_some();
         let passed = match linger {
-            // The grant lingers only if the queue has received all notifications about others since the grant. An
-            // earlier grant whose time is over may still be here, and must not be dropped under the lock.
+            // The grant lingers only if the queue has received every notification about other waiters since the grant.
+            // An expired earlier grant may still be here, and must not be dropped under the lock.
             Some(linger)
                 if self.nodes.is_empty()
                     && held
@@ -297,8 +301,8 @@ impl KeyQueue {
             _ => self.hand_off(asks, |ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
         };
         if matches!(passed, Passed::No) {
-            // This is done here and not in `freed`: a notification that arrives from here on is about the next grant,
-            // and the answer to this release may be processed later.
+            // The quantum is reset here and not in `freed`. From here on, notifications are about the next grant, and
+            // the answer to this release may be processed after them.
             self.quantum = Quantum::default();
         }
         passed
@@ -324,13 +328,13 @@ impl KeyQueue {
         self.handed = None;
         self.held = None;
         let ttl = self.nodes.front()?.ttl();
-        // If nothing is handed off, the head need not ask yet: the release that follows calls `freed`, when the store
-        // has answered it or it is given up.
+        // If nothing is handed off, the head need not send a request yet. The following release calls `freed` when the
+        // store has answered it, or when the release is given up.
         if self.quantum.is_over(now) && !asks {
             return None;
         }
-        // The hand-off is made while the waiter is still in the queue: if no hand-off is made, that waiter must ask the
-        // store.
+        // The hand-off is made while the waiter is still in the queue. If making it fails, that waiter must send a
+        // request.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
         if asks {
@@ -341,15 +345,17 @@ impl KeyQueue {
         Some(next)
     }
 
-    /// Notes that `owner` has released the key to the store, or lost it, or left the store's queue. The head asks,
-    /// unless another owner holds the key through this queue: then its release notifies the head.
+    /// Records that `owner` has released the key to the store, has lost it, or has left the store's queue. The head
+    /// then sends a request. If another owner holds the key through this queue, nothing changes: that owner's release
+    /// will notify the head.
     pub(super) fn freed(&mut self, owner: Owner, now: Moment) -> Option<Arc<WaiterNode>> {
         if let Some(holder) = self.held {
             if holder != owner {
                 return None;
             }
-            // The grant was lost, dropped between two holders, or lingered and was released. The knowledge of waiters
-            // elsewhere stays: it may be about the next grant, whose notification can come before this answer.
+            // The grant was lost, was dropped between two holders, or lingered and was released. The quantum stays as
+            // it is, because the notification of waiters elsewhere may be about the next grant: it can arrive before
+            // this answer.
             self.held = None;
         }
         let head = self.nodes.front()?;
@@ -362,20 +368,20 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether to ask the store for waiters elsewhere, because the quantum is over and there is a waiter here.
-    /// `may_ask` says whether the caller can ask.
+    /// Returns whether the caller should ask the store for waiters elsewhere. That is the case if the quantum is over
+    /// and a waiter is here. `may_ask` returns whether the caller can send such a request.
     pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce() -> bool, now: Moment) -> bool {
         !self.nodes.is_empty() && self.quantum.is_open_question(now) && may_ask() && self.questions.is_due()
     }
 
-    /// Notes the answer, at `now`, whether others wait for the grant of `owner`. The request `took` this long.
+    /// Records the store's answer, at `now`, whether others wait for the grant of `owner`. The request took `took`.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         if !others_wait {
             self.questions.nobody_waited();
         }
         match self.held {
             Some(holder) if holder != owner => {}
-            // The grant no longer has a holder.
+            // The grant no longer has a holder, so the answer is outdated.
             None => {}
             Some(_) if others_wait => self.quantum.others_waited(now),
             Some(_) => self.quantum.nobody_waited(took, now),
@@ -387,17 +393,17 @@ impl KeyQueue {
         self.quantum.is_contended()
     }
 
-    /// Takes back a hand-off that its waiter has not taken for `patience`.
+    /// Reclaims a hand-off or a turn that its waiter has not accepted for `patience`.
     pub(super) fn reclaim(&mut self, patience: Duration, now: Moment, reclaimed: &mut Reclaimed) {
         if let Some(node) = not_taken(&mut self.handed, NodeState::has_handoff, patience, now, reclaimed) {
             let mut state = node.state();
-            // `skipped` is set in the same step: a waiter that finds no hand-off and was not skipped would keep
-            // waiting, outside of the queue.
+            // `skipped` is set in the same step. A waiter that found no hand-off and was not marked as skipped would
+            // keep waiting, although it is not in the queue.
             state.skipped = true;
             reclaimed.handoffs.extend(state.handoff.take());
         }
         if let Some(node) = not_taken(&mut self.asked, NodeState::has_question, patience, now, reclaimed)
-            // Another waiter may be the head by now, and has been notified.
+            // Another waiter may have become the head, and has then been notified.
             && self.is_head(&node)
         {
             self.skip(now, &mut reclaimed.effects);
@@ -405,7 +411,7 @@ impl KeyQueue {
     }
 }
 
-/// Returns the waiter in `given` if it was given that longer than `patience` ago, and still `has` it.
+/// Returns the waiter in `given` if it received that longer than `patience` ago, and still `has` it.
 pub(super) fn not_taken(
     given: &mut Given,
     has: fn(&NodeState) -> bool,

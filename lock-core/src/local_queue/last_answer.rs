@@ -1,21 +1,21 @@
-//! The last answer of the store about a key, for all its waiters in this process.
+//! Keeps the last answer of the store about a key, for all waiters of the key in this process.
 
 use crate::clock::Moment;
 use crate::error::LockError;
 
 /// The last answer of the store to a request of this process, or its failure.
 ///
-/// Few waiters ask the store: the others learn from this why their wait ended. A failure has no source here, so that no
-/// code of the application runs when the queue of a key drops it under its lock.
+/// Few waiters send requests. From this value, the others learn why their wait ended. A failure is stored without its
+/// source, because the value is dropped under the lock of a queue, where no code of the application may run.
 #[derive(Debug)]
 pub(crate) struct LastAnswer {
     pub(crate) at: Moment,
-    /// Why the store failed; `None` if it has answered.
+    /// The failure of the store, or `None` if the store has answered.
     pub(crate) failure: Option<LockError>,
 }
 
 impl LastAnswer {
-    /// A grant.
+    /// Returns the answer for a grant.
     pub(super) fn granted(at: Moment) -> Self {
         Self { at, failure: None }
     }
@@ -24,7 +24,7 @@ impl LastAnswer {
         Self { at: self.at, failure: self.failure.as_ref().map(LockError::without_source) }
     }
 
-    /// Replaces `last`, unless that is later.
+    /// Replaces `last`, if `last` is not later than this answer.
     pub(super) fn replace(self, last: &mut Option<Self>) {
         if last.as_ref().is_none_or(|last| last.at.since(self.at).is_zero()) {
             *last = Some(self);

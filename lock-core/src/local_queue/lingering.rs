@@ -1,9 +1,9 @@
-//! Grants that linger: released, and kept for the next holder of this process.
+//! Handles lingering grants, which are released and kept for the next holder in this process.
 //!
-//! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when it is taken, when the
-//! store notifies the process of a waiter elsewhere, at its time, or with the manager. The renewers end it by time. A
-//! busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a key
-//! has one entry, which is moved to the present end only when it comes up.
+//! A lingering grant is a [`Handoff`] that nobody has accepted yet, in the queue of its key. It ends when it is taken,
+//! when the store reports a waiter elsewhere, when its time is over, or when the manager ends. The renewers end it by
+//! time. A busy key lingers after each release, and a schedule entry for each of these would cost more than the
+//! release. So each key has only one entry. When the entry is due, it is moved to the current end.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -24,8 +24,8 @@ impl LocalQueue {
         !self.lingering.is_empty() && self.with(key, |queue| queue.lingering().is_some()).unwrap_or(false)
     }
 
-    /// Takes the grant of `key` that lingers, if there is one. The caller is then its holder, and must report its
-    /// release to the queue.
+    /// Takes the lingering grant of `key`, if there is one. The caller becomes its holder, and must report its release
+    /// to the queue.
     pub(crate) fn take_lingering(&self, key: &Key) -> Option<Handoff> {
         if self.lingering.is_empty() {
             return None;
@@ -39,23 +39,23 @@ impl LocalQueue {
         .flatten()
     }
 
-    /// Returns when [`end_lingering`](Self::end_lingering) is due, by the clock of the schedules.
+    /// Returns when the next call of [`end_lingering`](Self::end_lingering) is due, by the clock of the schedules.
     pub(crate) fn lingering_due(&self) -> i64 {
         self.lingering.due.load(Ordering::Acquire)
     }
 
-    /// Completes when `lingering_due` becomes earlier. Enable it before you read that.
+    /// Completes when `lingering_due` becomes earlier. Enable this future before you read `lingering_due`.
     pub(crate) fn lingering_due_earlier(&self) -> Notified<'_> {
         self.lingering.earlier.notified()
     }
 
-    /// Releases the grants whose time is over.
+    /// Releases the lingering grants whose time is over.
     pub(crate) fn end_lingering(&self) {
         let now = self.clock.now();
         if instant(now) < self.lingering_due() {
             return;
         }
-        // The reset comes before the check: a grant that begins to linger after the reset lists its own time.
+        // The reset comes before the check. A grant that begins to linger after the reset then sets its own due time.
         self.lingering.due.store(i64::MAX, Ordering::Release);
         let mut ended = Vec::new();
         let mut keys = self.lingering.keys.lock();
@@ -71,7 +71,7 @@ impl LocalQueue {
                     return None;
                 }
                 ended.extend(self.take_if(queue, over));
-                // A key that is held is listed again when it lingers again.
+                // If the key is held, it is listed when it lingers again.
                 queue.set_listed(queue.lingering().map(|lingering| instant(lingering.until)));
                 queue.listed()
             });
@@ -95,7 +95,7 @@ impl LocalQueue {
         }
     }
 
-    /// Drops the grant of `key` if it belongs to `owner`: the store no longer has it.
+    /// Drops the lingering grant of `key` if it belongs to `owner`, because the store no longer has it.
     pub(crate) fn lose_lingering(&self, key: &Key, owner: Owner) {
         if !self.lingering.is_empty() {
             let is_lost = |lingering: &Lingering| lingering.owner() == owner;
@@ -103,27 +103,28 @@ impl LocalQueue {
         }
     }
 
-    /// Releases all lingering grants, and counts held keys as wanted elsewhere: the store has lost notifications.
+    /// Handles lost notifications of the store: releases all lingering grants, and assumes that others wait for every
+    /// held key.
     pub(crate) fn missed(&self) {
         let now = self.clock.now();
         self.contend_all(now);
         self.end_all_lingering();
     }
 
-    /// Takes the grants for which `ends` is true. Dropping them releases them, which locks the queues.
+    /// Takes the lingering grants for which `ends` returns true. Dropping them releases them, which locks the queues.
     pub(super) fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
         let keys = self.lingering.keys.lock();
         let take = |(_, key): &(i64, Key)| self.with(key, |queue| self.take_if(queue, &ends)).flatten();
         keys.iter().filter_map(take).collect()
     }
 
-    /// Takes the lingering grant of one queue, if `ends` is true for it.
+    /// Takes the lingering grant of one queue, if `ends` returns true for it.
     fn take_if(&self, queue: &mut KeyQueue, ends: impl FnOnce(&Lingering) -> bool) -> Option<Handoff> {
         let taken = queue.lingering().is_some_and(ends).then(|| queue.take_lingering()).flatten();
         taken.map(|handoff| self.ended(handoff))
     }
 
-    /// Counts a grant that no longer lingers and is about to be released. Call it under the lock of its queue.
+    /// Records that a grant no longer lingers and is about to be released. Call this under the lock of its queue.
     pub(super) fn ended(&self, mut handoff: Handoff) -> Handoff {
         self.lingering.ended();
         handoff.begin_release();
@@ -131,8 +132,8 @@ impl LocalQueue {
     }
 }
 
-/// An acquisition whose grant may linger. While it lives, its key has a queue, which notes waiters elsewhere: the
-/// notification may overtake the grant.
+/// An acquisition whose grant may linger. While this value exists, its key has a queue. That queue records waiters
+/// elsewhere, because their notification may arrive before the grant.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     local_queue: &'a LocalQueue,
@@ -145,7 +146,7 @@ impl<'a> Expected<'a> {
         Self { local_queue, key: key.clone() }
     }
 
-    /// Notes that the store granted the key to `owner`, and whether others wait elsewhere.
+    /// Records that the store granted the key to `owner`. `contended`: others wait elsewhere.
     pub(crate) fn granted(&self, owner: Owner, contended: bool) {
         let now = self.local_queue.clock.now();
         self.local_queue.with(&self.key, |queue| queue.granted_here(owner, contended, now));

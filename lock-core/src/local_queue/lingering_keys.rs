@@ -1,4 +1,4 @@
-//! Which grants linger, and until when.
+//! Lists the keys with lingering grants, and the ends of these grants.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -9,23 +9,23 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::{Mutex, Notify};
 
-/// A grant that lingers.
+/// A lingering grant.
 #[derive(Debug)]
 pub(super) struct Lingering {
     pub(super) handoff: Handoff,
-    /// Its end: the end of the linger, or of the lease if that is earlier.
+    /// When the grant stops lingering: at the end of the linger time, or at the end of the lease if that is earlier.
     pub(super) until: Moment,
 }
 
-/// Which keys may have a grant that lingers, and when the first of them ends.
+/// The keys that may have a lingering grant, and the time of the next check.
 #[derive(Debug)]
 pub(super) struct LingeringKeys {
-    /// How many grants linger. While it is zero, no look-up is needed.
+    /// The number of lingering grants. While it is zero, no lookup is needed.
     pub(super) count: AtomicUsize,
-    /// The keys, by the time at which each must be checked. An entry is valid if its time is the `listed` time of the
-    /// key's queue. This is locked before the queues, never while one is locked.
+    /// The keys, each with the time of its next check. An entry is valid only if its time is the `listed` time of the
+    /// key's queue. Lock this before the queues, never while a queue is locked.
     pub(super) keys: Mutex<BTreeSet<(i64, Key)>>,
-    /// When the renewers check next, by the clock that orders their schedules. Never later than the first end.
+    /// When the renewers check next, by the clock that orders their schedules. This is never later than the first end.
     pub(super) due: AtomicI64,
     pub(super) earlier: Notify,
 }
@@ -46,7 +46,7 @@ impl LingeringKeys {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Counts a grant that begins to linger. Call this and `ended` under the lock of the queue.
+    /// Counts a grant that begins to linger. Call this method and `ended` under the lock of the queue.
     pub(super) fn began(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
     }
@@ -55,8 +55,8 @@ impl LingeringKeys {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Adds the entry of `key` for `until`, and wakes the renewers if they would check too late. Call it without a
-    /// lock.
+    /// Adds an entry for `key` at `until`, and wakes the renewers if their next check would be too late. Call this
+    /// without a lock.
     pub(super) fn list(&self, key: &Key, until: i64) {
         self.keys.lock().insert((until, key.clone()));
         if until < self.due.load(Ordering::Acquire) && until < self.due.fetch_min(until, Ordering::AcqRel) {
@@ -65,7 +65,7 @@ impl LingeringKeys {
     }
 }
 
-/// The times are by the clock that includes suspend, as in the schedules of the renewers.
+/// Returns the time by the clock that includes suspend, as in the schedules of the renewers.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }

@@ -1,8 +1,8 @@
-//! The waiters of one process, and the hand-off between them.
+//! Queues the waiters of one process, and hands grants off between them.
 //!
-//! A waiter of a barging claim joins the queue of its key. The head of the queue alone asks the store. The others wait
-//! for a *hand-off*: a holder of this process that releases gives its grant to the next in the queue, without a request
-//! to the store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs a
+//! A waiter with a barging claim joins the queue of its key. Only the head of the queue sends requests to the store.
+//! The others wait for a *hand-off*: when a holder of this process releases, its grant passes to the next waiter in the
+//! queue without a request. So a hot key costs the store only one waiter per process, and a hand-off costs only a
 //! wake-up.
 //!
 //! ```text
@@ -15,32 +15,32 @@
 //!               freed ---> head asks
 //! ```
 //!
-//! Once others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the
-//! grant goes back to the store. A store that does not report them is asked when the quantum is over, and the hand-offs
-//! continue until it answers: if there are no waiters elsewhere, another quantum begins.
+//! When others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the
+//! grant goes back to the store. Some stores do not report such waiters. At the end of the quantum, the process asks
+//! such a store for them, and the hand-offs continue until it answers. If no one waits elsewhere, a new quantum begins.
 //!
-//! If the request allows it, a grant without waiters [lingers](lingering): it stays here for a moment, and the next
-//! acquisition of the key takes it without a request to the store.
+//! If the request allows it, a released grant without waiters [lingers](lingering). It stays in this process for a
+//! moment, and the next acquisition of the key takes it without a request to the store.
 //!
-//! A waiter whose future is not polled does not count. A hand-off that it has not taken after a moment goes to the next
-//! waiter, or to the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins
-//! it again when it is polled.
+//! A waiter may stop polling its future. If it does not accept a hand-off within a moment, the renewers
+//! [reclaim](LocalQueue::reclaim) the hand-off and pass it to the next waiter or to the store. The unpolled waiter
+//! leaves the queue, and joins again when it is polled.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `queues` | [`LocalQueue`]: the queues of all keys |
 //! | `key_queue` | the queue of one key |
 //! | `last_answer` | the last answer of the store about a key |
-//! | `waiter_node` | a waiter's part of a queue |
-//! | `waiter` | [`Waiter`]: the waiter's side of it |
+//! | `waiter_node` | the state of one waiter, shared with the queue |
+//! | `waiter` | [`Waiter`]: a waiter as the acquire loop uses it |
 //! | `held_grant` | [`HeldGrant`]: the grant of one holder; [`SharedGrant`]: the state that successive holders share |
 //! | `handoff` | [`Handoff`]: a grant between two holders |
 //! | `lingering_keys`, `lingering` | grants that are kept after their release |
 //! | `fence_sequence` | the fencing tokens of the holders of one grant |
-//! | `quantum` | how long a process may keep a grant with waiters elsewhere |
+//! | `quantum` | how long a process may keep a grant while others wait elsewhere |
 //! | `recently_held` | which keys were held a moment ago |
-//! | `shards` | how the keys are spread |
-//! | `reclaim` | whether a waiter may have a hand-off that it does not take |
+//! | `shards` | the number of shards of the key map |
+//! | `reclaim` | the signal that a waiter may not have accepted its hand-off |
 
 mod fence_sequence;
 mod handoff;

@@ -1,61 +1,62 @@
-//! How long a process may keep a grant while others wait elsewhere.
+//! Limits how long a process keeps a grant while others wait elsewhere.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// How many hand-offs a process may make on one grant while others wait elsewhere, and for how long.
+/// How many hand-offs a process may make on one grant while others wait elsewhere. The next constant limits the time.
 const HANDOFFS: u32 = 64;
 const QUANTUM: Duration = Duration::from_millis(10);
 
-/// The remaining hand-offs of a process on one grant. Without waiters elsewhere there is no limit.
+/// The remaining hand-offs of a process on one grant. If no one waits elsewhere, there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Quantum {
     others: Option<Others>,
 }
 
-/// How long the store has to answer whether others wait. Without an answer, hand-offs continue for this long.
+/// How long the process waits for the store's answer whether others wait. Hand-offs continue until the answer, or for
+/// this long.
 pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Waiters elsewhere, known or possible.
+/// The limits that apply because others wait elsewhere, or may wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Others {
-    /// The time after which there are no more hand-offs.
+    /// The time of the last hand-off.
     until: Moment,
-    /// How many hand-offs are left.
+    /// The number of remaining hand-offs.
     left: u32,
     /// Whether the store has answered that others wait.
     answered: bool,
 }
 
 impl Quantum {
-    /// Notes that others wait elsewhere, or may. The quantum begins with this note, not with the grant.
+    /// Records that others wait elsewhere, or may wait. The quantum starts at the first such record, not at the grant.
     pub(super) fn contend(&mut self, now: Moment) {
         self.others.get_or_insert(Others { until: now.plus(QUANTUM), left: HANDOFFS, answered: false });
     }
 
-    /// Notes that the store is asked at `now` whether others wait. Hand-offs continue until it answers.
+    /// Records that the store is asked at `now` whether others wait. Hand-offs continue until the answer.
     pub(super) fn asked(&mut self, now: Moment) {
         self.goes_on_until(now.plus(QUESTION_TIMEOUT));
     }
 
-    /// Notes the answer, at `now`, that there were no waiters elsewhere. As that may have changed since, another
-    /// quantum begins, at least as long as the request took.
+    /// Records the answer, received at `now`, that no one waited elsewhere. As this may have changed, a new quantum
+    /// begins. It is at least as long as the request took.
     pub(super) fn nobody_waited(&mut self, took: Duration, now: Moment) {
         self.goes_on_until(now.plus(took.max(QUANTUM)));
     }
 
-    /// A hand-off may be far quicker than an answer, so time alone ends this quantum.
+    /// Starts a quantum that only time ends, because hand-offs may be far quicker than the store's answer.
     fn goes_on_until(&mut self, until: Moment) {
         self.others = Some(Others { until, left: u32::MAX, answered: false });
     }
 
-    /// Notes the answer that others wait: the quantum is over.
+    /// Records the answer that others wait, which ends the quantum.
     pub(super) fn others_waited(&mut self, now: Moment) {
         self.others = Some(Others { until: now, left: 0, answered: true });
     }
 
-    /// Returns whether the quantum is over at `now`, and it is unknown whether others wait.
+    /// Returns whether the quantum is over at `now` while it is unknown whether others wait.
     pub(super) fn is_open_question(self, now: Moment) -> bool {
         self.is_over(now) && self.others.is_some_and(|others| !others.answered)
     }
@@ -75,35 +76,36 @@ impl Quantum {
     }
 }
 
-/// Decides at the end of which quanta the store is asked whether others wait, if it does not notify holders.
+/// Decides after which quanta the store is asked whether others wait. It is used if the store does not notify holders.
 ///
-/// While the store is asked, the process keeps the key. So after the answer that others wait, or no answer, some quanta
-/// end without a request: 1, 3, 7, and then 15 each time.
+/// The process keeps the key while it waits for this answer. So if the answer was that others wait, or there was none,
+/// some quanta end without a request: first 1, then 3, then 7, and then 15 each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Questions {
-    /// How many quanta end without a request after the last answer.
+    /// The number of quanta that end without a request after the last one.
     pause: u8,
-    /// How many of them are left.
+    /// The number of such quanta that remain.
     left: u8,
 }
 
 impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether to ask the store at the end of this quantum. If not, counts this quantum down in `left`.
+    /// Returns whether to ask the store at the end of this quantum. If the result is `false`, counts this quantum in
+    /// `left`.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// Notes that the store is asked. Until it answers that there are no waiters, others count as waiting.
+    /// Records that the store is asked. Until it answers that no one waits, others count as waiting.
     pub(super) fn asked(&mut self) {
         self.pause = (2 * self.pause + 1).min(Self::LONGEST);
         self.left = self.pause;
     }
 
-    /// Notes the answer that there were no waiters.
+    /// Records the answer that no one waited.
     pub(super) fn nobody_waited(&mut self) {
         *self = Self::default();
     }

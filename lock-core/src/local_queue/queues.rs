@@ -23,14 +23,14 @@ use crate::sync::{Mutex, MutexGuard};
 
 type Shard = KeyMap<KeyQueue>;
 
-/// The destination of a grant that is released.
+/// The destination of a released grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandedOff {
-    /// It goes back to the store.
+    /// The grant goes back to the store.
     No,
-    /// It stays in this process.
+    /// The grant stays in this process.
     Stays,
-    /// It stays, and the caller asks the store whether others wait, and [notes](LocalQueue::answered) the answer.
+    /// The grant stays. The caller asks the store whether others wait, and [records](LocalQueue::answered) the answer.
     Asks,
 }
 
@@ -38,14 +38,16 @@ pub(crate) enum HandedOff {
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
-    /// The number of queues. While it is zero, no look-up is needed: a key without waiters costs one load.
+    /// The number of queues. While it is zero, no lookup is needed, so a key without waiters costs only one atomic
+    /// load.
     queues: AtomicUsize,
     recently_held: RecentlyHeld,
     pub(super) signal: ReclaimSignal,
     pub(super) lingering: LingeringKeys,
-    /// Whether the store notifies a holder of waiters elsewhere. If not, others may wait at any time.
+    /// Whether the store notifies a holder of waiters elsewhere. Otherwise the holder assumes that others may wait at
+    /// any time.
     tells_holder: bool,
-    /// Whether the store has no queue, so that the head retries without a notification.
+    /// Whether the store has no queue, so that the head has to poll.
     polls: bool,
     pub(super) clock: Clock,
 }
@@ -68,7 +70,7 @@ impl LocalQueue {
         self.shards[key.shard(SHARDS)].lock()
     }
 
-    /// Changes the queue of `key`, if there is one, and removes it when it is no longer needed.
+    /// Applies `change` to the queue of `key`, if there is one. Removes the queue when it is no longer needed.
     pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
         if self.queues.load(Ordering::Acquire) == 0 {
             return None;
@@ -76,7 +78,8 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let queue = shard.get_mut(key)?;
         let answer = change(queue);
-        // This is under the same lock: a waiter that joins finds the old queue with its state, or makes a new one.
+        // The removal is under the same lock. A waiter that joins either finds the old queue with its state, or makes a
+        // new one.
         if queue.is_idle() {
             shard.remove(key);
             self.queues.fetch_sub(1, Ordering::AcqRel);
@@ -89,17 +92,18 @@ impl LocalQueue {
         self.with(key, |queue| queue.waiting()).unwrap_or(0)
     }
 
-    /// Returns whether `key` has waiters in this process, or a holder that the queue knows.
+    /// Returns whether `key` has a waiter, a holder or a lingering grant in the local queue.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
         self.with(key, |queue| queue.is_busy()).unwrap_or(false)
     }
 
-    /// Notes that a request for a grant of `key` that may linger is about to be sent.
+    /// Records that a request is about to be sent for a grant of `key` that may linger.
     pub(super) fn expect(&self, key: &Key) {
         self.queue(&mut self.shard(key), key).expect();
     }
 
-    /// Joins the queue of `key` at `now`, after the present waiters. `Err` has their number, if it is `max` or more.
+    /// Joins the queue of `key` at `now`, after the current waiters. If their number is at least `max`, returns it as
+    /// `Err`.
     pub(super) fn join(
         &self,
         key: &Key,
@@ -111,14 +115,14 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let (mut waiting, mut alone) = (0, None);
         if let Some(queue) = shard.get_mut(key) {
-            // A head that is not polled must not keep a newcomer from asking.
+            // A head that is not polled must not keep a newcomer from sending a request.
             queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
-            // A head that retries by itself may do so seldom while it is alone, so it is notified.
+            // A head that polls the store may pause for long while it is alone, so the newcomer notifies it.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
         let (node, lingered) = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now)).unzip();
-        // A waker may drop the future of another waiter, which leaves the queue and so acquires this lock.
+        // Waking a task may drop the future of another waiter. That waiter then leaves the queue, and needs this lock.
         drop(shard);
         if let Some(head) = alone.filter(|_| node.is_some()) {
             head.notify();
@@ -128,14 +132,15 @@ impl LocalQueue {
         node.ok_or(waiting)
     }
 
-    /// Adds a waiter that was skipped, and is polled again, at the end.
+    /// Adds a waiter at the end that was skipped and is polled again.
     pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
         let now = self.clock.now();
         let lingered = self.queue(&mut self.shard(key), key).rejoin(node, now);
         self.gave_lingering(lingered);
     }
 
-    /// Notes that a waiter that joined got the lingering grant. It takes the grant at once, if it is polled.
+    /// Records that a joining waiter received the lingering grant. If the waiter is polled, it accepts the grant at
+    /// once.
     fn gave_lingering(&self, gave: bool) {
         if gave {
             self.lingering.ended();
@@ -143,7 +148,7 @@ impl LocalQueue {
         }
     }
 
-    /// Returns the queue of `key`, made if there is none.
+    /// Returns the queue of `key`. Makes the queue if it does not exist.
     fn queue<'s>(&self, shard: &'s mut Shard, key: &Key) -> &'s mut KeyQueue {
         shard.entry(key.clone()).or_insert_with(|| {
             self.queues.fetch_add(1, Ordering::AcqRel);
@@ -151,13 +156,14 @@ impl LocalQueue {
         })
     }
 
-    /// Hands the grant of `owner`, which releases `key`, off to the next waiter, or keeps it for `linger` without a
-    /// waiter. The grant goes back to the store if there is no waiter and it does not linger, if others wait elsewhere,
-    /// if there is no `handoff`, or if another owner has the key through this queue.
+    /// Releases the grant of `owner` on `key` within this process. The grant passes to the next waiter; without a
+    /// waiter, it stays for `linger`. It goes back to the store if others wait elsewhere, if `handoff` returns `None`,
+    /// if another owner has the key through this queue, or if there is neither a waiter nor a `linger`.
     ///
-    /// `now` reads the clock, if there may be a waiter. `handoff` makes the hand-off for a waiter that requests a lease
-    /// of this length; `None`: the grant lingers. It runs under the lock of the queue, and must not use it. `may_ask`
-    /// says whether the caller can [ask](HandedOff::Asks) the store for waiters elsewhere.
+    /// `now` reads the clock. It is called only if there may be a waiter. `handoff` makes the hand-off; its first
+    /// argument is the lease that the waiter requests, or `None` if the grant lingers. It runs under the lock of the
+    /// queue, and must not use the queue. `may_ask` returns whether the caller can [ask](HandedOff::Asks) the store for
+    /// waiters elsewhere.
     pub(crate) fn hand_off(
         &self,
         key: &Key,
@@ -167,13 +173,14 @@ impl LocalQueue {
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
         may_ask: impl FnOnce() -> bool,
     ) -> HandedOff {
-        // A waiter that joins after this load then asks the store, and relies on no hand-off of this holder.
+        // A waiter that joins after this load sends a request itself, and does not rely on a hand-off from this holder.
         if self.queues.load(Ordering::Acquire) == 0 {
             return HandedOff::No;
         }
         let (now, mut effects, mut asks) = (now(), Effects::default(), false);
         let passed = self.with(key, |queue| {
-            // This comes before the hand-off, which a waiter that is not polled would keep for 250 ms.
+            // Stalled heads are skipped before the hand-off. A waiter that is not polled would keep the hand-off for
+            // 250 ms.
             queue.skip_stalled(now, &mut effects);
             if !self.tells_holder {
                 // Others may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
@@ -203,55 +210,56 @@ impl LocalQueue {
         }
     }
 
-    /// Notes the answer, at `now`, whether others wait for `key`, which `owner` holds. The request `took` this long.
+    /// Records the answer, at `now`, whether others wait for `key`, which `owner` holds. The request took `took`.
     pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
 
-    /// Hands `handoff` off to the next waiter, because its own waiter was dropped, or is not polled.
+    /// Passes `handoff` to the next waiter, because its own waiter was dropped or is not polled.
     pub(super) fn pass_on(&self, handoff: Handoff) {
         if handoff.is_too_late() {
-            // The hand-off is dropped here, and so released: a shutdown waits for releases, and not for another holder.
+            // Dropping the hand-off releases it. A shutdown waits for releases, and a hand-off would make another
+            // holder.
             return;
         }
         let Claim { key, owner, .. } = &handoff.claim();
         let (key, owner) = (key.clone(), *owner);
         let mut handoff = Some(handoff);
-        // A hand-off without a taker is dropped here, and so goes back to the store.
+        // If no waiter accepts the hand-off, it is dropped here, and so goes back to the store.
         self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), || false);
     }
 
-    /// Notes that `owner`, of this process, released `key` to the store, or lost it. The head asks.
+    /// Records that `owner`, of this process, released `key` to the store or lost it. The head then sends a request.
     pub(crate) fn freed(&self, key: &Key, owner: Owner) {
         if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
         let now = self.clock.now();
-        // The signal is raised as after a hand-off: a head that is not polled would not send the request.
+        // The signal is raised as after a hand-off, because a head that is not polled would not send the request.
         if let Some(head) = self.with(key, |queue| queue.freed(owner, now)).flatten() {
             head.notify();
             self.signal.raise();
         }
     }
 
-    /// Notes a waiter elsewhere for `key`, which this process holds.
+    /// Records that another process waits for `key`, which this process holds.
     pub(crate) fn contended(&self, key: &Key) {
         let now = self.clock.now();
-        // Without a queue the note is dropped. A waiter that joins later learns from the answer of the store that
+        // If the key has no queue, the report is dropped. A waiter that joins later learns from the store's answer that
         // others wait.
         let lingering = self.with(key, |queue| {
             queue.contend(now);
             queue.take_lingering().map(|handoff| self.ended(handoff))
         });
-        // The grant is dropped here, outside the lock, and so released: the waiter elsewhere gets it now.
+        // The grant is dropped outside the lock, and so released. The waiter elsewhere can have it now.
         drop(lingering);
     }
 
-    /// Wakes every waiter. Waiters that were skipped, or handed a grant, have been notified, and check when they are
-    /// polled.
+    /// Wakes every waiter in a queue. Waiters that were skipped, or received a grant, have been notified before, and
+    /// check when they are polled.
     pub(crate) fn wake_all(&self) {
-        // Each lock is acquired, even if the number of queues is zero: a waiter that joins later sees why all are
-        // woken.
+        // Each lock is acquired even if the number of queues is zero. A waiter that joins later then sees the reason
+        // for this wake-up.
         for shard in &self.shards {
             let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
             // This runs outside of the locks: a waker may run code of the application.
@@ -259,14 +267,14 @@ impl LocalQueue {
         }
     }
 
-    /// Counts every key as wanted elsewhere.
+    /// Assumes that others wait elsewhere for every key with a queue.
     pub(super) fn contend_all(&self, now: Moment) {
         for shard in &self.shards {
             shard.lock().values_mut().for_each(|queue| queue.contend(now));
         }
     }
 
-    /// Returns whether a waiter elsewhere is known.
+    /// Returns whether others are known to wait elsewhere.
     #[cfg(test)]
     pub(super) fn is_contended(&self, key: &Key) -> bool {
         self.with(key, |queue| queue.is_contended()).unwrap_or(false)
@@ -279,11 +287,11 @@ impl LocalQueue {
         self.carry_out(effects);
     }
 
-    /// Carries out the work that a change has left, outside of the lock: a waker and the release of a queue entry may
-    /// run code of the application.
+    /// Carries out the pending work outside of the lock, because a waker or the release of a queue entry may run code
+    /// of the application.
     #[inline]
     pub(super) fn carry_out(&self, effects: Effects) {
-        // Usually there is none.
+        // Usually there is no such work.
         if !effects.is_empty() {
             self.carry_out_all(effects);
         }
@@ -297,19 +305,18 @@ impl LocalQueue {
         drop(effects.unused);
     }
 
-    /// Returns whether a waiter may have a hand-off that it does not take, so that [`reclaim`](Self::reclaim) is
-    /// needed.
+    /// Returns whether a waiter may have failed to accept its hand-off, so that [`reclaim`](Self::reclaim) is needed.
     pub(crate) fn needs_reclaim(&self) -> bool {
         self.signal.is_raised()
     }
 
-    /// Completes when a reclaim becomes needed. Enable it before `needs_reclaim`.
+    /// Completes when a reclaim becomes needed. Enable this future before you call `needs_reclaim`.
     pub(crate) fn reclaim_needed(&self) -> Notified<'_> {
         self.signal.raised()
     }
 
-    /// Takes back hand-offs that waiters have not taken for `patience`, because they are not polled. A hand-off goes to
-    /// the next waiter, or to the store.
+    /// Reclaims hand-offs that waiters have not accepted for `patience`, because they are not polled. Each hand-off
+    /// passes to the next waiter or to the store.
     pub(crate) fn reclaim(&self, patience: Duration) {
         self.signal.lower();
         let (now, mut reclaimed) = (self.clock.now(), Reclaimed::default());
@@ -327,7 +334,7 @@ impl LocalQueue {
         if reclaimed.more {
             self.signal.keep();
         }
-        // This comes after the loop, because each hand-off acquires the lock of its shard again.
+        // The hand-offs are passed on after the loop, because each of them acquires the lock of its shard again.
         reclaimed.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
         self.carry_out(reclaimed.effects);
     }
@@ -335,20 +342,20 @@ impl LocalQueue {
     pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, owner: Owner, contended: bool) {
         let now = self.clock.now();
         let contended = contended || !self.tells_holder;
-        // Dropping these may send a request to the store, which must not happen under the lock.
+        // Dropping an entry may send a request to the store, which must not happen under the lock.
         drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 
-    /// Removes a waiter, and passes its entry in the store's queue to the next one.
+    /// Removes a waiter, and passes its entry in the store's queue to the next waiter.
     pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<LeftEntry>) {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
-        // The entry is still here if the key no longer has a queue. Dropping it releases it.
+        // If the key no longer has a queue, the entry is still here. Dropping it releases it.
         drop(entry);
     }
 
-    /// Notes an answer of the store for the waiters of `key`.
+    /// Records an answer of the store for the waiters of `key`.
     pub(super) fn note_answer(&self, key: &Key, answer: LastAnswer) {
         self.with(key, |queue| answer.replace(&mut queue.last_answer));
     }
@@ -362,17 +369,17 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_head(node)).unwrap_or(false)
     }
 
-    /// Returns whether `node` is the first or the second of the queue.
+    /// Returns whether `node` is the first or the second waiter of the queue.
     pub(super) fn is_head_or_next(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
         self.with(key, |queue| queue.is_head_or_next(node)).unwrap_or(false)
     }
 
-    /// Returns whether `key` was held when it was last tried.
+    /// Returns whether the last request found `key` held.
     pub(crate) fn was_held(&self, key: &Key) -> bool {
         self.recently_held.has(key.hash_value())
     }
 
-    /// Remembers whether `key` was held.
+    /// Records whether `key` was found held.
     pub(crate) fn record_held(&self, key: &Key, held: bool) {
         self.recently_held.set(key.hash_value(), held);
     }

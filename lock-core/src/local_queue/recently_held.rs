@@ -1,13 +1,13 @@
-//! The keys that were held a moment ago.
+//! Remembers the keys that were held a moment ago.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 64;
 
-/// A memory of keys by hash, one for each slot. It is a hint, which a collision may overwrite.
+/// Remembers the hash of one key per slot. The result is only a hint, because another key may overwrite the slot.
 ///
-/// A request for a key that was held at the last try asks for a queue entry at once: the plain try before it would most
-/// likely fail.
+/// If the last request found a key held, the next one joins the store's queue at once, because a plain try would
+/// probably fail.
 #[derive(Debug)]
 pub(super) struct RecentlyHeld([AtomicU64; SLOTS]);
 
@@ -33,7 +33,7 @@ impl RecentlyHeld {
         if held {
             slot.store(hash, Ordering::Relaxed);
         } else {
-            // The slot is cleared only if it has this key: it may have another one by now.
+            // The slot is cleared only if it still has this key, because another key may have replaced it.
             let _ = slot.compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

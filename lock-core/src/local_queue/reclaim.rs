@@ -1,4 +1,4 @@
-//! Whether a waiter may have a hand-off that it does not take.
+//! Signals that a waiter may not have accepted its hand-off.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,10 +7,12 @@ use tokio::sync::futures::Notified;
 
 use crate::sync::Notify;
 
-/// How long a waiter may leave a hand-off untaken. Then it goes to the next one: the waiter's future is not polled.
+/// How long a waiter may take to accept a hand-off. After that its future counts as not polled, and the hand-off passes
+/// on.
 pub(crate) const RECLAIM_AFTER: Duration = Duration::from_millis(250);
 
-/// Wakes the renewers when there is something to reclaim. While it is raised, raising it again costs one load.
+/// Wakes the renewers when there is something to reclaim. Raising a signal that is already raised costs one atomic
+/// load.
 ///
 /// A timer for each hand-off would cost more than the hand-off, so one flag and one pass serve all keys.
 #[derive(Debug, Default)]
@@ -20,19 +22,20 @@ pub(super) struct ReclaimSignal {
 }
 
 impl ReclaimSignal {
-    /// Notes a hand-off to a waiter. Call it after the hand-off, so that the pass that lowers the signal finds it.
+    /// Records a hand-off to a waiter. Call this after the hand-off, so that the pass that lowers the signal sees the
+    /// hand-off.
     pub(super) fn raise(&self) {
         if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
     }
 
-    /// Begins a pass. A later hand-off raises the signal again.
+    /// Starts a pass over the queues. A later hand-off raises the signal again.
     pub(super) fn lower(&self) {
         self.raised.store(false, Ordering::SeqCst);
     }
 
-    /// Keeps the signal raised: a waiter still has time.
+    /// Keeps the signal raised, because a waiter still has time to accept its hand-off.
     pub(super) fn keep(&self) {
         self.raised.store(true, Ordering::SeqCst);
     }

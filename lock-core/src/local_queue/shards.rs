@@ -1,3 +1,3 @@
-//! The distribution of the keys over the shards.
+//! Sets the number of shards of the key map.
 
 pub(super) const SHARDS: usize = 32;

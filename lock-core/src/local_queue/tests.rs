@@ -1,4 +1,4 @@
-//! The queue alone. Hand-offs and quanta are tested with a store, in `tests/locks/handoff.rs`.
+//! Tests the queue without a store. `tests/locks/handoff.rs` tests hand-offs and quanta with a store.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -110,7 +110,7 @@ async fn while_a_holder_came_through_the_queue_newcomers_do_not_ask() {
     assert!(local_queue.is_empty());
 }
 
-/// A waiter that gives up releases its entry in the store's queue, and the answer may be processed late.
+/// A waiter that gives up releases its entry in the store's queue. The answer to that release may be processed late.
 #[tokio::test(start_paused = true)]
 async fn the_release_of_another_owner_says_nothing_of_the_holder() {
     let local_queue = local_queue();
@@ -126,7 +126,7 @@ async fn the_release_of_another_owner_says_nothing_of_the_holder() {
     assert!(is_asked(&waiter).await);
 }
 
-/// The guard of a lock that was lost is dropped late, when another waiter of its process has the key.
+/// The guard of a lost lock is dropped late, when another waiter of its process already has the key.
 #[tokio::test(start_paused = true)]
 async fn the_late_guard_of_a_lost_grant_changes_nothing_for_the_holder() {
     let local_queue = local_queue();
@@ -154,8 +154,8 @@ async fn the_late_guard_of_a_lost_grant_changes_nothing_for_the_holder() {
     assert!(is_asked(&waiter).await);
 }
 
-/// A request that may not take a lingering grant releases it. Before the answer is processed, the store grants the key
-/// to another request of this process, and another process waits for it.
+/// A request that may not use a lingering grant releases it. Before the answer is processed, the store grants the key
+/// to another request of this process, and another process waits for that grant.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_to_a_release_forgets_nobody_who_waits_for_the_next_grant() {
     let local_queue = local_queue();
@@ -233,7 +233,7 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     assert!(!local_queue.was_held(&key()));
 }
 
-/// Otherwise a request that another task sends in between could be refused because of its own process.
+/// Otherwise a request that another task sends in between could be refused because of a grant of its own process.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
     let locks = LockManager::in_memory();
@@ -257,7 +257,7 @@ mod notified {
     use super::*;
     use crate::local_queue::waiter_node::WaiterNode;
 
-    /// Counts how often it is woken.
+    /// Counts how often it was woken.
     #[derive(Default)]
     struct Counts(AtomicUsize);
 
@@ -318,7 +318,8 @@ mod notified {
         assert!(poll(notified, &first).is_ready());
     }
 
-    /// Notifies the node when it is dropped, as a task may: its drop drops all values that it has.
+    /// A waker that notifies the node when it is dropped. A real task may do so, because dropping a task drops all its
+    /// values.
     struct Notifies(Arc<WaiterNode>);
 
     impl Wake for Notifies {
@@ -341,7 +342,7 @@ mod notified {
         {
             let mut notified = pin!(node.notified());
             assert!(poll_once(notified.as_mut()).is_pending());
-            // Replaces the waker, whose drop notifies.
+            // This poll replaces the waker, and dropping the old waker notifies.
             assert!(poll(notified.as_mut(), &last).is_pending());
             assert_eq!(last.woken(), 1);
             assert!(poll(notified, &last).is_ready());
@@ -353,7 +354,7 @@ mod notified {
         assert!(poll(pin!(node.notified()), &last).is_ready(), "by the drop of its waker");
     }
 
-    /// A waker that is kept would be dropped with the node, under the lock of the queue.
+    /// If the node kept a waker, the waker would be dropped with the node, under the lock of the queue.
     #[test]
     fn no_waker_stays_in_the_node() {
         let (node, first, second) = (node(), Arc::<Counts>::default(), Arc::<Counts>::default());

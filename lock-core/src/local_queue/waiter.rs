@@ -1,4 +1,4 @@
-//! A waiter of the local queue, as the acquire loop has it.
+//! Defines [`Waiter`]: a waiter of the local queue, as the acquire loop uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,18 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::pending::LeftEntry;
 
-/// A waiter in the queue of one key. Dropping it leaves the queue, and passes its hand-off or turn on.
+/// A waiter in the queue of one key. Dropping it leaves the queue, and passes its hand-off or turn to the next waiter.
 pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
     node: Arc<WaiterNode>,
-    /// Whether it has left the queue, with the key or without.
+    /// Whether the waiter has left the queue, with or without the key.
     served: bool,
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the queue of `key` at `now`, after the present waiters. `Err` has their number, if it is `max` or more.
+    /// Joins the queue of `key` at `now`, after the current waiters. If their number is at least `max`, returns it as
+    /// `Err`.
     pub(crate) fn join(
         local_queue: &'a LocalQueue,
         key: &Key,
@@ -34,7 +35,7 @@ impl<'a> Waiter<'a> {
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 
-    /// Notes an answer of the store to this waiter, for all waiters of its key.
+    /// Records an answer of the store to this waiter, for all waiters of its key.
     pub(crate) fn note_answer(&self, answer: &LastAnswer) {
         self.local_queue.note_answer(&self.key, answer.copy());
     }
@@ -44,48 +45,48 @@ impl<'a> Waiter<'a> {
         self.local_queue.last_answer(&self.key)
     }
 
-    /// Returns whether it is the head: the others send no request.
+    /// Returns whether this waiter is the head. The other waiters send no request.
     pub(crate) fn is_head(&self) -> bool {
         self.local_queue.is_head(&self.key, &self.node)
     }
 
-    /// Returns whether it is the first or the second in the queue.
+    /// Returns whether this waiter is the first or the second in the queue.
     pub(crate) fn is_head_or_next(&self) -> bool {
         self.local_queue.is_head_or_next(&self.key, &self.node)
     }
 
-    /// Returns how many others are in the queue.
+    /// Returns the number of other waiters in the queue.
     pub(crate) fn others(&self) -> usize {
         self.local_queue.waiters(&self.key).saturating_sub(1)
     }
 
-    /// Returns whether it must ask the store, and clears that.
+    /// Returns whether this waiter must send a request, and clears that flag.
     pub(crate) fn take_ask(&self) -> bool {
         std::mem::take(&mut self.node.state().must_ask)
     }
 
-    /// Takes the grant of the previous holder, if it was handed off.
+    /// Takes the handed-off grant of the previous holder, if there is one.
     fn take_handoff(&mut self) -> Option<Handoff> {
         let handoff = self.node.state().handoff.take();
         self.served |= handoff.is_some();
         handoff
     }
 
-    /// Notes that this waiter is polled, and will check again by `then`.
+    /// Records that this waiter is polled, and will check again by `then`.
     pub(crate) fn checks_in_by(&self, then: Moment) {
         self.node.state().check_in_by = then;
     }
 
-    /// Notes that this waiter awaits an answer of the store, from `now` on, or has received it. Meanwhile the queue
+    /// Records at `now` whether this waiter awaits an answer of the store. While it waits for the answer, the queue
     /// does not expect it to be polled.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
         let mut state = self.node.state();
-        // A head that awaits the store cannot check: without this it would be skipped during every slow answer. A store
-        // that takes longer than `ANSWER` does not keep the other waiters waiting.
+        // A head that awaits an answer cannot check in, so a slow answer would get it skipped. After `ANSWER` it is
+        // skipped all the same, so that the other waiters do not wait for a slow store.
         (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
-    /// Takes the hand-off, if there is one. A waiter that was skipped because it was not polled joins again.
+    /// Takes the hand-off, if there is one. A waiter that was skipped because it was not polled joins the queue again.
     pub(crate) fn check_in(&mut self) -> Option<Handoff> {
         let mut state = self.node.state();
         // Both are read in one step, because a reclaim takes the hand-off and sets `skipped` in one step.
@@ -93,45 +94,47 @@ impl<'a> Waiter<'a> {
         drop(state);
         if handoff.is_none() && skipped {
             self.local_queue.rejoin(&self.key, &self.node);
-            // If a grant lingers, `rejoin` hands it over without a notification.
+            // If a grant lingers, `rejoin` stores it in the node without a notification.
             handoff = self.node.state().handoff.take();
         }
         self.served |= handoff.is_some();
         handoff
     }
 
-    /// Takes the entry in the store's queue of a previous head, and whether this waiter must ask the store.
+    /// Takes the previous head's entry in the store's queue. Also returns whether this waiter must send a request.
     pub(crate) fn take_left(&self) -> (Option<LeftEntry>, bool) {
         let mut state = self.node.state();
         (state.entry.take(), std::mem::take(&mut state.must_ask))
     }
 
-    /// Completes when this waiter was notified. Cancel safe.
+    /// Completes when this waiter is notified. This method is cancel safe.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.node.notified()
     }
 
     /// Skips the waiters before this one whose futures are not being polled.
     pub(crate) fn skip_stalled(&self, now: Moment) {
-        // It is being polled at this moment, however late, and must not skip itself.
+        // However late, this waiter is being polled at this moment, so it must not skip itself.
         self.checks_in_by(now);
         self.local_queue.skip_stalled(&self.key, now);
     }
 
-    /// Notes that the store granted the key to this head, for `owner`. `contended`: others wait elsewhere.
+    /// Records that the store granted the key to this waiter, the head, for `owner`. `contended`: others wait
+    /// elsewhere.
     pub(crate) fn granted(&mut self, owner: Owner, contended: bool) {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, owner, contended);
-        // A hand-off would be one of an earlier grant, which has expired by now. Dropping it releases that grant.
+        // A hand-off that is still here belongs to an earlier grant, which has expired. Dropping it releases that
+        // grant.
         drop(self.take_handoff());
     }
 
-    /// Returns whether it is out of the queue, with the key or without.
+    /// Returns whether this waiter has left the queue, with or without the key.
     pub(crate) fn is_served(&self) -> bool {
         self.served
     }
 
-    /// Leaves the queue, and passes an entry in the store's queue to the next waiter.
+    /// Leaves the queue, and passes `entry`, an entry in the store's queue, to the next waiter.
     pub(crate) fn leave_with(mut self, entry: Option<LeftEntry>) {
         self.leave(entry);
     }
@@ -142,7 +145,7 @@ impl<'a> Waiter<'a> {
         }
         self.served = true;
         self.local_queue.leave(&self.key, &self.node, entry);
-        // A hand-off may have come until now. From here on none can: the node is out of the queue.
+        // A hand-off may have arrived until now. No later one can, because the node is no longer in the queue.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }

@@ -1,4 +1,4 @@
-//! A waiter's part of a queue: its hand-off, its turn, and whether it is polled.
+//! Holds the state of a waiter in a queue: its hand-off, its turn, and whether it is polled.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,9 +10,9 @@ use crate::clock::Moment;
 use crate::pending::LeftEntry;
 use crate::sync::{Mutex, MutexGuard, survives};
 
-/// A waiter's part of a queue, shared between the queue and the waiter.
+/// The state of one waiter, shared between the queue and the waiter.
 pub(super) struct WaiterNode {
-    /// The lease that its waiter requests.
+    /// The lease that the waiter requests.
     ttl: Duration,
     state: Mutex<NodeState>,
 }
@@ -25,39 +25,39 @@ const STALLED: Duration = Duration::from_secs(1);
 
 /// The changes since the waiter last checked.
 pub(super) struct NodeState {
-    /// Whether the waiter was notified. This stays until the waiter has checked, so nothing is missed between two
-    /// waits.
+    /// Whether the waiter was notified. The flag stays set until the waiter has checked, so no notification between two
+    /// waits is missed.
     notified: bool,
     /// The waker of the waiter.
     waker: Option<Waker>,
-    /// It is the head, and the key may be free in the store.
+    /// Whether the waiter is the head, and the key may be free in the store.
     pub(super) must_ask: bool,
     /// The grant of the previous holder.
     pub(super) handoff: Option<Handoff>,
-    /// The entry in the store's queue of the previous head.
+    /// The previous head's entry in the store's queue.
     pub(super) entry: Option<LeftEntry>,
-    /// When its waiter checks again, at the latest.
+    /// The latest time of the waiter's next check.
     pub(super) check_in_by: Moment,
-    /// Its waiter awaits an answer of the store, and then checks.
+    /// Whether the waiter awaits an answer of the store. It checks when the answer arrives.
     pub(super) asking: bool,
-    /// Its waiter was not polled and is not in the queue. It joins again when it is polled.
+    /// Whether the waiter was removed from the queue because it was not polled. It joins again when it is polled.
     pub(super) skipped: bool,
-    /// Its waiter has left.
+    /// Whether the waiter has left the queue for good.
     pub(super) gone: bool,
 }
 
 impl NodeState {
-    /// Returns whether its waiter should have checked long ago.
+    /// Returns whether the waiter should have checked long ago.
     pub(super) fn is_stalled(&self, now: Moment) -> bool {
         now.since(self.check_in_by) >= STALLED
     }
 
-    /// Returns whether its waiter has a hand-off to take. A waiter that is leaving passes it on.
+    /// Returns whether the waiter has a hand-off to accept. A waiter that is leaving passes its hand-off on.
     pub(super) fn has_handoff(&self) -> bool {
         self.handoff.is_some() && !self.gone
     }
 
-    /// Returns whether its waiter must ask the store and has not begun to.
+    /// Returns whether the waiter must send a request, and has not started to.
     pub(super) fn has_question(&self) -> bool {
         self.must_ask && !self.asking
     }
@@ -84,12 +84,12 @@ impl WaiterNode {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, NodeState> {
-        // The lock of the queue is taken before this one, never while this one is held.
+        // Lock order: the lock of the queue comes first, and is never acquired while this one is held.
         self.state.lock()
     }
 
-    /// Notifies its waiter. Do not call this under a lock: a waker may run code of the application. If the waker
-    /// panics, the hand-off stands: the grant must not be handed off twice.
+    /// Notifies the waiter. Do not call this under a lock, because a waker may run code of the application. If the
+    /// waker panics, the hand-off stays valid, because the grant must not be handed off twice.
     pub(super) fn notify(&self) {
         let waker = {
             let mut state = self.state();
@@ -101,17 +101,18 @@ impl WaiterNode {
         }
     }
 
-    /// Completes when its waiter is notified. Cancel safe. There may be one such future at a time.
+    /// Completes when the waiter is notified. The future is cancel safe, and only one may exist at a time.
     pub(super) fn notified(&self) -> Notified<'_> {
         Notified { node: self, is_registered: false }
     }
 
-    /// Returns whether its waiter was notified. If not, `waker` is woken when it is.
+    /// Returns whether the waiter was notified. If the result is `false`, stores `waker`, which the notification will
+    /// wake.
     fn is_notified_or_wakes(&self, waker: Waker) -> bool {
         let mut state = self.state();
         let is_notified = std::mem::take(&mut state.notified);
         let unused = if is_notified { Some(waker) } else { state.waker.replace(waker) };
-        // The order matters: the drop of a waker may run code of the application, which may call this again.
+        // The order matters: dropping a waker may run code of the application, which may call this method again.
         drop(state);
         drop(unused);
         is_notified
@@ -121,7 +122,7 @@ impl WaiterNode {
 /// The future of [`WaiterNode::notified`].
 pub(crate) struct Notified<'a> {
     node: &'a WaiterNode,
-    /// The node has a waker of this future.
+    /// Whether the node has a waker of this future.
     is_registered: bool,
 }
 
@@ -133,7 +134,7 @@ impl Future for Notified<'_> {
         if self.is_registered {
             let mut state = node.state();
             if std::mem::take(&mut state.notified) {
-                // The notification has taken the waker.
+                // The notification has removed the waker from the node.
                 self.is_registered = false;
                 return Poll::Ready(());
             }
@@ -141,7 +142,7 @@ impl Future for Notified<'_> {
                 return Poll::Pending;
             }
         }
-        // The waker is cloned outside the lock, as it is dropped.
+        // Like the drop of a waker, its clone happens outside the lock.
         let waker = context.waker().clone();
         self.is_registered = !node.is_notified_or_wakes(waker);
         if self.is_registered { Poll::Pending } else { Poll::Ready(()) }
@@ -151,7 +152,7 @@ impl Future for Notified<'_> {
 impl Drop for Notified<'_> {
     fn drop(&mut self) {
         if self.is_registered {
-            // The waker must not stay in the node, which may be dropped under the lock of its queue.
+            // The waker must not stay in the node, because the node may be dropped under the lock of its queue.
             let waker = self.node.state().waker.take();
             drop(waker);
         }

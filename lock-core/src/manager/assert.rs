@@ -1,29 +1,30 @@
-//! A check for code that must only run under a lock.
+//! Provides a check for code that must only run under a lock.
 
 use crate::error::Result;
 use crate::guard::LockScope;
 use crate::key::{IntoKey, Key};
 use crate::manager::LockManager;
 
-/// Asserts in debug builds that the calling task holds a lock: for functions that must be called under one.
+/// Asserts in debug builds that the calling task holds a lock. This is for functions that must be called under a lock.
 ///
-/// The key is a text with the arguments of `format!`, or anything else that is a key. The attribute and the HTTP layer
-/// encode the values that they put into a key, and `format!` does not. A number is the same either way; for text that
-/// may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder), as
-/// below.
+/// The key is a text with the arguments of `format!`, or any other value that is a key. The attribute and the HTTP
+/// layer encode the values that they put into a key, but `format!` does not. A number is the same with and without
+/// encoding. If a text may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with
+/// [`KeyBuilder`](crate::key::KeyBuilder), as below.
 ///
-/// The key is written without its namespace. Without a manager, that is the namespace of
-/// [`LockManager::current`](crate::LockManager::current), or, if there is none, of the manager that holds the lock.
-/// With one, `assert_locked!(manager, "order:{id}")`, only its own locks count.
+/// The key is written without its namespace. Without a manager, the namespace of
+/// [`LockManager::current`](crate::LockManager::current) applies. If there is no current manager, the namespace of the
+/// manager that holds the lock applies. With a manager, as in `assert_locked!(manager, "order:{id}")`, only the locks
+/// of that manager count.
 ///
-/// A task holds the locks that it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer: see
-/// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a task that was spawned
-/// has none of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) asks the same, in every build and
-/// without a panic.
+/// A task holds the locks that it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer; see
+/// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a spawned task has none
+/// of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) makes the same check in every build, and does
+/// not panic.
 ///
 /// # Panics
-/// With debug assertions, when the task does not hold the key; the text says which it holds. When it has lost the key,
-/// the text says so, and why.
+/// With debug assertions, if the task does not hold the key. The text lists the keys that the task holds. If the task
+/// has lost the key, the text says so, and why.
 ///
 /// # Examples
 /// ```
@@ -74,14 +75,14 @@ macro_rules! assert_locked {
     };
 }
 
-/// The function that [`assert_locked!`](crate::assert_locked) calls without a manager.
+/// Checks a key for [`assert_locked!`](crate::assert_locked) without a manager.
 #[doc(hidden)]
 #[track_caller]
 pub fn __assert_locked(key: impl IntoKey) {
     assert(None, key.into_key());
 }
 
-/// The same, for a call with a manager.
+/// Checks a key for [`assert_locked!`](crate::assert_locked) with a manager.
 #[doc(hidden)]
 #[track_caller]
 pub fn __assert_locked_of(manager: &LockManager, key: impl IntoKey) {

@@ -1,4 +1,4 @@
-//! Making a manager from its store, namespace and defaults.
+//! Builds a manager from its store, namespace and defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl ManagerBuilder {
         }
     }
 
-    /// Like [`LockManager::connect`], before the defaults are set.
+    /// Connects like [`LockManager::connect`], and returns a builder, so that defaults can be set.
     ///
     /// # Errors
     /// As [`LockManager::connect`].
@@ -63,7 +63,7 @@ impl ManagerBuilder {
         connect::connect(url).await.map(Self::new)
     }
 
-    /// Like [`LockManager::from_env`], before the defaults are set.
+    /// Connects like [`LockManager::from_env`], and returns a builder, so that defaults can be set.
     ///
     /// # Errors
     /// As [`LockManager::from_env`].
@@ -74,7 +74,7 @@ impl ManagerBuilder {
         connect::from_env(None).await.map(Self::new)
     }
 
-    /// Like [`LockManager::from_env_or`], before the defaults are set.
+    /// Connects like [`LockManager::from_env_or`], and returns a builder, so that defaults can be set.
     ///
     /// # Errors
     /// As [`LockManager::from_env_or`].
@@ -85,28 +85,28 @@ impl ManagerBuilder {
         connect::from_env(Some(default)).await.map(Self::new)
     }
 
-    /// Sets the prefix of every key, followed by a colon. Services that share a store but not their locks need
-    /// different namespaces. At most 64 characters of `A-Z a-z 0-9 . _ -`. Default: none, so that the key is stored as
-    /// it is.
+    /// Sets the prefix of every key, which a colon follows. Services that share a store but not their locks need
+    /// different namespaces. A namespace has at most 64 characters of `A-Z a-z 0-9 . _ -`. Default: none, so that the
+    /// key is stored unchanged.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// Sets the name of the service in owner records. Default: none. It is kept for as long as the process lives, once for
-    /// each name: do not put the name of a tenant or a request into it.
+    /// Sets the name of the service in owner records. Default: none. Each distinct name is kept until the process ends,
+    /// so the name must not contain a tenant or a request.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
     }
 
-    /// Sets the lease of requests that set none. Default: 10 s.
+    /// Sets the lease of requests that do not set one. Default: 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.profiles.defaults.ttl = Some(ttl);
         self
     }
 
-    /// Sets the strategy of requests that set none. The HTTP layer has another default. Default:
+    /// Sets the strategy of requests that do not set one. The HTTP layer has another default. Default:
     /// [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.profiles.defaults.strategy = Some(Arc::new(strategy));
@@ -119,50 +119,52 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets how long this process keeps a released lock for its next request: see
-    /// [`LockRequest::linger`](crate::LockRequest::linger). It applies to requests that can linger, for at most a third
-    /// of their ttl; the other requests do not linger. Default: not at all.
+    /// Sets how long this process keeps a released lock for its next request; see
+    /// [`LockRequest::linger`](crate::LockRequest::linger). This applies only to requests that can linger, and to at
+    /// most a third of their ttl. Default: zero.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.profiles.defaults.linger = Some(linger);
         self
     }
 
     /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store locks all of
-    /// them in one step, and serves no other request meanwhile: on Redis 100 keys take about a millisecond, and 1,000
-    /// about ten. A request for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
+    /// them in one step, during which it serves no other request. On Redis, 100 keys take about a millisecond, and
+    /// 1,000 keys about ten. A request for more keys fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
+    /// Default: 100.
     pub fn max_keys(mut self, max: usize) -> Self {
         self.profiles.max_keys = max;
         self
     }
 
-    /// Adds a named set of defaults. The last one with the same name counts.
+    /// Adds a named set of defaults. If two have the same name, the last one counts.
     pub fn profile(mut self, name: impl Into<String>, profile: Profile) -> Self {
         self.profiles.coded.insert(name.into(), profile);
         self
     }
 
-    /// Registers the metrics of `template` at zero: see [`LockManager::register_template`]. Install the recorder of
+    /// Registers the metrics of `template` at zero; see [`LockManager::register_template`]. Install the recorder of
     /// metrics first.
     pub fn template(mut self, template: impl Into<String>) -> Self {
         self.settings.templates.push(template.into());
         self
     }
 
-    /// Sets whether spans and the log show the template in place of the key: for keys that name people. Errors and
-    /// [`events`](LockManager::events) still contain the key; the program decides what happens to these. Default: no.
+    /// Sets whether spans and the log show the template instead of the key. This is for keys that contain names of
+    /// people. Errors and [`events`](LockManager::events) still contain the key, and the program decides how to use
+    /// them. Default: no.
     pub fn redact_keys(mut self, redact: bool) -> Self {
         self.settings.redact_keys = redact;
         self
     }
 
-    /// Sets after which time a held lock is reported, once, at WARN and in the metrics. Its body may hang, or its guard
-    /// may be forgotten. Default: one hour.
+    /// Sets after which time a held lock is reported. The report comes once, at WARN and in the metrics. A long hold
+    /// may mean that the body hangs, or that the guard was forgotten. Default: one hour.
     pub fn warn_held_after(mut self, held: Duration) -> Self {
         self.settings.held_long = held;
         self
     }
 
-    /// Sets after which wait a granted lock is reported at INFO. Default: 1 s.
+    /// Sets how long a request must have waited for its grant to be logged at INFO. Default: 1 s.
     pub fn log_waited_after(mut self, waited: Duration) -> Self {
         self.settings.waited_long = waited;
         self
@@ -171,10 +173,10 @@ impl ManagerBuilder {
     /// Builds the manager.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults
-    /// or of a profile that the store cannot hold, a `max_keys` out of its bounds, a wait limit that the strategy
-    /// beside it does not take, or a store whose [`Capability`](crate::backend::Capability) contradicts itself;
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system returns no random bytes.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in these cases: the namespace has other characters; the store
+    /// cannot hold a ttl of the defaults or of a profile; `max_keys` is out of its bounds; a strategy has no wait
+    /// limit, but one is set; the store's [`Capability`](crate::backend::Capability) contradicts itself.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the operating system returns no random bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
@@ -186,28 +188,32 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Makes a manager over a new store in the memory of this process. It needs no server, and excludes no other
-    /// process.
+    /// Makes a manager over a new store in the memory of this process. It needs no server. Other processes are not
+    /// excluded.
     ///
     /// # Panics
-    /// When the operating system provides no random bytes.
+    /// If the operating system provides no random bytes.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
     }
 
-    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`, `redis://host:port/db`,
-    /// `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
-    /// `redis+cluster://host:port,host:port`; with `tls` also `rediss` in the place of `redis`; with `redlock`
-    /// also `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS; with `postgres`
-    /// `postgres://user:password@host:port/database`; with `etcd` `etcd://host:port,host:port`; with `zookeeper`
-    /// `zookeeper://host:port,host:port/path`.
+    /// Connects to the store that `url` names. Without a feature, that is `memory://`. The features of the crate add
+    /// these forms:
+    ///
+    /// * `redis`: `redis://host:port/db`, `unix:///path/to/redis.sock`,
+    ///   `redis+sentinel://host:port,host:port/primary/db` and `redis+cluster://host:port,host:port`; with `tls` also
+    ///   `rediss` in place of `redis`
+    /// * `redlock`: `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS
+    /// * `postgres`: `postgres://user:password@host:port/database`
+    /// * `etcd`: `etcd://host:port,host:port`
+    /// * `zookeeper`: `zookeeper://host:port,host:port/path`
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be parsed or an unknown scheme,
-    /// [`Unsupported`](LockErrorKind::Unsupported) for a store that this build does not have,
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses, and
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few servers of `redlock://` answer. The text says what to do.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the URL cannot be parsed or has an unknown scheme,
+    /// [`Unsupported`](LockErrorKind::Unsupported) if this build does not have the store,
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the store cannot be reached or refuses, and
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) if too few servers of `redlock://` answer. The text says what to do.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -218,9 +224,9 @@ impl LockManager {
     /// Connects to the store that the environment variable `LOCK_URL` names.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set, or is empty, as when a template
-    /// lacks its value: a machine that locks only for itself must not go unnoticed. The rest is as in
-    /// [`connect`](Self::connect).
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set or empty. For example, a template
+    /// that lacks its value leaves it empty. This is an error because a process that only locks for itself must not go
+    /// unnoticed. Otherwise as [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -228,12 +234,12 @@ impl LockManager {
         ManagerBuilder::from_env().await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names, or to the store of the URL `default` if
-    /// the variable is not set. For programs that also run on a machine without a store: `from_env_or("memory://")`
-    /// keeps the locks in this process, and excludes no other one.
+    /// Connects to the store that the environment variable `LOCK_URL` names. If the variable is not set, uses the URL
+    /// `default`. This is for programs that also run on a machine without a store: `from_env_or("memory://")` keeps the
+    /// locks in this process, and excludes no other process.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set and empty. The rest is as in
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set but empty. Otherwise as
     /// [`connect`](Self::connect).
     ///
     /// # Cancel safety

@@ -1,7 +1,7 @@
-//! Profiles from a file and from the environment, and the check of the profiles that attributes name.
+//! Reads profiles from a file and the environment, and checks the profiles that attributes name.
 //!
-//! A reload replaces one pointer, so a request, which clones it once, sees one state. A layer looks its profile up with
-//! each request.
+//! A reload replaces a single pointer. A request clones this pointer once, so it sees one consistent state. A layer
+//! looks its profile up for each request.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::error::LockErrorKind;
 use crate::error::Result;
 
 impl ManagerBuilder {
-    /// Reads profiles from the TOML file `path` and from the environment. [`build`](Self::build) reads them, and
+    /// Adds the TOML file `path` and the environment as sources of profiles. [`build`](Self::build) reads them, and
     /// [`LockManager::reload`] reads them again.
     ///
     /// ```toml
@@ -30,22 +30,22 @@ impl ManagerBuilder {
     /// take = 2
     /// ```
     ///
-    /// An option has the name, the words and the units that it has in `#[distributed_lock]`. A profile has all of them
-    /// except the options of one function (`key`, `keys`, `fallback`, `handle`, `manager`, `crate`), and also `fencing`
-    /// and `reentrant`.
+    /// Each option has the name, the words and the units that it has in `#[distributed_lock]`. A profile has all
+    /// options except those of a single function (`key`, `keys`, `fallback`, `handle`, `manager`, `crate`). It also has
+    /// `fencing` and `reentrant`.
     ///
-    /// A variable is named after the profile and the option, in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
-    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. Every character in the name of a profile that is not a letter or digit
-    /// becomes an underscore. A variable that is empty counts as one that is not set. Variables can also make a profile
-    /// that the file does not have; its name is in lower case.
+    /// The name of a variable contains the profile and the option in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
+    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. In the name of a profile, an underscore replaces every character that is
+    /// not a letter or a digit. An empty variable counts as not set. Variables can also define a profile that the file
+    /// does not have; the name of that profile is in lower case.
     ///
-    /// For each option, the request comes first, then the variable, the file, the profile of that name in the program
-    /// ([`profile`](Self::profile)), and the manager. An option that refines another one belongs to the source of that
-    /// one: if a variable sets `strategy`, the `wait` of the file does not count.
+    /// For each option, the first of these sources counts: the request, the variable, the file, the profile of that
+    /// name in the program ([`profile`](Self::profile)), and the manager. If one option refines another, both must come
+    /// from the same source. For example, if a variable sets `strategy`, the `wait` of the file does not count.
     ///
     /// # Errors
-    /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake, each with its line or
-    /// variable, the nearest word, and what is allowed; and also if the file cannot be read.
+    /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake. Each mistake has its line
+    /// or variable, the nearest word, and the allowed values. `build` also fails if the file cannot be read.
     ///
     /// # Examples
     /// ```
@@ -71,7 +71,7 @@ impl ManagerBuilder {
         self.config_from_env()
     }
 
-    /// Reads profiles from the environment, without a file: see [`config`](Self::config).
+    /// Adds the environment as a source of profiles, without a file; see [`config`](Self::config).
     pub fn config_from_env(mut self) -> Self {
         self.profiles.source.environment = true;
         self
@@ -79,24 +79,25 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Reads the profiles again, from the sources of [`ManagerBuilder::config`], and applies them to every request that
-    /// is made afterwards. Locks that are held, and requests that wait, keep their options. Without a configuration,
-    /// nothing changes.
+    /// Reads the profiles again from the sources of [`ManagerBuilder::config`]. They apply to every request that is
+    /// made afterwards. Held locks and waiting requests keep their options. Without a configuration, nothing changes.
     ///
-    /// All is checked first, against the store too. A configuration with a mistake changes nothing. The profiles change
-    /// all at once: a request sees the old state or the new one, and never a part of both.
+    /// Everything is checked first, also against the store. A configuration with a mistake changes nothing. All
+    /// profiles change at once: a request sees either the old state or the new one, never a mixture.
     ///
-    /// A profile may be changed or removed, unless an attribute of the program needs it as it is. A request that names a removed one fails.
+    /// A profile may be changed or removed, except if an attribute of the program needs it unchanged. A request that
+    /// names a removed profile fails.
     ///
-    /// Replace the file by a rename, as `mv` does on one file system: a reload while an editor or `cp` writes it may find
-    /// only a part of the profiles. A file that had profiles and has none now is refused, unless it says `[profile]` with
-    /// nothing below it. A file of more than 1 MiB is refused too, and anything but a regular file.
+    /// Replace the file by a rename, as `mv` does within one file system. While an editor or `cp` writes the file, a
+    /// reload may read only a part of the profiles. If a file had profiles and has none now, it is refused; to remove
+    /// all of them, write an empty `[profile]` section. Files of more than 1 MiB are refused too, and so is anything
+    /// but a regular file.
     ///
-    /// The file is read by the calling thread. A process does not see a variable that is changed outside of it.
+    /// The calling thread reads the file. A process does not see changes of its variables from outside.
     ///
     /// # Errors
     /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute names a
-    /// profile that was right, and [`validate_attributes`](Self::validate_attributes) would refuse it in the new state.
+    /// profile that was valid, and [`validate_attributes`](Self::validate_attributes) would refuse it in the new state.
     ///
     /// # Examples
     /// ```
@@ -123,18 +124,19 @@ impl LockManager {
         engine.profiles.reload(&engine.capability)
     }
 
-    /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names, in
-    /// every crate, and whether or not the function is called. Call it at start-up.
+    /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names.
+    /// This includes the attributes of every crate, even if their functions are never called. Call it at start-up.
     ///
-    /// Without a `kind` of its own, an attribute with `keys` needs a profile whose kind has one holder for each key: none,
-    /// `reentrant` or `write`. An attribute with `take` then needs a profile of a semaphore with at least so many permits.
+    /// If an attribute with `keys` has no `kind`, it needs a profile whose kind allows one holder per key: none,
+    /// `reentrant` or `write`. If an attribute with `take` has no `kind`, it needs a profile of a semaphore with at
+    /// least that many permits.
     ///
-    /// The check includes attributes with `manager = ..`. A program with several managers whose profiles differ checks
-    /// each with [`validate`](Self::validate).
+    /// The check includes attributes with `manager = ..`. If a program has several managers with different profiles,
+    /// check each with [`validate`](Self::validate).
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake: the name, the function and the line that
-    /// name it, and the profile that may be meant.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake. Each mistake has the name of the profile,
+    /// the function and line that use it, and the profile that may be meant.
     ///
     /// # Examples
     /// ```standalone_crate

@@ -1,4 +1,4 @@
-//! From a URL to a store.
+//! Connects to the store that a URL names.
 
 use std::env::VarError;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::backend::memory::Memory;
 use crate::backend::{Backend, BoxFuture, DynBackend};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The variable that names the store.
+/// The environment variable with the URL of the store.
 const VARIABLE: &str = "LOCK_URL";
 
-/// Connects to the store that a URL names.
+/// A function that connects to the store that a URL names.
 type Connect = for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>>;
 
-/// One row for each store: the schemes of its URLs, the feature that it needs, and how to connect.
+/// All stores, each with the schemes of its URLs, the feature that it needs, and the function that connects.
 const STORES: &[Store] = &[
     Store { connect: Some(|url| open(memory(url))), ..Store::new(&["memory"], "") },
     Store {
@@ -47,7 +47,7 @@ const STORES: &[Store] = &[
 struct Store {
     /// The part of a URL before `://`. The part in brackets is optional.
     schemes: &'static [&'static str],
-    /// The feature of the crate that a build needs for it; empty if it needs none.
+    /// The feature of the crate that a build needs for this store, or an empty text.
     feature: &'static str,
     /// `None` if this build does not have the store.
     connect: Option<Connect>,
@@ -71,7 +71,7 @@ fn is_of(scheme: &str, name: &str) -> bool {
     middle.is_some_and(|middle| middle.is_empty() || middle == option)
 }
 
-/// The schemes of this version, for an error.
+/// Returns the list of schemes of this version, for an error text.
 fn known() -> String {
     let schemes = STORES.iter().flat_map(|store| store.schemes);
     let shown: Vec<_> = schemes.map(|scheme| format!("`{scheme}://`")).collect();
@@ -81,9 +81,9 @@ fn known() -> String {
     }
 }
 
-/// Connects to the store that the environment names, or else to `default`; without a default, that is an error. A variable
-/// that is set and empty is an error too: a template without its value leaves it so, and processes that each lock only for
-/// themselves are never meant.
+/// Connects to the store that the environment names. If the variable is not set, connects to `default`; without a
+/// default, returns an error. A variable that is set but empty is also an error. A template without its value has this
+/// effect, and no one intends processes that each lock only for themselves.
 pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend>> {
     let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     match (std::env::var(VARIABLE), default) {
@@ -137,7 +137,7 @@ fn open<'a, B: Backend>(
     })
 }
 
-/// The memory store connects to nothing, so its URL names nothing.
+/// Makes a memory store. Its URL must have nothing after the scheme, because the store connects to nothing.
 fn memory(url: &str) -> impl Future<Output = Result<Memory>> + use<> {
     let named = url.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
     let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// An error for a scheme names the missing feature; a build with all features lacks none.
+    /// The error for a scheme names the missing feature. A build with all features lacks none.
     #[tokio::test]
     async fn a_store_that_the_build_lacks_is_told_with_its_feature() {
         for (url, feature, on) in [

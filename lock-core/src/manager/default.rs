@@ -1,4 +1,4 @@
-//! The default manager of the process, set once.
+//! Keeps the default manager of the process, which is set once.
 
 use std::sync::Arc;
 
@@ -34,21 +34,23 @@ pub(super) fn installed() -> Result<Arc<Hub>> {
 }
 
 impl LockManager {
-    /// Returns the manager of the calling task's [`scope`](Self::scope), or else the [installed](Self::install) one.
+    /// Returns the manager of the calling task's [`scope`](Self::scope). Without such a scope, returns the
+    /// [installed](Self::install) manager.
     ///
     /// # Errors
-    /// [`NotInstalled`](LockErrorKind::NotInstalled); the text has the line to add.
+    /// [`NotInstalled`](LockErrorKind::NotInstalled) if there is no such manager. The text contains the line to add.
     pub fn current() -> Result<Self> {
         LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::from_hub)
     }
 
     /// Makes this manager the default of the process.
     ///
-    /// With the feature `metrics`, [registers](Self::register_template) the templates of all attributes of the program
-    /// that do not name a manager of their own.
+    /// With the feature `metrics`, this also [registers](Self::register_template) the templates of all attributes of
+    /// the program that do not name a manager.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already, which stays.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if a default manager already exists. That manager stays the
+    /// default.
     pub fn install(&self) -> Result<()> {
         install(Arc::clone(self.hub()))?;
         templates_of_attributes().for_each(|template| self.register_template(template));

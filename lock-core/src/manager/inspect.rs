@@ -1,4 +1,4 @@
-//! Which locks are held, and by whom: for operators.
+//! Shows operators which locks are held, and by which holders.
 
 use crate::backend::{GrantId, Listed, LockInfo};
 use crate::error::Result;
@@ -7,21 +7,22 @@ use crate::error::{LockErrorKind, LossReason};
 use crate::key::IntoKey;
 use crate::manager::LockManager;
 
-/// The largest number of locks in one list.
+/// The maximum number of locks in one list.
 const LIMIT: usize = 10_000;
 
 impl LockManager {
-    /// Lists every lock of this manager's namespace in the store, of all processes: the holders, the rest of their
-    /// leases, and the waiters. The list has at most 10,000 locks; [`Listed::truncated`] says whether there are more.
+    /// Lists every lock in this manager's namespace, including the locks of other processes. Each lock has its holders,
+    /// the rest of their leases, and its waiters. The list has at most 10,000 locks; [`Listed::truncated`] says whether
+    /// there are more.
     ///
-    /// With a namespace, the list contains locks of other client libraries in it too, without a record. A manager
-    /// without a namespace sees all locks of the store that this library made. The list is for people, not for
-    /// decisions: it may be out of date when it arrives. Redis scans all of its keys for it, in steps that let other
-    /// clients in between.
+    /// With a namespace, the list also contains locks of other client libraries in that namespace, without a record. A
+    /// manager without a namespace sees all locks of the store that this library made. The list is for people, not for
+    /// decisions, because it may be out of date when it arrives. Redis scans all of its keys for the list. It does so
+    /// in steps, and serves other clients in between.
     ///
     /// # Errors
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot list locks,
-    /// [`Unavailable`](LockErrorKind::Unavailable) when it does not answer.
+    /// [`Unsupported`](LockErrorKind::Unsupported) if the store cannot list locks,
+    /// [`Unavailable`](LockErrorKind::Unavailable) if it does not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -46,7 +47,7 @@ impl LockManager {
         self.locks_matching("").await
     }
 
-    /// Like [`locks`](Self::locks), for the keys that begin with `prefix` after the namespace.
+    /// Lists locks like [`locks`](Self::locks), limited to keys that begin with `prefix` after the namespace.
     ///
     /// # Errors
     /// As [`locks`](Self::locks).
@@ -63,16 +64,16 @@ impl LockManager {
         Ok(listed)
     }
 
-    /// Returns the holders and the waiters of `key`, as in [`locks`](Self::locks); `None` if it has no holder. This is
-    /// one request to the store, however many keys the store has. It is for people and for metrics: the answer may be
-    /// out of date when it arrives, so it does not replace a request for the lock.
+    /// Returns the holders and the waiters of `key`, as in [`locks`](Self::locks). Returns `None` if the key has no
+    /// holder. This costs one request, however many keys the store has. The result is for people and for metrics. It
+    /// may be out of date when it arrives, so it does not replace a request for the lock.
     ///
     /// A holder that uses another library is included, without a record.
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the key holds data that are not a lock, so that every request
-    /// for it is refused too.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the key holds data that are not a lock. Every request for
+    /// that key is then refused too.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -102,9 +103,9 @@ impl LockManager {
         Ok(found)
     }
 
-    /// Returns whether `key` is held. Readers, holders of a permit, clients of other libraries and a key that is
-    /// [kept](crate::LockRequest::min_hold) count. As with [`inspect`](Self::inspect), the answer may be out of date
-    /// when it arrives, and does not replace a lock.
+    /// Returns whether `key` is held. Readers, holders of a permit and clients of other libraries count as holders. A
+    /// key that is [kept](crate::LockRequest::min_hold) counts as held. As with [`inspect`](Self::inspect), the answer
+    /// may be out of date when it arrives, and does not replace a lock.
     ///
     /// # Errors
     /// As [`inspect`](Self::inspect).
@@ -128,22 +129,23 @@ impl LockManager {
         Ok(self.inspect(key).await?.is_some())
     }
 
-    /// Takes one grant of `key` away from its holder, and serves the next waiter. Returns whether the grant was still
-    /// there. `id` is the id of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task
-    /// of the same process to which the grant was handed off since. The log records the call with `reason`.
+    /// Removes one grant of `key` from its holder, and serves the next waiter. Returns whether the grant still existed.
+    /// `id` is the id of a holder in [`locks`](Self::locks). A later holder is not affected, with one exception: a task
+    /// in the same process to which the grant was handed off. The log records the call with `reason`.
     ///
-    /// `key` is written as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
+    /// Write `key` as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///
-    /// The holder's lock is [lost](LossReason::Forced) at once: every process that holds locks is notified. If that
-    /// message does not arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next
-    /// renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later. Until then two holders may work. The
-    /// protected resource should compare [fencing tokens](crate::LockGuard::fencing_token).
+    /// The holder's lock is [lost](LossReason::Forced) at once, because every process that holds locks is notified.
+    /// This message may not arrive, if the connection of the holder is broken or only a few milliseconds old. In that
+    /// case the lock is lost at its next renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later.
+    /// Until then two holders may work, so the protected resource should compare [fencing
+    /// tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the grant may or may not be taken away.
+    /// If the future is dropped, the grant may or may not be removed.
     ///
     /// # Examples
     /// ```
@@ -171,7 +173,7 @@ impl LockManager {
     }
 }
 
-/// Removes the namespace from the key, so that it is written as in a request.
+/// Removes the namespace from the key, so that the key is written as in a request.
 fn strip(lock: &mut LockInfo, namespace: &str) {
     if !namespace.is_empty()
         && let Some(key) = lock.key.strip_prefix(namespace).and_then(|key| key.strip_prefix(':'))

@@ -1,4 +1,4 @@
-//! The entry point: a store, its defaults, and the requests that start here.
+//! Defines [`LockManager`], the entry point of the library.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::options::{Profile, find};
 use crate::owner::Identity;
 use crate::request::LockRequest;
 
-/// The entry point: makes lock requests against one store. Cheap to clone; clones share everything.
+/// The entry point: makes requests for locks in one store. It is cheap to clone, and clones share everything.
 ///
 /// # Examples
 /// ```
@@ -52,10 +52,11 @@ impl LockManager {
         Self { hub }
     }
 
-    /// Requests `key` for one holder. The task that holds it may enter again.
+    /// Requests `key` for one holder. The task that holds the key may enter the lock again.
     ///
-    /// The text is used unchanged; placeholders are not filled in. Encode parts that come from outside as the attribute
-    /// and the HTTP layer do. Then no value can spell another key, and the same value means the same key everywhere:
+    /// The text is used unchanged, and placeholders are not filled in. Encode parts that come from outside in the same
+    /// way as the attribute and the HTTP layer. Then no value can imitate another key, and the same value means the
+    /// same key everywhere:
     /// ```
     /// # fn main() -> Result<(), lock_core::LockError> {
     /// use lock_core::{LockManager, key::KeyBuilder};
@@ -71,18 +72,18 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests all of `keys` or none, each exclusively. No one can [read](Self::read) any of them meanwhile, so use it also
-    /// to write to several things that others read. The keys are sorted and deduplicated, so that two
-    /// requests with the same keys in different orders never wait for each other. A request that waits for one key
-    /// waits for all, and a lock that loses one key loses all. [`Unsupported`](LockErrorKind::Unsupported) on a store
-    /// that cannot lock several keys.
+    /// Requests all of `keys` or none, each exclusively. While the lock is held, no one can [read](Self::read) any of
+    /// the keys, so it is also the way to write to several things that others read. The keys are sorted and
+    /// deduplicated. So two requests with the same keys in different orders never wait for each other. A request that
+    /// waits for one key waits for all of them, and a lock that loses one key loses all of them. Fails with
+    /// [`Unsupported`](LockErrorKind::Unsupported) if the store cannot lock several keys.
     ///
-    /// While one of the keys is held, the request waits for the keys one after another, and keeps the keys that it has
-    /// while it is polled. If it is not polled, it loses them after its ttl, and begins again with the next poll. There
-    /// is one time limit for all keys, and an error names the key that was held. There is one [fencing
-    /// token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
-    /// each key separately. A task that holds some of the keys but not all is refused with
-    /// [`Reentered`](LockErrorKind::Reentered): it would wait for itself. A request may have at most
+    /// While one of the keys is held, the request waits for the keys one after another. It keeps the keys that it
+    /// already has for as long as it is polled. Without polls it loses them after its ttl, and starts again at the next
+    /// poll. All keys share one time limit, and an error names the key that was held. The lock has one [fencing
+    /// token](crate::LockGuard::fencing_token), which is larger than every earlier token of each key. `max_waiters`
+    /// applies to each key separately. If the task already holds some of the keys but not all, the request fails with
+    /// [`Reentered`](LockErrorKind::Reentered), because it would wait for itself. A request may have at most
     /// [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
     ///
     /// # Examples
@@ -101,48 +102,51 @@ impl LockManager {
         LockRequest::for_all(Arc::clone(&self.hub), keys)
     }
 
-    /// Requests `key` in strict order of arrival, over all processes.
+    /// Requests `key` in strict order of arrival across all processes.
     ///
     /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to
-    /// the next waiter, in whichever process. So a hand-over costs a round trip to the store, even inside one process:
-    /// [`lock`](Self::lock) is faster on a key that is wanted many times.
+    /// the next waiter in any process. So passing the lock on costs a round trip to the store, even inside one process.
+    /// On a busy key, [`lock`](Self::lock) is faster.
     ///
     /// A waiter that dies delays the waiters after it by its ttl, or by the [waiter
-    /// lease](crate::backend::Waiting::Watch) of the store if that is shorter: 2 s on Redis and Postgres, 4 s on etcd,
-    /// and the session timeout on ZooKeeper. [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
+    /// lease](crate::backend::Waiting::Watch) of the store if that is shorter. The waiter lease is 2 s on Redis and
+    /// Postgres, 4 s on etcd, and the session timeout on ZooKeeper. Fails with
+    /// [`Unsupported`](LockErrorKind::Unsupported) if the store has no queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
 
-    /// Requests `key` to read: any number of readers, and no writer. A reader waits until the writers that already wait
-    /// have had the lock. Each reader has its own lease: the lease of a reader that died ends although others renew
-    /// theirs. A task that reads cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade).
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without shared locks.
+    /// Requests `key` to read. A key has any number of readers, or one writer. A reader waits until the writers that
+    /// already wait have had the lock. Each reader has its own lease, so the lease of a dead reader ends even if other
+    /// readers renew theirs. A task that reads cannot write; it fails at once with [`Upgrade`](LockErrorKind::Upgrade).
+    /// Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Requests `key` to write: one writer, and no readers. A writer goes before readers that arrive later, and can
-    /// become a reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise like [`read`](Self::read). A read
-    /// lock cannot become a write lock: if you may have to write, request `write`, and downgrade.
+    /// Requests `key` to write, for one writer and no readers. A writer gets the lock before readers that arrive later,
+    /// and can become a reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise this is like
+    /// [`read`](Self::read). A read lock cannot become a write lock: if you may have to write, request `write`, and
+    /// downgrade later.
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
-    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit has its own lease, renewed like a
-    /// lock. Every request must name the same number. Another number, or another kind, while permits are held fails
-    /// with [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both and says what to do.
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
+    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit has its own lease, which is renewed
+    /// like a lock. Every request must name the same number of permits. While permits are held, a request with another
+    /// number or of another kind fails with [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both, and
+    /// says what to do. Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no semaphores.
     ///
-    /// A deployment that changes the number must therefore let the old permits run out first, or use a new key: while
-    /// instances with the old number hold permits, those with the new number are refused. With the number in the key,
-    /// `pool:8` beside `pool:10`, both continue, and until the last old instance is gone the two numbers add up.
+    /// A deployment that changes the number must let the old permits expire first, or use a new key. While instances
+    /// with the old number hold permits, instances with the new number are refused. If the number is part of the key,
+    /// as in `pool:8` and `pool:10`, both groups continue. Until the last old instance is gone, the two numbers then
+    /// add up.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })
     }
 
-    /// Requests `key` as `kind`, for callers that have the kind as a value. With `None` it is the kind of the request's
-    /// [profile](LockRequest::profile), or [`Kind::Reentrant`] if the profile has none.
+    /// Requests `key` as `kind`, for callers that have the kind as a value. `None` stands for the kind of the request's
+    /// [profile](LockRequest::profile), or for [`Kind::Reentrant`] if the profile has no kind.
     ///
     /// # Examples
     /// ```
@@ -163,25 +167,25 @@ impl LockManager {
         LockRequest::new(Arc::clone(&self.hub), key, kind.into())
     }
 
-    /// Returns the count-down latch `key`, to wait until a number of others are done. The key is taken as in
-    /// [`lock`](Self::lock). [`Unsupported`](LockErrorKind::Unsupported) on a store without latches.
+    /// Returns the count-down latch `key`, with which a task waits until a number of others are done. The key is used
+    /// as in [`lock`](Self::lock). Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no latches.
     pub fn latch(&self, key: impl IntoKey) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
-    /// Returns a candidate for the lead of `key`, over every store with fencing tokens. The key is taken as in
-    /// [`lock`](Self::lock); the leader holds an exclusive lock of it. See [`leader`](crate::leader).
+    /// Returns a candidate for the leadership of `key`. This works over every store with fencing tokens. The key is
+    /// used as in [`lock`](Self::lock), and the leader holds an exclusive lock of the key. See
+    /// [`leader`](crate::leader).
     pub fn leader(&self, key: impl IntoKey) -> LeaderElection {
         LeaderElection::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks that the manager has the profiles with these names. Without this check, the first call would find a
-    /// missing one. The contents of the profiles were checked when the manager was built. With the feature `config`,
-    /// [`validate_attributes`](Self#method.validate_attributes) finds the names in `#[distributed_lock(profile =
-    /// "..")]` without a list.
-    ///
+    /// Checks that the manager has the profiles with these names. Without this check, a missing profile would only be
+    /// noticed at its first use. The contents of the profiles were checked when the manager was built. With the feature
+    /// `config`, [`validate_attributes`](Self#method.validate_attributes) needs no list, because it finds the names in
+    /// `#[distributed_lock(profile = "..")]`.
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that it may stand for.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that may be meant.
     ///
     /// # Examples
     /// ```
@@ -201,7 +205,7 @@ impl LockManager {
     /// Returns the profile with this name.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is none; the text lists the profiles.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if there is no such profile. The text lists the profiles.
     pub fn profile(&self, name: &str) -> Result<Profile> {
         find(&self.hub.engine.profiles.in_force(), name).cloned()
     }
@@ -214,34 +218,34 @@ impl LockManager {
         &self.hub.engine
     }
 
-    /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for
+    /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum` for
     /// `redlock://`; `postgres`; `postgres-advisory`; `etcd`; `zookeeper`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store
     }
 
-    /// Returns the namespace, which stands before each key in the store; empty if there is none.
+    /// Returns the namespace, which precedes each key in the store. The text is empty if there is no namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.hub.engine.namespace
     }
 
-    /// Returns how the records of this manager's locks name this process: its host, process id and service.
+    /// Returns the name of this process in the records of this manager's locks: its host, process id and service.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.hub.engine.identity
     }
 
-    /// Returns how many locks this manager holds in this process now. A lock that [lingers](crate::LockRequest::linger)
-    /// does not count.
+    /// Returns the number of locks that this manager holds in this process now. A lock that
+    /// [lingers](crate::LockRequest::linger) does not count.
     #[must_use]
     pub fn held(&self) -> usize {
         self.hub.engine.held()
     }
 
-    /// Subscribes to the future events of this manager's locks. There may be any number of subscribers; without one,
-    /// events cost nothing.
+    /// Subscribes to the future events of this manager's locks. Any number of subscribers is possible. Without
+    /// subscribers, events cost nothing.
     ///
     /// # Examples
     /// ```
@@ -266,27 +270,28 @@ impl LockManager {
 
     /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and
     /// an alert has a value to compare with. The HTTP layer does this when it is built, and [`install`](Self::install)
-    /// for the attributes of the program; for others there is
-    /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Does nothing without the feature `metrics`.
+    /// does it for the attributes of the program. For other templates use
+    /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Without the feature `metrics` this does nothing.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.register(template);
     }
 
     /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this if it is
-    /// configured to continue without a lock; call it wherever your program does the same. `template` is the template
-    /// of the key, never the key.
+    /// configured to continue without a lock. Call it wherever your program does the same. `template` is the template
+    /// of the key, never the key itself.
     pub fn record_bypass(&self, template: &str) {
         self.hub.engine.observer.record_bypass(template);
     }
 
-    /// Returns an error as the log may show it: only its kind, if keys [must stay out of the log](crate::ManagerBuilder::redact_keys). For layers.
+    /// Returns an error in the form that the log may show. If keys [must stay out of the
+    /// log](crate::ManagerBuilder::redact_keys), that is only its kind. This is for layers.
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
         self.hub.engine.observer.redact_error(error)
     }
 
-    /// Returns whether the log should now say that a request of `template` was refused, and how many like it were left
-    /// out before: one in ten seconds is logged. For layers.
+    /// Returns whether the log should now report that a request of `template` was refused. One such report is allowed
+    /// in ten seconds. The inner value is the number of refusals that were left out before. This is for layers.
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {
         self.hub.engine.observer.admit(template, Warning::Refused)

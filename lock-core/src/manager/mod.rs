@@ -1,4 +1,4 @@
-//! The entry point: a store, its defaults, and the requests that start here.
+//! Defines the entry point of the library, its settings, and its methods for operators.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -6,11 +6,11 @@
 //! | `builder` | [`ManagerBuilder`], and the ways to make a manager |
 //! | `config` | profiles from a file and from the environment |
 //! | `connect` | the URL schemes, and the store of each |
-//! | `default` | the manager of the process |
+//! | `default` | the default manager of the process |
 //! | `scope` | the manager of a task, and the locks that the task holds |
-//! | `inspect` | which locks are held, and by whom, for operators |
-//! | `ping`, `doctor` | whether the store is there; what endangers its locks |
-//! | `shutdown` | the orderly end |
+//! | `inspect` | the locks and their holders, for operators |
+//! | `ping`, `doctor` | whether the store can be reached; what endangers its locks |
+//! | `shutdown` | the orderly end of a manager |
 //! | `assert` | the check of code that must only run under a lock |
 
 mod assert;

@@ -1,4 +1,4 @@
-//! Whether the store is there: for probes and for operators.
+//! Checks whether the store can be reached, for probes and operators.
 
 use crate::backend::Ping;
 #[cfg(doc)]
@@ -7,27 +7,30 @@ use crate::error::Result;
 use crate::manager::LockManager;
 
 impl LockManager {
-    /// Asks the store whether it serves locks now. It locks nothing, and the store's own limit for a call bounds it.
+    /// Checks whether the store serves locks now. The check locks nothing, and the store's own timeout for a call
+    /// limits it.
     ///
-    /// | store | what is asked |
+    /// | store | what is checked |
     /// | --- | --- |
-    /// | `memory://` | nothing: it is always there |
+    /// | `memory://` | nothing: it is always available |
     /// | `redis://`, Sentinel | the primary, by a write that changes nothing |
-    /// | Redis Cluster | the same of each primary; more than half must serve |
-    /// | `redlock://` | the same of each voter, and whether it votes; more than half must |
+    /// | Redis Cluster | the same for each primary; more than half must serve |
+    /// | `redlock://` | the same for each voter, and whether it votes; more than half must |
     /// | `postgres://` | the server, by a write that changes nothing |
     /// | `mode=advisory` | the session that holds the locks |
     /// | `etcd://` | one member, by a transaction that writes nothing, which most members confirm |
     /// | `zookeeper://` | the session, by a `sync` with the leader |
     ///
-    /// An answer with [`degraded`](Ping::degraded) sentences means that locks work and that something needs a person:
-    /// a voter is down, say. The answer is true for the moment: it replaces no error handling of a lock.
+    /// If the answer has [`degraded`](Ping::degraded) sentences, locks work, but a person must repair something, for
+    /// example a voter that is down. The answer describes only this moment, so a lock still needs its own error
+    /// handling.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer or refuses; the text names the server.
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few voters of `redlock://` serve.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer or refuses; the text names the server.
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) if too few voters of `redlock://` serve.
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after [`shutdown`](Self::shutdown).
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store of your own without [`ping`](crate::backend::Backend::ping).
+    /// [`Unsupported`](LockErrorKind::Unsupported) if a store of your own has no
+    /// [`ping`](crate::backend::Backend::ping).
     ///
     /// # Cancel safety
     /// Cancel safe.

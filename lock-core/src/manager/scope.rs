@@ -1,4 +1,4 @@
-//! The manager of a task, and the locks that the task holds.
+//! Sets the manager of a task, and checks the locks that a task holds.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,24 +11,26 @@ use crate::key::{IntoKey, Key};
 use crate::lease::Lease;
 
 impl LockManager {
-    /// Runs `future` with this manager as the [`current`](Self::current) one: for tests that must not share locks, and
-    /// for tenants. A task that the future spawns is outside of it, unless it enters [`LockScope::current`].
+    /// Runs `future` with this manager as the [`current`](Self::current) one. This is for tests that must not share
+    /// locks, and for tenants. A task that the future spawns is outside of this scope, except if it enters
+    /// [`LockScope::current`].
     ///
     /// # Cancel safety
-    /// As `future`.
+    /// As cancel safe as `future`.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         let manager = Arc::clone(self.hub());
-        // The scope is read in the task that polls: a task that was spawned with this has none of its parent's locks.
+        // The scope is read in the task that polls the future. If that task was spawned with the future, it has none of
+        // its parent's locks.
         async move { LockScope::current().with_manager(manager).enter(future).await }
     }
 }
 
 impl LockScope {
-    /// Returns whether `key` is held in this scope, and not lost.
+    /// Returns whether `key` is held in this scope. A lost lock is not held.
     ///
-    /// The key is written without its namespace, as in a request. The namespace is that of the scope's manager
-    /// ([`LockManager::current`]), whatever manager made the lock. Without a manager in the scope, it is that of the
-    /// lock's manager.
+    /// Write the key without its namespace, as in a request. The namespace of the scope's manager
+    /// ([`LockManager::current`]) applies, regardless of the manager that made the lock. If the scope has no manager,
+    /// the namespace of the lock's manager applies.
     ///
     /// # Examples
     /// ```
@@ -48,20 +50,21 @@ impl LockScope {
         self.grants_of(None, &key).any(|lease| lease.is_held())
     }
 
-    /// Like [`holds`](Self::holds), for locks of `manager` only, in its namespace.
+    /// Returns the same as [`holds`](Self::holds), but only for locks of `manager`, in its namespace.
     #[must_use]
     pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
         self.grants_of(Some(manager), &key).any(|lease| lease.is_held())
     }
 
-    /// Returns why a lock of `key` that was held in this scope is no longer held; `None` if there was none.
+    /// Returns why a lock of `key` is no longer held in this scope. Returns `None` if no such lock existed.
     pub(super) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
         self.grants_of(manager, key).find_map(|lease| lease.check().err())
     }
 
-    /// Returns the leases of `key` that were entered in this scope, held or not: of `manager` in its namespace, or of
-    /// any manager in the namespace of the scope's manager.
+    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. With a
+    /// `manager`, these are its leases, in its namespace. Otherwise they are the leases of all managers, in the
+    /// namespace of the scope's manager.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));
@@ -70,7 +73,7 @@ impl LockScope {
 }
 
 impl LockHandle {
-    /// Returns the manager of the lock, and the template that it is counted under. For extractors.
+    /// Returns the manager of the lock, and the template that counts the lock in metrics. This is for extractors.
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {
         (LockManager::from_hub(Arc::clone(self.hub())), self.lease().template())

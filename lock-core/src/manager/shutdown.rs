@@ -1,7 +1,8 @@
-//! The orderly end of a manager.
+//! Ends a manager in good order.
 //!
-//! A shutdown counts pending requests, not only guards, and refuses a grant that arrives after it began. Otherwise a
-//! body could start after the report says that all is released, or a key stay locked for its ttl at every deployment.
+//! A shutdown counts pending requests as well as guards, and refuses a grant that arrives after the shutdown began.
+//! Otherwise a body could start after the report says that all locks are released, or a key could stay locked for its
+//! ttl at every deployment.
 
 use std::time::Duration;
 
@@ -12,25 +13,24 @@ use crate::error::LossReason;
 use crate::sync::survives;
 
 impl LockManager {
-    /// Shuts the manager down in good order. It refuses new requests, wakes waiters with
-    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` for guards to be dropped and for releases
-    /// to be answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
+    /// Shuts the manager down in good order. This refuses new requests, ends waiting requests with
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` until guards are dropped and releases are
+    /// answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
     ///
-    /// After `grace`, it waits for the answers to the last releases: for up to a second if locks were held to the end
-    /// of `grace`. Otherwise it waits for a tenth of a second more, or until a second has passed in all, if that is
-    /// later. Closing the connections takes up to a second more if the store does not answer.
+    /// After `grace`, the shutdown waits for the answers to the last releases. If locks were held until the end of
+    /// `grace`, it waits up to a second. Otherwise it waits for another tenth of a second, or until a second has passed
+    /// in total if that is later. If the store does not answer, closing the connections takes up to a second more.
     ///
     /// Call it after the server has stopped accepting work.
     ///
-    /// # Cancel safety
-    /// Dropping the future leaves the manager closed to new requests. Calling it again continues; the second report
-    /// does not name the locks that the dropped call took away.
+    /// If the future is dropped, the manager stays closed to new requests. Another call continues the shutdown. Its
+    /// report does not name the locks that the dropped call revoked.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         engine.close();
         match engine.cleanup.inside(self.wind_down(grace)).await {
             Ok(report) => report,
-            // Outside of tokio, in a process that cannot start a thread, there is no runtime to wait with.
+            // This happens outside of tokio in a process that cannot start a thread. No runtime can wait in that case.
             Err(_) => {
                 let mut report = ShutdownReport::default();
                 self.revoke_held(&mut report);
@@ -43,9 +43,9 @@ impl LockManager {
     /// Ends requests, locks and releases, within a runtime.
     async fn wind_down(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
-        // The runtimes that took the locks may have ended, and releases need one.
+        // The runtimes that acquired the locks may have ended, and releases need a runtime.
         let _ = self.hub().renewers.here();
-        // A hand-off whose waiter is not polled is no lease that could be waited for.
+        // A hand-off whose waiter is not polled has no lease, so the wait below would not include it.
         engine.local_queue.reclaim(Duration::ZERO);
         engine.local_queue.end_all_lingering();
         let _ = tokio::time::timeout(grace, engine.idle()).await;
@@ -55,7 +55,8 @@ impl LockManager {
         if engine.is_busy() {
             let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
         }
-        // This is repeated: a grant that was on its way has a lease now, and so has one that the renewer was checking.
+        // The locks are revoked again, because more leases may exist now: of a grant that was on its way, or of a lease
+        // that the renewer was just checking.
         if self.revoke_held(&mut report) {
             let _ = tokio::time::timeout(LAST_ANSWERS, engine.settled()).await;
         }
@@ -67,14 +68,14 @@ impl LockManager {
 }
 
 impl LockManager {
-    /// Takes away and releases the locks that are still held, and reports them. Returns whether there were any.
+    /// Revokes and releases the locks that are still held, and adds them to the report. Returns whether there were any.
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
         let mut any = false;
         for lease in self.hub().leases() {
             // The lease may have expired unnoticed, because the runtime of its renewer has ended.
             let ran_out = lease.deadline().is_past(lease.now());
             let reason = if ran_out { LossReason::Expired } else { LossReason::ShutDown };
-            // A log that panics at one lock must not keep it, or the others, from being released.
+            // If the log panics at one lock, that lock and the others must still be released.
             if survives(|| lease.lose(reason)).unwrap_or(true) {
                 if !ran_out {
                     report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));
@@ -87,10 +88,11 @@ impl LockManager {
     }
 }
 
-/// How long a shutdown waits for the releases of the locks that it took away.
+/// How long a shutdown waits for the releases of the locks that it revoked.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
-/// Extra time for releases started at the end of the grace period. A healthy store answers well within it.
+/// The extra time for releases that start at the end of the grace period. A healthy store answers well within this
+/// time.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 /// Returns how long a shutdown waits after its `grace`. If no lock was revoked, the `grace` counts towards
@@ -103,14 +105,14 @@ fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     }
 }
 
-/// The locks and requests that a [`shutdown`](LockManager::shutdown) could not end in good order. An empty report is a
-/// good one.
+/// The locks and requests that a [`shutdown`](LockManager::shutdown) could not end in good order. The report is empty
+/// if all of them ended in good order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Keys that were still held when the grace period was over. Their locks are lost.
+    /// The keys that were still held at the end of the grace period. Their locks are lost.
     pub revoked: Vec<String>,
-    /// The number of requests and releases that the store did not answer. If one of their keys is locked, it is free
-    /// when its ttl is over.
+    /// The number of requests and releases that the store did not answer. If such a request or release left a key
+    /// locked, the key becomes free after its ttl.
     pub unanswered: usize,
 }

@@ -10,10 +10,10 @@ use crate::sync::{Mutex, MutexGuard, Notify};
 #[derive(Debug, Default)]
 pub(crate) struct Notifications(Mutex<HashMap<Owner, Arc<Mailbox>>>);
 
-/// Holds the last notification for one owner until its waiter takes it.
+/// Holds the last notification for one owner until the owner's waiter takes it.
 #[derive(Debug, Default)]
 struct Mailbox {
-    /// The number of waiters behind the owner's queue entry when the store granted it.
+    /// The number of waiters behind the owner's entry in the queue at the time of the grant.
     granted: Mutex<Option<usize>>,
     arrived: Notify,
 }
@@ -23,18 +23,19 @@ impl Notifications {
         self.0.lock()
     }
 
-    /// Subscribes to the notifications of `owner`. Call it before the request is sent: the notification may overtake
-    /// the answer.
+    /// Subscribes to the notifications of `owner`. Call this before the request is sent, because the notification may
+    /// arrive before the answer.
     pub(crate) fn subscribe(notifications: &Arc<Self>, owner: Owner) -> Subscription {
         let mailbox = Arc::new(Mailbox::default());
         notifications.mailboxes().insert(owner, Arc::clone(&mailbox));
         Subscription { notifications: Arc::clone(notifications), owner, mailbox }
     }
 
-    /// Notifies `owner` that the store granted its request. Does nothing for an owner that no longer waits: it holds
+    /// Notifies `owner` that the store granted its request. Does nothing if the owner no longer waits: it then holds
     /// the lock, or it gave up and releases the grant.
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
-        // The lock is released before the waiter is woken: a waker may drop a `Subscription`, which acquires it.
+        // The lock is released before the waiter is woken, because a waker may drop a `Subscription`, which acquires
+        // this lock.
         let mailbox = self.mailboxes().get(&owner).cloned();
         if let Some(mailbox) = mailbox {
             *mailbox.granted() = Some(waiters);
@@ -63,12 +64,13 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Takes the notification, if one has arrived: the number of waiters behind the owner.
+    /// Takes the notification, if one has arrived. Returns the number of waiters behind the owner.
     pub(crate) fn take(&self) -> Option<usize> {
         self.mailbox.granted().take()
     }
 
-    /// Completes when the store has granted the owner's request, and takes the notification. Cancel safe.
+    /// Completes when the store has granted the owner's request, and takes the notification. This method is cancel
+    /// safe.
     pub(crate) async fn notified(&self) -> usize {
         loop {
             if let Some(waiters) = self.take() {

@@ -19,16 +19,17 @@ struct Waiting {
 }
 
 impl Latches {
-    /// Notifies all waiters of the latch `key`: it is open, or may be.
+    /// Notifies all waiters of the latch `key` that it is open, or may be.
     pub(crate) fn opened(&self, key: &Key) {
-        // The lock is released before a waiter is woken: a waker may drop a `LatchWaiter`, which acquires it.
+        // The lock is released before a waiter is woken, because a waker may drop a `LatchWaiter`, which acquires this
+        // lock.
         let opened = self.waiting().get(key).map(|waiting| Arc::clone(&waiting.opened));
         if let Some(opened) = opened {
             opened.notify_waiters();
         }
     }
 
-    /// Notifies all waiters of all latches: notifications may have been lost.
+    /// Notifies all waiters of all latches, because notifications may have been lost.
     pub(crate) fn wake_all(&self) {
         let all: Vec<_> = self.waiting().values().map(|waiting| Arc::clone(&waiting.opened)).collect();
         all.iter().for_each(|opened| opened.notify_waiters());
@@ -56,7 +57,8 @@ pub(crate) struct LatchWaiter<'a> {
 }
 
 impl LatchWaiter<'_> {
-    /// Completes when the latch may be open. Notifications count from the call on, polled or not.
+    /// Completes when the latch may be open. Notifications count from the call of this method on, even if the future is
+    /// not polled yet.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.opened.notified()
     }
@@ -67,7 +69,7 @@ impl Drop for LatchWaiter<'_> {
         let mut all = self.latches.waiting();
         if let Some(waiting) = all.get_mut(self.key) {
             waiting.waiters -= 1;
-            // An entry without waiters is removed: otherwise an entry of every key that was ever waited for would stay.
+            // An entry without waiters is removed. Otherwise, one entry would stay for every key that ever had waiters.
             if waiting.waiters == 0 {
                 all.remove(self.key);
             }

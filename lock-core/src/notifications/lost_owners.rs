@@ -1,4 +1,4 @@
-//! The owners whose grants the store has reported as lost.
+//! Remembers the owners whose grants the store has reported as lost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,11 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The owners whose grants the store has recently reported as lost.
 ///
-/// The report may come while a grant is between two holders, in an answer or in a hand-off, when there is no lease to
-/// notify. So the code that makes a lease of a grant checks this list, before and after.
+/// The report may arrive while a grant is between two holders, in an answer or in a hand-off. At that time no lease
+/// exists that could be notified. So code that makes a lease for a grant checks this list before and after.
 #[derive(Debug, Default)]
 pub(crate) struct LostOwners {
-    /// Whether there are any reports: read for every grant.
+    /// Whether there are any reports. This is read for every grant.
     any: AtomicBool,
     last: Mutex<Last>,
 }
@@ -25,10 +25,11 @@ struct Last {
 }
 
 impl LostOwners {
-    /// More than the grants that can be between two holders when all of them are lost.
+    /// The number of remembered owners. It is larger than the number of grants that can be between two holders when all
+    /// of them are lost.
     const KEPT: usize = 1_024;
 
-    /// Notes a report. The last reason for an owner counts.
+    /// Records a report. For each owner, the last reason counts.
     pub(crate) fn note(&self, owners: &[Owner], reason: LossReason) {
         let mut last = self.last();
         for owner in owners {
@@ -36,17 +37,17 @@ impl LostOwners {
                 last.in_order.push_back(*owner);
             }
         }
-        // One report is kept whole, because it is not known which of its grants are between two holders.
+        // The last report is always kept whole, because it is unknown which of its grants are between two holders.
         while last.in_order.len() > Self::KEPT.max(owners.len()) {
             let oldest = last.in_order.pop_front();
             oldest.and_then(|oldest| last.reasons.remove(&oldest));
         }
-        // This comes before the report looks for leases. The code that makes a lease files it first and then reads
-        // this, so one of the two sees the other.
+        // The flag is set before the report looks for leases. Code that makes a lease adds it to the schedule first,
+        // and then reads the flag. So at least one of the two sides sees the other.
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Returns why the grant of `owner` was lost, if it was lost recently.
+    /// Returns why the grant of `owner` was recently lost, or `None`.
     pub(crate) fn reason(&self, owner: Owner) -> Option<LossReason> {
         if !self.any.load(Ordering::SeqCst) {
             return None;

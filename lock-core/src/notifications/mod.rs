@@ -1,7 +1,7 @@
 //! Delivers the notifications of the store to the waiters of this process.
 //!
-//! A notification is one of the ways in which a waiter is woken; the docs of `acquire/` show all of them in one
-//! picture. It may be lost on its way, so nothing relies on it alone.
+//! A notification is one of several ways to wake a waiter; the docs of `acquire/` show all of them in one picture. A
+//! notification may be lost on its way, so nothing relies on it alone.
 
 mod grants;
 mod latches;

@@ -1,13 +1,13 @@
-//! An event as one line.
+//! Writes an event as one line.
 
 use std::fmt;
 
 use super::event::{LockEvent, LockName};
 
-/// Writes the keys, and the label if there is one: `order:42 (pay)`.
+/// Writes the keys, and the label if there is one, such as `order:42 (pay)`.
 impl fmt::Display for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A key may come from a client, so it is escaped: it must not break a line.
+        // A key may come from a client. It is escaped, so that it cannot break a line.
         write!(f, "{}", self.key.as_str().escape_debug())?;
         self.more.iter().try_for_each(|key| write!(f, ", {}", key.as_str().escape_debug()))?;
         match &self.label {
@@ -17,7 +17,7 @@ impl fmt::Display for LockName {
     }
 }
 
-/// Writes one line: `order:42 (pay) was granted after 1.2ms`.
+/// Writes one line, such as `order:42 (pay) was granted after 1.2ms`.
 impl fmt::Display for LockEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

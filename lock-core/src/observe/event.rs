@@ -1,4 +1,4 @@
-//! The events of a lock.
+//! Defines the events of a lock.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::owner::OwnerRecord;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LockName {
-    /// The key, with its namespace; of several keys the first. It is there even with
-    /// [`redact_keys`](crate::ManagerBuilder::redact_keys), which only applies to spans and the log.
+    /// The key, with its namespace. If the lock has several keys, this is the first one. It is present even with
+    /// [`redact_keys`](crate::ManagerBuilder::redact_keys), which applies only to spans and the log.
     pub key: Key,
-    /// The other keys of a request for several.
+    /// The other keys, if the request was for several.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::keys"))]
     pub more: Arc<[Key]>,
-    /// The template that the key was rendered from.
+    /// The template from which the key was rendered.
     pub template: Option<Cow<'static, str>>,
-    /// The purpose of the lock, in words for people.
+    /// A text for people that says what the lock is for.
     pub label: Option<Cow<'static, str>>,
-    /// Its kind.
+    /// The kind of the lock.
     pub kind: Kind,
 }
 
@@ -49,7 +49,7 @@ pub enum LockEvent {
     /// The lock was granted.
     #[non_exhaustive]
     Granted {
-        /// Which lock.
+        /// The lock that was granted.
         lock: LockName,
         /// The time from the request to the grant.
         #[cfg_attr(
@@ -60,12 +60,12 @@ pub enum LockEvent {
         /// The fencing token, if it came with the grant.
         fencing_token: Option<FencingToken>,
     },
-    /// A request for the lock ended without it.
+    /// A request for the lock ended without the lock.
     #[non_exhaustive]
     Refused {
-        /// Which lock.
+        /// The lock that was requested.
         lock: LockName,
-        /// The reason: another holder, the end of the wait, a failure of the store.
+        /// The reason: another holder, the end of the wait, or a failure of the store.
         why: LockErrorKind,
         /// Whether the strategy skipped the call.
         skipped: bool,
@@ -78,10 +78,10 @@ pub enum LockEvent {
         /// The holder, if the store knows it.
         holder: Option<OwnerRecord>,
     },
-    /// The request was cancelled: its future was dropped.
+    /// The request was cancelled, because its future was dropped.
     #[non_exhaustive]
     Cancelled {
-        /// Which lock.
+        /// The lock that was requested.
         lock: LockName,
         /// The time from the request to its end.
         #[cfg_attr(
@@ -93,7 +93,7 @@ pub enum LockEvent {
     /// The last guard was released or dropped. The release was sent to the store, or will be.
     #[non_exhaustive]
     Released {
-        /// Which lock.
+        /// The lock that was released.
         lock: LockName,
         /// The time since the grant.
         #[cfg_attr(
@@ -104,10 +104,11 @@ pub enum LockEvent {
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
     },
-    /// A renewal was not answered. The lock is still held, and will be lost after `left` unless one is answered.
+    /// A renewal was not answered. The lock is still held. It will be lost after `left` if no renewal is answered
+    /// before then.
     #[non_exhaustive]
     Endangered {
-        /// Which lock.
+        /// The lock that is in danger.
         lock: LockName,
         /// The rest of the lease.
         #[cfg_attr(
@@ -116,12 +117,12 @@ pub enum LockEvent {
         )]
         left: Duration,
     },
-    /// The holder has lost the lock, by force ([`LossReason::Forced`]) or otherwise.
+    /// The holder has lost the lock. If an operator caused this, the reason is [`LossReason::Forced`].
     #[non_exhaustive]
     Lost {
-        /// Which lock.
+        /// The lock that was lost.
         lock: LockName,
-        /// The reason.
+        /// The reason of the loss.
         reason: LossReason,
         /// The time since the grant.
         #[cfg_attr(
@@ -132,11 +133,11 @@ pub enum LockEvent {
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
     },
-    /// The lock is held for longer than
-    /// [`warn_held_after`](crate::ManagerBuilder::warn_held_after). Emitted once for each grant.
+    /// The lock is held for longer than [`warn_held_after`](crate::ManagerBuilder::warn_held_after). This event is
+    /// emitted once per grant.
     #[non_exhaustive]
     HeldLong {
-        /// Which lock.
+        /// The lock that is held for long.
         lock: LockName,
         /// The time since the grant.
         #[cfg_attr(
@@ -145,36 +146,36 @@ pub enum LockEvent {
         )]
         held: Duration,
     },
-    /// A release failed: the store did not answer, or the lock belonged to another holder by then. An unanswered
+    /// A release failed: the store did not answer, or the lock already belonged to another holder. An unanswered
     /// release continues in the background.
     #[non_exhaustive]
     ReleaseFailed {
-        /// Which lock.
+        /// The lock whose release failed.
         lock: LockName,
     },
-    /// The store failed a request for the lock, which continues to wait.
+    /// The store failed a request for the lock. The request keeps waiting.
     #[non_exhaustive]
     StoreFailed {
-        /// Which lock.
+        /// The lock that is requested.
         lock: LockName,
         /// The error of the store, or of the connection to it.
         error: String,
     },
-    /// A piece of work ran without its lock, as configured for a failure of the store.
+    /// A piece of work ran without its lock, because the store failed and the program is configured to continue.
     #[non_exhaustive]
     Bypassed {
         /// The template of the key.
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::text"))]
         template: Arc<str>,
     },
-    /// The store has evicted keys because its memory was full, and locks may be among them. A holder whose lock is gone
-    /// loses it at its next renewal.
+    /// The store has evicted keys because its memory was full, and these may include locks. If a lock was evicted, its
+    /// holder loses it at the next renewal.
     #[non_exhaustive]
     StoreEvicted {
-        /// The number of evicted keys since the last check, which need not be locks.
+        /// The number of evicted keys since the last check. Not all of them need be locks.
         keys: u64,
     },
-    /// The number of events before this one that were dropped, because the subscriber lagged too far.
+    /// Events before this one were dropped, because the subscriber lagged too far. The field is their number.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::missed"))]
     Missed(u64),
 }

@@ -1,4 +1,4 @@
-//! The stream of events of a manager.
+//! Defines the stream of events of a manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::event::LockEvent;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Sees every event at once, in the order in which they are emitted: for tests. Must not use the manager.
+/// Receives every event at once, in the order of emission. This is for tests. An implementation must not use the
+/// manager.
 #[cfg(feature = "testing")]
 pub(crate) trait Witness: Send + Sync + fmt::Debug {
     fn see(&self, event: &LockEvent);
 }
 
-/// How many events a subscriber may lag.
+/// The maximum number of events by which a subscriber may lag.
 const CAPACITY: usize = 1024;
 
 /// The events of one manager, and their subscribers.
@@ -29,7 +30,7 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 enum To {
-    /// There was no subscriber yet.
+    /// No subscriber has existed yet.
     #[default]
     Nobody,
     Listeners(broadcast::Sender<LockEvent>),
@@ -57,14 +58,14 @@ impl Events {
         LockEvents { events, listeners: Arc::clone(&self.listeners) }
     }
 
-    /// Returns whether there is a subscriber. Without one, no event is made.
+    /// Returns whether there is a subscriber. Otherwise no event is made.
     #[inline]
     pub(crate) fn are_wanted(&self) -> bool {
         self.listeners.load(Ordering::Relaxed) > 0
     }
 
-    /// Sends an event to the subscribers. This never waits for a subscriber: one that lags too far misses the oldest
-    /// events.
+    /// Sends an event to the subscribers. This never waits for a subscriber. A subscriber that lags too far misses the
+    /// oldest events.
     pub(crate) fn emit(&self, event: impl FnOnce() -> LockEvent) {
         if !self.are_wanted() {
             return;
@@ -78,11 +79,11 @@ impl Events {
             To::Listeners(sender) => sender.clone(),
             _ => return,
         };
-        // This runs outside the lock: a waker may drop a guard, whose release is an event too.
+        // The event is sent outside the lock, because a waker may drop a guard, whose release is an event too.
         let _ = sender.send(event);
     }
 
-    /// Sends every event to `witness` from now on. The first witness stays.
+    /// Sends every event to `witness` from now on. If a witness exists, it stays.
     #[cfg(feature = "testing")]
     pub(crate) fn show(&self, witness: Arc<dyn Witness>) {
         if self.witness.set(witness).is_ok() {
@@ -90,25 +91,26 @@ impl Events {
         }
     }
 
-    /// Ends the streams, after the events that were emitted.
+    /// Ends the streams. Subscribers still receive the events that were emitted before.
     pub(crate) fn close(&self) {
-        // The last sender is dropped outside the lock too: its drop wakes the subscribers.
+        // The last sender is dropped outside the lock too, because its drop wakes the subscribers.
         let before = std::mem::replace(&mut *self.to(), To::Closed);
         drop(before);
     }
 }
 
-/// The events of a manager, from the call of [`LockManager::events`](crate::LockManager::events) on.
+/// The events of a manager since the call of [`LockManager::events`](crate::LockManager::events).
 ///
-/// The stream is bounded: a subscriber that lags by more than 1,024 events misses the oldest, and learns how many
-/// ([`LockEvent::Missed`]). No lock ever waits for a subscriber. There may be several, and each gets every event.
+/// The stream is bounded. A subscriber that lags by more than 1,024 events misses the oldest ones, and is told their
+/// number ([`LockEvent::Missed`]). No lock ever waits for a subscriber. If there are several subscribers, each receives
+/// every event.
 pub struct LockEvents {
     events: broadcast::Receiver<LockEvent>,
     listeners: Arc<AtomicUsize>,
 }
 
 impl LockEvents {
-    /// Returns the next event; `None` after the manager was shut down, or was dropped with all its guards.
+    /// Returns the next event. Returns `None` after the manager was shut down, or was dropped with all its guards.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.

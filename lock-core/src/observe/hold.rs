@@ -1,4 +1,4 @@
-//! The record of one hold, from its grant to its release or loss.
+//! Records one hold, from its grant to its release or loss.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use super::metrics::Meter;
 
 /// The record of one hold.
 ///
-/// Nothing is reported until the guard reaches its caller; single keys of a multi-key lock and grants without their
-/// fencing token are never reported. Once open, the record counts as held until it is closed, which succeeds once.
+/// Nothing is reported until the guard reaches its caller. Single keys of a multi-key lock, and grants without their
+/// fencing token, are never reported. An open record counts as a held lock until it is closed. Only one call closes it.
 #[derive(Debug, Default)]
 pub(crate) struct HoldRecorder {
     phase: AtomicU8,
@@ -24,22 +24,22 @@ const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// The subject of a record without template and recorder, which is the usual case. It is a constant and not stored,
-/// because a write that other threads may read costs as much as reading a clock.
+/// The subject of a record without a template and a recorder, which is the usual case. It is a constant, because
+/// writing a value that other threads may read costs as much as reading a clock.
 static NOBODY: Subject = Subject { template: None, meter: Meter::NONE };
 
-/// The lock of a record.
+/// The template and the meter of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) template: Option<Cow<'static, str>>,
     pub(crate) meter: Meter,
 }
 
-/// The part of a request's record that the record of the hold takes over.
+/// The values that the record of a request passes to the record of the hold.
 #[derive(Debug)]
 pub(crate) struct HoldStart {
     pub(crate) meter: Meter,
-    /// The time from the request to the grant; `None` if no one observes it.
+    /// The time from the request to the grant, or `None` if nothing observes it.
     pub(crate) waited: Option<Duration>,
 }
 
@@ -52,32 +52,33 @@ impl HoldRecorder {
         self.subject.get_or_init(|| Subject { template, meter })
     }
 
-    /// Returns the subject; `None` before the guard has reached its caller.
+    /// Returns the subject, or `None` before the guard has reached its caller.
     pub(crate) fn subject(&self) -> Option<&Subject> {
         let is_open = || self.phase.load(Ordering::Acquire) == OPEN;
         self.subject.get().or_else(|| is_open().then_some(&NOBODY))
     }
 
-    /// Opens the record. Returns `false` if it is closed already: the lock was lost before it reached the caller.
+    /// Opens the record. Returns `false` if the record is already closed, because the lock was lost before it reached
+    /// the caller.
     pub(crate) fn open(&self) -> bool {
         self.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Closes the record. Returns its subject if this call was the one that closed an open record.
+    /// Closes the record. Returns the subject if this call closed an open record.
     pub(crate) fn close(&self) -> Option<&Subject> {
         (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// As [`close`](Self::close), for the last guard of a hold that has ended and was not lost: no other thread can
-    /// open or close the record now, so this need not be one atomic step.
+    /// Closes the record like [`close`](Self::close), for the last guard of a hold that ended without a loss. No other
+    /// thread can open or close the record at this time, so one atomic step is not needed.
     pub(crate) fn close_released(&self) -> Option<&Subject> {
         let was_open = self.phase.load(Ordering::Acquire) == OPEN;
         self.phase.store(CLOSED, Ordering::Release);
         was_open.then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// Continues the record of `before`, which is closed without a report: the hold has not ended. For a record that no
-    /// other thread knows yet.
+    /// Continues the record of `before`, which is closed without a report because the hold has not ended. Call this
+    /// before another thread can see this record.
     pub(crate) fn continue_from(&self, before: &Self) {
         let subject = match before.subject.get() {
             Some(subject) => subject,
@@ -92,29 +93,29 @@ impl HoldRecorder {
         self.phase.store(OPEN, Ordering::Release);
     }
 
-    /// Returns whether the report of a long hold need not be waited for: it was made, or was due before the guard has
-    /// reached its caller.
+    /// Returns whether nothing has to wait for the report of a long hold: the report was made, or it was due before the
+    /// guard has reached its caller.
     pub(crate) fn is_done_with_long(&self) -> bool {
         self.deferred_long.load(Ordering::Relaxed) || self.reported_long.load(Ordering::Relaxed)
     }
 
-    /// Notes that the report of a long hold is due, and has to wait for the guard to reach its caller.
+    /// Records that the report of a long hold is due, and must wait until the guard reaches its caller.
     pub(crate) fn defer_long(&self) {
         self.deferred_long.store(true, Ordering::Relaxed);
     }
 
-    /// Notes the report of a long hold. Returns `false` if another call did so before.
+    /// Records that a long hold is reported. Returns `false` if an earlier call did so.
     pub(crate) fn report_long(&self) -> bool {
         !self.reported_long.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns what a release in the background reports about this hold.
+    /// Returns the data that a release in the background reports about this hold.
     pub(crate) fn release_context(&self) -> ReleaseContext {
         ReleaseContext { subject: self.subject.get().cloned() }
     }
 }
 
-/// The lock of a release in the background; empty for a claim that no caller has held.
+/// The lock of a release in the background. It is empty for a claim that no caller has held.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseContext {
     subject: Option<Subject>,

@@ -1,4 +1,4 @@
-//! The values of labels: few, and known beforehand.
+//! Defines the values of metric labels. There are few, and all are known in advance.
 
 use crate::backend::{Ask, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason};
@@ -11,14 +11,14 @@ pub(crate) enum Outcome {
     Contended,
     /// The key was held until the wait was over.
     Timeout,
-    /// Too many wait.
+    /// Too many requests wait.
     Overloaded,
     /// The key is held, and the strategy skips.
     Skipped,
     StoreError,
-    /// Its future was dropped.
+    /// The future of the request was dropped.
     Cancelled,
-    /// Everything else: an invalid request, a manager that shuts down.
+    /// Every other error, such as an invalid request, or a manager that shuts down.
     Refused,
 }
 
@@ -66,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether the outcome is a failure for an operator. A held lock and a skipped call are no failures: locks
-    /// are for that.
+    /// Returns whether the outcome is a failure for an operator. A held lock and a skipped call are not failures,
+    /// because locks are made for that.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }
@@ -78,9 +78,9 @@ impl Outcome {
 pub(crate) enum End {
     /// The last guard was released or dropped.
     Released,
-    /// The lease ran out, the session ended, or the store reports another owner.
+    /// The lease expired, the session ended, or the store reported another owner.
     Lost,
-    /// An operator released it by force.
+    /// An operator released the lock by force.
     Forced,
     MaxHold,
     ShutDown,
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// The reasons of a loss, as labels.
+/// The labels of all reasons of a loss.
 pub(crate) const LOSSES: [LossReason; 6] = [
     LossReason::Expired,
     LossReason::Taken,
@@ -137,7 +137,7 @@ pub(crate) enum Renewed {
     Yes,
     /// The store reports another owner.
     NotOwned,
-    /// There was no answer, or the answer is neither of these.
+    /// There was no answer, or an unknown one.
     Unknown,
 }
 
@@ -166,9 +166,9 @@ impl Renewed {
 pub(crate) enum ReleaseError {
     /// The store did not answer the caller. The release continues in the background.
     Unanswered,
-    /// The lock belonged to another holder by then.
+    /// The lock already belonged to another holder.
     NotOurs,
-    /// The background has given up too: the key stays locked until its ttl is over.
+    /// The background has given up too. The key stays locked until its ttl is over.
     Abandoned,
 }
 
@@ -184,7 +184,7 @@ impl ReleaseError {
     }
 }
 
-/// A call of the store.
+/// A call to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Probe,
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Each value is found by its index, and has its own name.
+    /// The values are found by their indexes, and each has its own name.
     #[test]
     fn values_stand_in_the_order_of_their_numbers() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));

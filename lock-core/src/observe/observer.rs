@@ -1,4 +1,4 @@
-//! Reports about the locks of one manager, and how detailed they are.
+//! Reports what happens to the locks of one manager.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::clock::Clock;
 use crate::error::LockError;
 use crate::key::Key;
 
-/// How much is reported.
+/// The settings for reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Whether keys stay out of spans and of the log.
+    /// Whether keys must not appear in spans and in the log.
     pub(crate) redact_keys: bool,
-    /// A lock that is held for longer is reported.
+    /// A lock that is held for longer than this is reported.
     pub(crate) held_long: Duration,
-    /// A grant after a longer wait is reported at INFO.
+    /// A grant after a longer wait than this is logged at INFO.
     pub(crate) waited_long: Duration,
-    /// Templates whose metrics are registered at zero.
+    /// The templates whose metrics are registered at zero.
     pub(crate) templates: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Settings {
     }
 }
 
-/// A stall of this length is reported in the log.
+/// The minimum length of a stall that the log reports.
 const STALL_WARNED: Duration = Duration::from_millis(500);
 
 /// Reports what happens to the locks of one manager.
@@ -48,7 +48,7 @@ pub(crate) struct Observer {
     clock: Clock,
 }
 
-/// The group of a lock without template and label.
+/// The group of locks that have neither a template nor a label.
 const NONE: &str = "none";
 
 impl Observer {
@@ -60,23 +60,23 @@ impl Observer {
         Self { settings, meters, events: Events::default(), throttle: Throttle::default(), clock }
     }
 
-    /// Returns the group that a lock is counted in: one of few values, never a key.
+    /// Returns the group under which a lock is counted. A group is one of few values, and never a key.
     pub(crate) fn group<'a>(template: Option<&'a str>, label: Option<&'a str>) -> &'a str {
         template.or(label).unwrap_or(NONE)
     }
 
-    /// Returns a key as the log may show it.
+    /// Returns a key in the form that the log may show.
     pub(crate) fn redact_key<'a>(&self, key: &'a Key, template: Option<&'a str>) -> RedactedKey<'a> {
         if self.settings.redact_keys { RedactedKey::Hidden(template) } else { RedactedKey::Key(key) }
     }
 
-    /// Returns an error as the log may show it: its text may name keys.
+    /// Returns an error in the form that the log may show, because the text of an error may contain keys.
     pub(crate) fn redact_error<'a>(&self, error: &'a LockError) -> RedactedError<'a> {
         RedactedError::new(error, self.settings.redact_keys)
     }
 
-    /// Returns whether a warning about locks of `group` should be logged now, and how many like it were left out
-    /// before.
+    /// Returns whether a warning about locks of `group` should be logged now. The inner value is the number of similar
+    /// warnings that were left out before.
     pub(crate) fn admit(&self, group: &str, warning: Warning) -> Option<LeftOut> {
         let left_out = self.throttle.admit(group, warning, self.clock.now())?;
         Some((left_out > 0).then_some(left_out))
@@ -89,16 +89,17 @@ impl Observer {
         tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
     }
 
-    /// Records that the store has evicted keys. The store has logged it already.
+    /// Records that the store has evicted keys. The store has already logged this.
     pub(crate) fn record_evicted(&self, keys: u64) {
         self.meters.evicted(keys);
         self.events.emit(|| super::LockEvent::StoreEvicted { keys });
     }
 
-    /// Records that the library woke up late. Everything that waits for its timers, such as a renewal, was as late.
+    /// Records that the library woke up late. Everything that waits for its timers, such as a renewal, was equally
+    /// late.
     pub(crate) fn record_stall(&self, late: Duration) {
         self.meters.stalled(late);
-        // tokio's clock jumps when a test moves it.
+        // tokio's clock is excluded, because it jumps when a test advances it.
         if late < STALL_WARNED || self.clock == Clock::Tokio {
             return;
         }
@@ -117,5 +118,5 @@ impl Observer {
     }
 }
 
-/// How many warnings like this one were left out before it; `None` when none was.
+/// The number of similar warnings that were left out before this one, or `None` if there were none.
 pub(crate) type LeftOut = Option<u64>;

@@ -1,11 +1,12 @@
-//! Keys and errors as the log may show them.
+//! Formats keys and errors for the log.
 
 use std::fmt;
 
 use crate::error::LockError;
 use crate::key::Key;
 
-/// A key, or the template in its place. Line breaks and the like are escaped, because a key may come from outside.
+/// A key, or the template that the log shows instead. Control characters are escaped, because a key may come from
+/// outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RedactedKey<'a> {
     Key(&'a Key),
@@ -21,7 +22,7 @@ impl fmt::Display for RedactedKey<'_> {
     }
 }
 
-/// An error, or its kind in its place.
+/// An error, or the kind that the log shows instead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RedactedError<'a> {
     error: &'a LockError,

@@ -1,4 +1,4 @@
-//! The fields of spans.
+//! Writes the fields of spans.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Repeated warnings are logged once in a while, with a count of those left out.
+//! Limits how often a repeated warning is logged, and counts the warnings that are left out.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use crate::sync::Mutex;
 /// The shortest time between two warnings of one kind about one template.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The largest number of templates that are limited separately.
+/// The maximum number of templates that are limited separately.
 const MAX_TEMPLATES: usize = 256;
 
 /// The kinds of warnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
-    /// The wait was over before the lock was free.
+    /// The request gave up before the lock was free.
     GaveUp,
     Overloaded,
     StoreFails,
     Renewal,
     Release,
     HeldLong,
-    /// A layer above refused a request because it has no lock.
+    /// A layer that uses the library refused a request, because it did not get the lock.
     Refused,
     /// The holder is a client of another library, and its lock never expires.
     NoExpiry,
@@ -42,7 +42,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns how many warnings were left out before this one, if this one should be logged.
+    /// Returns the number of warnings that were left out before this one. Returns `None` if this one must be left out
+    /// too.
     fn admit(&mut self, now: Moment) -> Option<u64> {
         if self.last.is_some_and(|last| now.since(last) < EVERY) {
             self.left_out += 1;
@@ -57,14 +58,16 @@ impl Entry {
     }
 }
 
-/// Limits how often the log is written to. Its memory is bounded: further templates share one entry.
+/// Limits how often warnings are logged. Its memory is limited: when there are too many templates, the others share one
+/// entry.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     templates: Mutex<HashMap<Box<str>, [Entry; Warning::COUNT]>>,
 }
 
 impl Throttle {
-    /// Returns how many warnings like this one were left out before it; `None` if this one is left out too.
+    /// Returns the number of similar warnings that were left out before this one. Returns `None` if this one must be
+    /// left out too.
     pub(crate) fn admit(&self, template: &str, warning: Warning, now: Moment) -> Option<u64> {
         let mut templates = self.templates.lock();
         if !templates.contains_key(template) && templates.len() >= MAX_TEMPLATES {

@@ -1,9 +1,9 @@
-//! The profiles that the attributes of a program name, collected without a list by hand.
+//! Collects the profiles that the attributes of a program name, so that no one has to list them.
 //!
 //! The code of an attribute is inside its function, which may never be called before a check at start-up. So each
 //! attribute that names a profile registers a constant with the library `inventory`, whose constructors run before
-//! `main`. Nothing else finds a function that was never called, in any crate, without a build step. This needs no
-//! unsafe code here, and a program enables it by the feature `config`.
+//! `main`. There is no other way without a build step to find functions that were never called, in all crates. This
+//! needs no unsafe code here. A program enables it with the feature `config`.
 
 use super::check::check_several;
 use super::named::{Named, find};
@@ -22,16 +22,17 @@ pub struct NamedProfile {
     line: u32,
     /// Whether the function locks several keys.
     several: bool,
-    /// Whether the attribute has a kind, which overrides the profile's.
+    /// Whether the attribute has its own kind, which overrides the kind of the profile.
     has_kind: bool,
-    /// How many permits of the profile's semaphore it takes; 1 if the attribute has none, or only an expression.
+    /// The number of permits that the attribute takes from the profile's semaphore. It is 1 if the attribute has none,
+    /// or only an expression.
     take: u32,
 }
 
 inventory::collect!(NamedProfile);
 
 impl NamedProfile {
-    /// The entry that the generated code registers.
+    /// Makes the entry that the generated code registers.
     #[must_use]
     pub const fn new(
         profile: &'static str,
@@ -45,7 +46,7 @@ impl NamedProfile {
         Self { profile, function, file, line, several, has_kind, take }
     }
 
-    /// Refuses a profile that does not fit the attribute, with the reason and the place.
+    /// Refuses a profile that does not fit the attribute. The error contains the reason and the place.
     pub(crate) fn check(&self, defaults: &Options, named: &Named, store: &Capability) -> Result<()> {
         let outcome = find(named, self.profile).and_then(|profile| {
             let options = profile.options.clone().or(defaults);
@@ -64,14 +65,14 @@ impl NamedProfile {
         }
     }
 
-    /// Returns the place at which it is named, for an error.
+    /// Returns the place that names the profile, for an error.
     fn place(&self) -> String {
         let Self { function, file, line, .. } = self;
         format!(" (named by `{function}`, {file}:{line})")
     }
 }
 
-/// Returns all profiles that attributes of the program name, by file and line.
+/// Returns all profiles that attributes of the program name, sorted by file and line.
 pub(crate) fn named_by_attributes() -> Vec<&'static NamedProfile> {
     let mut all: Vec<_> = inventory::iter::<NamedProfile>.into_iter().collect();
     all.sort_by_key(|named| (named.file, named.line, named.function));
@@ -82,7 +83,7 @@ fn invalid(detail: String) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// The expansion of an attribute with a profile. Without the feature `config` it expands to nothing.
+/// Registers the profile that an attribute names. Without the feature `config` this macro expands to nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

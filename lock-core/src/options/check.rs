@@ -15,14 +15,14 @@ use crate::strategy::{Contention, Decision, Strategy};
 /// The shortest time between two renewals.
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
 
-/// The shortest `max_hold`: with less, a lock is over before its body begins.
+/// The shortest `max_hold`. A shorter one would end the lock before its body begins.
 const SHORTEST_HOLD: Duration = Duration::from_millis(1);
 
 type Checked<T = ()> = Result<T, Flaw>;
 
 impl Options {
-    /// Checks options that were filled in: if this fails, no request with them could be granted. Returns the strategy,
-    /// which it takes out, with its pauses.
+    /// Checks options after their defaults were filled in. If this fails, no request with these options could be
+    /// granted. Moves the strategy out of the options, and returns it with its pauses.
     pub(crate) fn resolve(&mut self, store: &Capability) -> Checked<Arc<dyn Strategy>> {
         let kind = self.kind();
         kind.check(store).map_err(|error| Flaw { option: "kind", error })?;
@@ -38,7 +38,7 @@ impl Options {
         Ok(strategy)
     }
 
-    /// Takes the strategy out, with its pauses.
+    /// Moves the strategy out of the options, and returns it with its pauses.
     fn strategy(&mut self) -> Checked<Arc<dyn Strategy>> {
         let strategy = self.take_strategy();
         let name = || strategy.name();
@@ -102,7 +102,7 @@ impl Options {
         Ok(())
     }
 
-    /// Refuses a set of defaults that no request could use: alone, or with `defaults` for options that it does not set.
+    /// Refuses a set of defaults that no request could use. Options that the set does not contain come from `defaults`.
     pub(crate) fn check(&self, defaults: &Self, store: &Capability) -> Checked {
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
             let detail = format!("{}; set another with `.ttl(..)`", error.detail());
@@ -118,7 +118,7 @@ impl Options {
         self.check_own_max_waiters(&*strategy)
     }
 
-    /// Refuses a linger with a kind that cannot have it.
+    /// Refuses a linger with a kind that cannot linger.
     fn check_own_linger(&self, linger: Duration) -> Checked {
         let kind = self.kind.filter(|_| !linger.is_zero());
         match kind.and_then(|kind| Some((kind, linger::cannot_linger(kind, false)?))) {
@@ -127,7 +127,7 @@ impl Options {
         }
     }
 
-    /// Refuses a limit on waiters without effect: of 0, or with a strategy that does not wait.
+    /// Refuses a limit on waiters that has no effect: a limit of 0, or one with a strategy that does not wait.
     fn check_own_max_waiters(&self, strategy: &dyn Strategy) -> Checked {
         let Some(max) = self.max_waiters else { return Ok(()) };
         if max == 0 {
@@ -146,7 +146,8 @@ impl Options {
     }
 }
 
-/// Refuses kinds that several keys, with one holder each, cannot have. `Write` means one holder too, without readers.
+/// Refuses kinds that a lock of several keys cannot have, because each key has one holder. `Write` is accepted too,
+/// because it means one holder without readers.
 pub(crate) fn check_several(kind: Kind) -> crate::error::Result<()> {
     if matches!(kind, Kind::Reentrant | Kind::Write) {
         return Ok(());

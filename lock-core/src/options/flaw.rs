@@ -1,11 +1,11 @@
-//! Why options cannot be served.
+//! Defines [`Flaw`]: why options cannot be used.
 
 use crate::error::{LockError, LockErrorKind};
 
-/// Why options cannot be served.
+/// The reason why options cannot be used.
 #[derive(Debug)]
 pub(crate) struct Flaw {
-    /// The word of the option that causes the error. A configuration finds its place by this word.
+    /// The word of the option that causes the error. With this word, a configuration finds the place of the mistake.
     pub(crate) option: &'static str,
     pub(crate) error: LockError,
 }

@@ -1,4 +1,4 @@
-//! How long a released grant lingers, and which requests may linger.
+//! Decides which requests may linger, and for how long.
 
 use std::time::Duration;
 
@@ -6,17 +6,16 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
 
-/// The longest linger. The notification about a waiter may be lost, and that waiter then waits for the end of the
-/// linger.
+/// The longest linger. If the notification of a waiter is lost, the waiter waits until the linger ends.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Returns the longest linger for a lease of `ttl`. A renewal is due after a third of the lease, so the rest of the
-/// lease is long enough for the linger, and for a holder that comes at its end.
+/// Returns the longest linger for a lease of `ttl`. A lease is renewed after a third of it, so about two thirds remain
+/// at the release. That is enough for the linger, and for a holder that takes the grant at its end.
 fn longest(ttl: Duration) -> Duration {
     LONGEST.min(ttl / 3)
 }
 
-/// Returns why a grant of several keys, or of a kind, cannot linger.
+/// Returns why a grant cannot linger: because of its kind, or because it has several keys. Returns `None` if it can.
 pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
     match kind {
         _ if several => {
@@ -33,7 +32,7 @@ pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
     }
 }
 
-/// Returns the error of a request that cannot linger, with the reason of [`cannot_linger`].
+/// Returns the error for a request that cannot linger. `why` is the result of [`cannot_linger`].
 pub(super) fn refusal(linger: Duration, kind: Kind, several: bool, why: &str) -> String {
     let what = if several { "a lock of several keys".to_owned() } else { format!("a lock of kind {kind}") };
     format!("linger is {linger:?}, and {what} cannot: {why}")
@@ -64,14 +63,15 @@ pub(super) fn check(linger: Duration, ttl: Duration, store: &Capability) -> Resu
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lingers {
     pub(crate) kind: Kind,
-    /// Whether it is for several keys.
+    /// Whether the request is for several keys.
     pub(crate) several: bool,
     pub(crate) ttl: Duration,
 }
 
 impl Lingers {
-    /// Returns how long the grant lingers. `own` is the option of the request, and refused if it is impossible. A
-    /// `default` is meant for many requests: it applies to requests that can linger, for as long as their lease allows.
+    /// Returns how long the grant lingers. `own` is the option of the request; it is refused if it cannot be fulfilled.
+    /// `default` is meant for many requests, so it applies only to requests that can linger, and only as long as their
+    /// lease allows.
     pub(crate) fn decide(
         self,
         own: Option<Duration>,

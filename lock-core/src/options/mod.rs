@@ -1,4 +1,4 @@
-//! The options of requests, the defaults of a manager, and named sets of them.
+//! Defines the options of requests, the defaults of a manager, and its profiles.
 
 #[cfg_attr(not(feature = "config"), path = "no_attributes.rs")]
 #[cfg_attr(

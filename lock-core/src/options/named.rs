@@ -1,4 +1,4 @@
-//! Profiles by their names.
+//! Finds profiles by name.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 /// Profiles by their names.
 pub(crate) type Named = BTreeMap<String, Profile>;
 
-/// Returns the profile `name`.
+/// Returns the profile `name`, or an error that suggests another name.
 pub(crate) fn find<'a>(named: &'a Named, name: &str) -> Result<&'a Profile> {
     named.get(name).ok_or_else(|| {
         let known: Vec<_> = named.keys().map(String::as_str).collect();

@@ -1,6 +1,6 @@
 //! Replaces `attributes` in a build without the feature `config`.
 
-/// The expansion of an attribute with a profile: nothing.
+/// Expands an attribute with a profile to nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

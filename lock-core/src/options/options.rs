@@ -1,4 +1,4 @@
-//! The options that a request, its profile and its manager share, and their precedence.
+//! Defines the options that a request, its profile and its manager share, and their precedence.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
 
-/// The options that may be left unset: the request's come first, then its profile's, the manager's, and this crate's.
+/// A set of options, each of which may be unset. The first set value counts: the request's, the profile's, the
+/// manager's, or the default of this crate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) kind: Option<Kind>,
-    /// How many permits of a semaphore a request takes.
+    /// The number of permits that a request takes from a semaphore.
     pub(crate) take: Option<u32>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
@@ -28,12 +29,12 @@ pub(crate) struct Options {
     pub(crate) min_hold: Option<Duration>,
     pub(crate) on_lost: Option<OnLost>,
     pub(crate) release: Option<Release>,
-    /// How long the process keeps the grant after its release; zero for not at all.
+    /// How long the process keeps the grant after its release. Zero means that the grant does not linger.
     pub(crate) linger: Option<Duration>,
     pub(crate) label: Option<Cow<'static, str>>,
 }
 
-/// The options that the attribute or a layer has for all its requests. They come after those of the profile.
+/// The options that the attribute or a layer sets for all its requests. Those of the profile take precedence over them.
 #[derive(Clone, Default)]
 pub(crate) struct Usual {
     pub(crate) label: Option<&'static str>,
@@ -41,21 +42,21 @@ pub(crate) struct Usual {
 }
 
 impl Options {
-    /// The default lease: after a crash of its holder, the key stays locked for at most this long.
+    /// The default lease. After a crash of its holder, the key stays locked for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// The defaults of this crate, except those that are the default of their type.
+    /// Returns the defaults of this crate. Options that have the default of their type stay unset.
     pub(crate) fn of_this_crate() -> Self {
         Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }
 
-    /// Fills in unset options from `defaults`. This is the precedence.
+    /// Fills in unset options from `defaults`. This function defines the precedence.
     ///
-    /// An option that refines another one comes from the same source. If a strategy is set here, the limit and the
-    /// pauses of `defaults` do not apply; if renewal is switched off here, neither does their `renew_every`; and if a
-    /// kind is named here, neither does their `take`.
+    /// If an option refines another one, both must come from the same source. If this value sets a strategy, the limit
+    /// and the pauses of `defaults` do not apply. If it switches renewal off, the `renew_every` of `defaults` does not
+    /// apply. If it names a kind, the `take` of `defaults` does not apply.
     ///
-    /// This is done in place: every request does it, and moving the options would cost as much again.
+    /// The options are changed in place, because every request does this, and moving the options would double the cost.
     pub(crate) fn fill(&mut self, defaults: &Self) {
         macro_rules! fill {
             ($($option:ident)*) => {$(
@@ -80,13 +81,13 @@ impl Options {
         }
     }
 
-    /// Returns whether they set a strategy, a limit of the wait, or the pauses between tries.
+    /// Returns whether a strategy, a limit of the wait, or the pauses between attempts are set.
     pub(crate) fn has_strategy(&self) -> bool {
         self.strategy.is_some() || self.wait.is_some() || self.backoff.is_some()
     }
 
-    /// Fills in what a request does not set, in the order of precedence: from its profile, from the usual options of its
-    /// layer or attribute, and from the manager.
+    /// Fills in the options that a request does not set. They come first from its profile, then from the usual options
+    /// of its layer or attribute, and then from the manager.
     pub(crate) fn complete(&mut self, profile: Option<&Self>, usual: Usual, manager: &Self) {
         let has_strategy = self.strategy.is_some() || profile.is_some_and(Self::has_strategy);
         if let Some(profile) = profile {
@@ -101,16 +102,16 @@ impl Options {
         self.fill(manager);
     }
 
-    /// As [`fill`](Self::fill), for a chain.
+    /// Fills in unset options like [`fill`](Self::fill), and returns the result.
     pub(crate) fn or(mut self, defaults: &Self) -> Self {
         self.fill(defaults);
         self
     }
 
-    /// Unsets the option of this name. Returns whether it was set.
+    /// Unsets the option of this name. Returns whether the option was set.
     pub(crate) fn unset(&mut self, option: &str) -> bool {
         match option {
-            // `take` belongs to the kind.
+            // `take` belongs to the kind, so it is unset too.
             "kind" => {
                 self.take = None;
                 self.kind.take().is_some()
@@ -133,7 +134,7 @@ impl Options {
         self.kind.unwrap_or_default()
     }
 
-    /// Returns how many permits a request takes.
+    /// Returns the number of permits that a request takes.
     pub(crate) fn take(&self) -> u32 {
         self.take.unwrap_or(1)
     }
@@ -159,7 +160,7 @@ impl Options {
         self.on_lost.unwrap_or_default()
     }
 
-    /// Takes the strategy out.
+    /// Moves the strategy out of the options, and returns it.
     pub(crate) fn take_strategy(&mut self) -> Arc<dyn Strategy> {
         self.strategy.take().unwrap_or_else(|| Arc::new(strategy::retry()))
     }
@@ -187,7 +188,7 @@ mod tests {
     fn the_request_counts_then_its_profile_then_the_manager() {
         let manager = options(Some(3), Some("retry"), Some(30), Some(true)).or(&Options::of_this_crate());
         let profile = options(Some(2), None, Some(20), Some(false));
-        // The options of the request, and the result: ttl, strategy, limit, renewal.
+        // Each row: the options of the request, and the resulting ttl, strategy, limit and renewal.
         let table = [
             (options(None, None, None, None), (2, "retry", Some(20), false)),
             (options(Some(1), None, None, Some(true)), (1, "retry", Some(20), true)),
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
     }
 
-    /// Every option, set to one of two values.
+    /// Returns options that are all set, to the first or the second of two values.
     fn full(first: bool) -> Options {
         let time = Duration::from_secs(if first { 1 } else { 2 });
         Options {

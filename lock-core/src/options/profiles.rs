@@ -1,4 +1,4 @@
-//! The defaults of one manager, and its profiles.
+//! Defines the defaults and the profiles of one manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::sync::Mutex;
 use crate::sync::RwLock;
 
-/// The defaults of one manager.
+/// The defaults and the profiles of one manager.
 pub(crate) struct Profiles {
     pub(crate) defaults: Options,
-    /// How many keys a request may have.
+    /// The maximum number of keys in a request.
     pub(crate) max_keys: usize,
     /// The profiles that are defined in the code. The options of a configuration take precedence over them.
     pub(crate) coded: Named,
     /// The sources of further profiles.
     #[cfg(feature = "config")]
     pub(crate) source: Source,
-    /// The profiles in use. They are replaced as a whole, so that a request sees all of one state or all of the next.
+    /// The profiles in use. They are replaced as a whole, so a request never sees a mixture of two states.
     in_force: RwLock<Arc<Named>>,
-    /// How many reloads have begun. An older state must not follow a newer one.
+    /// The number of reloads that have begun. With it, an older state never replaces a newer one.
     #[cfg(feature = "config")]
     reloads: AtomicU64,
-    /// The last reload that was applied.
+    /// The number of the last reload that was applied.
     #[cfg(feature = "config")]
     reloaded: Mutex<u64>,
 }
@@ -49,8 +49,8 @@ impl fmt::Debug for Profiles {
 }
 
 impl Profiles {
-    /// How many keys a request may have by default, and the largest number that can be set. One script handles all of
-    /// them, and the server serves no other client meanwhile: 100 take about a millisecond.
+    /// The default maximum of keys in a request. One script handles all keys, and the server serves no other client in
+    /// the meantime; 100 keys take about a millisecond. The next constant is the largest number that can be set.
     pub(crate) const DEFAULT_KEYS: usize = 100;
     pub(crate) const MOST_KEYS: usize = 1_000;
 
@@ -59,7 +59,7 @@ impl Profiles {
         Arc::clone(&self.in_force.read())
     }
 
-    /// Checks everything against the store, and applies the profiles. Called once, before the first request.
+    /// Checks everything against the store, and applies the profiles. This is called once, before the first request.
     pub(crate) fn begin(&self, store: &Capability) -> Result<()> {
         if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
             let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
@@ -71,7 +71,8 @@ impl Profiles {
         self.load(store)
     }
 
-    /// Reads the configuration, checks all profiles against the store, and applies them. Changes nothing if that fails.
+    /// Reads the configuration, checks all profiles against the store, and applies them. If anything fails, nothing
+    /// changes.
     fn load(&self, store: &Capability) -> Result<()> {
         #[cfg(feature = "config")]
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
@@ -84,14 +85,14 @@ impl Profiles {
         Ok(())
     }
 
-    /// Applies `named`. Returns the previous profiles. They may have the last reference to a strategy of the
+    /// Applies `named`, and returns the previous profiles. These may have the last reference to a strategy of the
     /// application, so they must be dropped outside of locks.
     fn replaced_by(&self, named: Named) -> Arc<Named> {
         let named = Arc::new(named);
         self.in_force.with(|in_force| std::mem::replace(in_force, named))
     }
 
-    /// As [`load`](Self::load), while requests are made.
+    /// Does the same as [`load`](Self::load) while requests are made.
     #[cfg(feature = "config")]
     pub(crate) fn reload(&self, store: &Capability) -> Result<()> {
         // No lock is held while the configuration is read, because its warnings run the log of the application.
@@ -104,7 +105,7 @@ impl Profiles {
             .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
         let mut named = Some(named);
         let before = self.reloaded.with(|last| {
-            // A reload that began later may be applied already: it has read a newer state.
+            // A reload that began later may have been applied already. That reload has read a newer state.
             let is_newest = *last < number;
             *last = number.max(*last);
             is_newest.then(|| named.take().map(|named| self.replaced_by(named)))
@@ -113,14 +114,14 @@ impl Profiles {
         Ok(())
     }
 
-    /// Returns the profiles that no request could use.
+    /// Returns the profiles that no request could use, with their flaws.
     pub(super) fn flaws(&self, named: &Named, store: &Capability) -> Vec<(String, Flaw)> {
         let mut flaws = Vec::new();
         for (name, profile) in named {
             let mut options = profile.options.clone();
             while let Err(flaw) = options.check(&self.defaults, store) {
-                // The option with the flaw is unset, so that the next flaw shows. A flaw of the defaults is not the
-                // profile's.
+                // The option with the flaw is unset, so that the next check finds another flaw. If the profile does not
+                // set that option, the flaw belongs to the defaults.
                 let more = options.unset(flaw.option);
                 flaws.push((name.clone(), flaw));
                 if !more {
@@ -131,7 +132,7 @@ impl Profiles {
         flaws
     }
 
-    /// Checks the profiles in use for every attribute that names one.
+    /// Checks the profile in use of every attribute that names one.
     #[cfg(feature = "config")]
     pub(crate) fn check_attributes(&self, store: &Capability) -> Result<()> {
         let named = self.in_force();
@@ -140,7 +141,7 @@ impl Profiles {
         )
     }
 
-    /// Refuses `names` without a profile, all in one error. `whose` adds the place that names each.
+    /// Refuses `names` that have no profile, all in one error. The text in each pair is added to its message.
     pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
         let named = self.in_force();
         let missing: Vec<String> = names
@@ -156,7 +157,7 @@ impl Profiles {
     }
 }
 
-/// Returns all errors as one.
+/// Returns all errors as one error.
 #[cfg(feature = "config")]
 fn all_of(checks: impl Iterator<Item = Result<()>>) -> Result<()> {
     let errors: Vec<String> = checks.filter_map(|check| Some(check.err()?.detail().to_owned())).collect();

@@ -1,4 +1,4 @@
-//! The options of a request, each with a value.
+//! Defines the options of a request after all defaults were filled in.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct LeaseOptions {
     pub(crate) linger: Option<Duration>,
 }
 
-/// The options of a request, filled in and checked.
+/// The options of a request, after they were filled in and checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) ttl: Duration,
@@ -38,16 +38,16 @@ pub(crate) struct Resolved {
     pub(crate) fencing: bool,
     pub(crate) reentrant: bool,
     pub(crate) max_waiters: Option<usize>,
-    /// Whether a body is dropped when the lock is lost.
+    /// What happens to a body when the lock is lost.
     pub(crate) on_lost: OnLost,
     pub(crate) label: Option<Cow<'static, str>>,
-    /// How many permits of a semaphore it takes.
+    /// The number of permits that the request takes from a semaphore.
     pub(crate) take: u32,
 }
 
 impl Resolved {
-    /// Checks options that were filled in, and takes them out. `own_linger` is the request's option, and `several` says
-    /// whether it is for several keys.
+    /// Checks options that were filled in, and moves them into a new value. `own_linger` is the linger option of the
+    /// request itself. `several` is whether the request is for several keys.
     pub(crate) fn take_from(
         options: &mut Options,
         own_linger: Option<Duration>,
@@ -58,7 +58,7 @@ impl Resolved {
         let mut kind = options.kind();
         if several {
             check_several(kind)?;
-            // Several keys have one holder each, whatever their kind.
+            // A lock of several keys has one holder per key, whatever the kind of the profile is.
             kind = Kind::Reentrant;
         }
         let lingers = Lingers { kind, several, ttl: options.ttl() };
@@ -84,7 +84,7 @@ impl Resolved {
         })
     }
 
-    /// Returns the options of a request for one holder that sets no option.
+    /// Returns the options of a request for one holder that sets no option itself.
     pub(crate) fn of_defaults(defaults: &Options, store: &Capability) -> Result<Self> {
         let mut options = Options { kind: Some(Kind::Reentrant), ..Options::default() }.or(defaults);
         Self::take_from(&mut options, None, false, store)

@@ -1,11 +1,11 @@
-//! How many permits of a semaphore a request takes.
+//! Checks how many permits of a semaphore a request takes.
 
 use super::flaw::Flaw;
 use crate::backend::Capability;
 use crate::kind::Kind;
 
-/// The largest number of permits that one request takes. A store writes all of them in one step, in which it serves no
-/// other request.
+/// The maximum number of permits that one request may take. A store writes all of them in one step, in which it serves
+/// no other request.
 const MOST_PERMITS: u32 = 100;
 
 /// Refuses a number of permits that could never be granted to a lock of `kind`.

@@ -1,8 +1,8 @@
-//! How a field of a record is written.
+//! Writes and reads the fields of a record.
 
 use std::fmt;
 
-/// A field of the record, with spaces, control characters, `%` and everything outside ASCII percent-encoded.
+/// A field of the record. Spaces, control characters, `%` and everything outside ASCII are percent-encoded.
 pub(super) struct Field<'a>(pub(super) &'a str);
 
 impl fmt::Display for Field<'_> {

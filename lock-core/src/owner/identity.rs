@@ -1,4 +1,4 @@
-//! The process that requests a lock.
+//! Defines [`Identity`], the process that requests a lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::field::Field;
 use crate::sync::Mutex;
 
-/// The identities that are [kept](Identity::kept), by their [text](Identity::encoded).
+/// All [kept](Identity::kept) identities, by their [text](Identity::encoded).
 static KEPT: Mutex<BTreeMap<&str, &Identity>> = Mutex::new(BTreeMap::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
@@ -17,7 +17,7 @@ pub struct Identity {
     pub(super) host: String,
     pub(super) pid: u32,
     pub(super) service: String,
-    /// The three fields as the store keeps them, written once, when they are first needed.
+    /// The three fields in the form that the store keeps. The text is made once, when it is first needed.
     #[cfg_attr(feature = "serde", serde(skip))]
     encoded: OnceLock<String>,
 }
@@ -45,8 +45,9 @@ impl Identity {
         Self::new(host, std::process::id(), service.to_owned())
     }
 
-    /// Returns this identity for as long as the process lives, and the same for an equal one. It is never freed: a
-    /// process has one for each name of a service, and every lock would pay for counting the references to it.
+    /// Returns a reference to this identity that stays valid until the process ends. Equal identities get the same
+    /// reference. An identity is never freed: a process has only one per service name, and otherwise every lock would
+    /// pay for a reference count.
     pub(crate) fn kept(self) -> &'static Self {
         let mut kept = KEPT.lock();
         if let Some(same) = kept.get(self.encoded()) {
@@ -61,7 +62,7 @@ impl Identity {
         Self { host, pid, service, encoded: OnceLock::new() }
     }
 
-    /// Returns the three fields as the store keeps them.
+    /// Returns the three fields in the form that the store keeps.
     pub(super) fn encoded(&self) -> &str {
         self.encoded.get_or_init(|| {
             format!("host={} pid={} service={}", Field(&self.host), self.pid, Field(&self.service))
@@ -80,7 +81,7 @@ impl Identity {
         self.pid
     }
 
-    /// Returns the name of the service; empty if the manager was given none.
+    /// Returns the name of the service. The text is empty if the manager has none.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.service

@@ -1,9 +1,9 @@
-//! The holder of a lock: the secret token of one grant, and a record for humans.
+//! Defines the holder of a lock: the secret token of one grant, and a record for people.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `owner`, `source` | [`Owner`], the identity of one grant, and the source of a manager's owners |
-//! | `record`, `field` | [`OwnerRecord`], the holder for humans, and its form in the store |
+//! | `record`, `field` | [`OwnerRecord`], the holder in a form for people, and its form in the store |
 //! | `identity` | the process that requests the lock |
 
 mod field;

@@ -1,30 +1,30 @@
-//! The secret token of one grant.
+//! Defines [`Owner`], the secret token of one grant.
 
 use std::fmt;
 
-/// The identity of one grant: 128 random bits of the process and a counter.
+/// The identity of one grant: 128 random bits that belong to the process, and a counter.
 ///
-/// It is made before the first attempt, so that a grant whose answer got lost can be released by its token. The token
-/// is a secret between the process and the store: `Debug` does not show it.
+/// An owner is made before the first attempt, so that a grant whose answer got lost can be released by its token. The
+/// token is a secret between the process and the store, so `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub(super) process: u128,
     pub(super) counter: u64,
 }
 
-/// The bit of the counter that marks owners whose grants are never handed off inside their process; the 33rd character
-/// of their token is 8 or more.
+/// The bit of the counter that marks owners whose grants are never handed off inside their process. In the token of
+/// such an owner, the 33rd character is 8 or more.
 pub(super) const STRICT: u64 = 1 << 63;
 
 impl Owner {
     /// The length of [`Owner::token`] in bytes.
     pub const TOKEN_LEN: usize = 48;
 
-    /// The length of the first part of a token, the [process](Self::process).
+    /// The length of the first part of a token, which is the [process](Self::process).
     pub(crate) const PROCESS_LEN: usize = 32;
 
-    /// Returns the token as the store keeps it: 48 lower-case hexadecimal digits, the first 32 of which are the
-    /// process.
+    /// Returns the token in the form that the store keeps: 48 lower-case hexadecimal digits, of which the first 32 are
+    /// the process.
     #[must_use]
     pub fn token(&self) -> OwnerToken {
         let mut text = [0; Self::TOKEN_LEN];
@@ -35,25 +35,26 @@ impl Owner {
 }
 
 impl Owner {
-    /// Returns the random part, which all owners of one manager share. A store addresses its notifications by it: see
-    /// [`Backend::attach`](crate::backend::Backend::attach).
+    /// Returns the random part, which all owners of one manager share. A store uses it as the address of its
+    /// notifications; see [`Backend::attach`](crate::backend::Backend::attach).
     #[must_use]
     pub const fn process(&self) -> u128 {
         self.process
     }
 
-    /// Returns whether a grant of `self` may be handed off to `other` inside their process, without the store: both
-    /// belong to one manager and request a kind of lock that is handed off.
+    /// Returns whether a grant of `self` may be handed off to `other` inside their process, without the store. Both
+    /// must belong to one manager, and must request a kind of lock that can be handed off.
     #[must_use]
     pub const fn may_hand_off_to(&self, other: &Self) -> bool {
         self.process == other.process && (self.counter | other.counter) & STRICT == 0
     }
 
-    /// Returns the owner whose [token](Self::token) this is, or `None` for any other text.
+    /// Returns the owner with this [token](Self::token), or `None` if the text is not a token.
     #[must_use]
     pub fn from_token(token: &str) -> Option<Self> {
         let token: &[u8; Self::TOKEN_LEN] = token.as_bytes().try_into().ok()?;
-        // Three numbers of 16 digits, because a step in 128 bits costs several times as much.
+        // The token is read as three numbers of 16 digits, because arithmetic with 128 bits costs several times as
+        // much.
         let part = |at: usize| unhex(&token[at..at + 16]);
         let process = u128::from(part(0)?) << 64 | u128::from(part(16)?);
         Some(Self { process, counter: part(Self::PROCESS_LEN)? })
@@ -66,7 +67,7 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// An [`Owner`] in the form in which it is stored.
+/// An [`Owner`] in the form that the store keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OwnerToken([u8; Owner::TOKEN_LEN]);
 

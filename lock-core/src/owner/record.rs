@@ -1,4 +1,4 @@
-//! The holder of a lock, for humans.
+//! Defines [`OwnerRecord`], the holder of a lock in a form for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +13,14 @@ use super::owner::{Owner, OwnerToken};
 use crate::clock;
 use crate::clock::Date;
 
-/// The holder of a lock and its time, for humans: errors, logs and the store's own shell show it.
+/// The holder of a lock and the time of its request, for people. Errors, logs and the store's own shell show this
+/// record.
 ///
-/// A grant that is handed off inside a process keeps its record: the label and the time are of its first holder.
+/// A grant that is handed off inside a process keeps its record, so the label and the time are those of its first
+/// holder.
 ///
-/// The store keeps it after the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
+/// In the store, the record follows the owner's token:
+/// `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OwnerRecord {
@@ -41,7 +44,7 @@ impl fmt::Debug for OwnerRecord {
     }
 }
 
-/// The identity of a record: of this process, or read from the store.
+/// The identity in a record: either of this process, or read from the store.
 #[derive(Clone)]
 enum Whose {
     Own(&'static Identity),
@@ -67,7 +70,8 @@ impl PartialEq for Whose {
 
 impl Eq for Whose {}
 
-/// The fields of a stored record, still escaped. They are read in one pass, because every waiter reads the holder.
+/// The fields of a stored record, still escaped. They are read in one pass, because every waiter reads the record of
+/// the holder.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a str>,
@@ -78,7 +82,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads `name=value` parts. The first of a name counts, and other names are passed over.
+    /// Reads `name=value` parts. If a name occurs twice, the first value counts. Unknown names are ignored.
     fn read(record: &'a str) -> Self {
         let mut fields = Self::default();
         for (name, value) in record.split(' ').filter_map(|part| part.split_once('=')) {
@@ -113,7 +117,7 @@ impl OwnerRecord {
     }
 
     fn with_time(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
-        // In whole milliseconds, as the store keeps it.
+        // The time is cut to whole milliseconds, as the store keeps it.
         let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
         Self { identity, label, since }
     }
@@ -130,14 +134,14 @@ impl OwnerRecord {
         self.label.as_deref()
     }
 
-    /// Returns when the holder requested the lock: time since the Unix epoch by the holder's wall clock, in
-    /// milliseconds.
+    /// Returns when the holder requested the lock: the time since the Unix epoch, in milliseconds, by the holder's wall
+    /// clock.
     #[must_use]
     pub fn since_epoch(&self) -> Duration {
         self.since
     }
 
-    /// Returns the value of a stored lock: the token, a space, and this record.
+    /// Returns the value to store for a lock: the token, a space, and this record.
     #[must_use]
     pub fn to_value(&self, token: &OwnerToken) -> String {
         use fmt::Write;
@@ -155,21 +159,21 @@ impl OwnerRecord {
         value
     }
 
-    /// Adds to a stored value when it was granted, by the wall clock.
+    /// Adds the time of the grant, by the wall clock, to a stored value.
     #[cfg(feature = "_remote")]
     pub(crate) fn add_granted(value: &mut String, granted: Duration) {
         use fmt::Write;
         let _ = write!(value, " granted={}", granted.as_millis());
     }
 
-    /// Returns when a stored value was granted, if it says so.
+    /// Returns when a stored value was granted, if the value contains that time.
     #[cfg(feature = "_remote")]
     pub(crate) fn granted(value: &str) -> Option<Duration> {
         let granted = value.rsplit(' ').find_map(|part| part.strip_prefix("granted="))?;
         granted.parse().ok().map(Duration::from_millis)
     }
 
-    /// Reads a stored value; returns `None` if another program wrote it.
+    /// Reads a stored value. Returns `None` if another program wrote the value.
     #[must_use]
     pub fn from_value(value: &str) -> Option<Self> {
         let record = value.get(Owner::TOKEN_LEN..)?.strip_prefix(' ')?;
@@ -188,9 +192,10 @@ impl OwnerRecord {
 }
 
 impl fmt::Display for OwnerRecord {
-    /// `web-3 pid 811 (shop, pay)`.
+    /// Writes a text such as `web-3 pid 811 (shop, pay)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every client with access to the store can write this, so it is escaped: it must not break a line of the log.
+        // Every client with access to the store can write this text. It is escaped, so that it cannot break a line of
+        // the log.
         write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
         let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
         match (self.identity.service.as_str(), label) {

@@ -1,11 +1,12 @@
-//! The source of a manager's owners.
+//! Makes the owners of a manager.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::owner::{Owner, STRICT};
 
-/// The bits of the counter that count: all but the first digit of its text, which says how a grant is handed off.
+/// The bits of the counter that are used for counting. The first hexadecimal digit is excluded, because it shows
+/// whether a grant may be handed off.
 const COUNTED: u64 = (1 << 60) - 1;
 
 /// The number of random bits of a [leap](OwnerSource::leap).
@@ -17,7 +18,7 @@ pub(crate) struct OwnerSource {
     next: AtomicU64,
 }
 
-/// The random part belongs to every token and is as secret as the tokens.
+/// The output hides the random part, which belongs to every token and is as secret as the tokens.
 impl fmt::Debug for OwnerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OwnerSource(..)")
@@ -25,40 +26,40 @@ impl fmt::Debug for OwnerSource {
 }
 
 impl OwnerSource {
-    /// Draws the random part from the operating system.
+    /// Makes a source. The random part comes from the operating system.
     pub(crate) fn new() -> Result<Self, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         Ok(Self { process: u128::from_be_bytes(random), next: AtomicU64::new(1) })
     }
 
-    /// Advances the counter by a random number. Call it before each dial.
+    /// Advances the counter by a random number. Call this before each new connection.
     ///
     /// A snapshot of a virtual machine, or a checkpoint of the process, copies the random part and the counter. Two
-    /// copies that continue from it would make the same owners, and the store would take a request of one copy for a
-    /// repeated request of the other. But no connection survives in both copies, so each copy dials, and continues from
-    /// another number. The counter only grows, so this process makes no owner twice.
+    /// copies that continue from it would make the same owners. The store would then mistake a request of one copy for
+    /// a repeated request of the other. But no connection survives in both copies. So each copy connects anew, and
+    /// continues from another number. The counter only grows, so this process makes no owner twice.
     pub(crate) fn leap(&self) {
         let mut random = [0; 8];
-        // The number comes from the operating system, because the state of a generator in this process would be copied
-        // too. If the system returns no bytes after the start of the process, the counter is not advanced.
+        // The number comes from the operating system, because a snapshot would also copy the state of a generator in
+        // this process. If the system returns no random bytes at this time, the counter is not advanced.
         if getrandom::fill(&mut random).is_ok() {
             self.next.fetch_add(u64::from_be_bytes(random) >> (64 - LEAP), Ordering::Relaxed);
         }
     }
 
-    /// See [`Owner::process`].
+    /// Returns the random part; see [`Owner::process`].
     pub(crate) fn process(&self) -> u128 {
         self.process
     }
 
-    /// Makes an owner whose grants are never handed off: every release goes to the store.
+    /// Makes an owner whose grants are never handed off, so that every release goes to the store.
     pub(crate) fn mint_strict(&self) -> Owner {
         let Owner { process, counter } = self.mint();
         Owner { process, counter: counter | STRICT }
     }
 
-    /// Makes another owner, strict if `owner` is.
+    /// Makes another owner. It is strict if `owner` is strict.
     pub(crate) fn mint_like(&self, owner: Owner) -> Owner {
         let Owner { process, counter } = self.mint();
         Owner { process, counter: counter | owner.counter & STRICT }
@@ -117,7 +118,7 @@ mod tests {
             for (to, also) in kinds.iter().enumerate() {
                 let here = also(&source);
                 assert_eq!(owner.may_hand_off_to(&here), (at, to) == (0, 0), "{at} {to}");
-                // The scripts recognise it by this part of the token.
+                // The scripts of the store recognise the kind of owner by this part of the token.
                 assert_eq!(
                     owner.token().as_str()[..33] == here.token().as_str()[..33],
                     at == to,

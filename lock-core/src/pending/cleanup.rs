@@ -1,4 +1,4 @@
-//! Releases in the background: grants of dropped guards, and possible grants of cancelled acquires.
+//! Releases claims in the background: grants of dropped guards, and possible grants of cancelled requests.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -23,23 +23,23 @@ use crate::owner::Owner;
 use crate::store::Store;
 use crate::sync::{Notify, survives, survives_polls};
 
-/// How certain the grant of a released claim is.
+/// How certain it is that a released claim has a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certainty {
-    /// The store has granted it: one answered release ends it.
+    /// The store has granted the claim, so one answered release is enough.
     Granted,
-    /// The request was sent and not answered: it may take effect after the first release, so releases are repeated
-    /// until one has freed a grant.
+    /// The request was sent but not answered. It may take effect after the first release, so the release is repeated
+    /// until it frees a grant.
     Maybe,
-    /// The same for an owner with earlier grants. A release may have freed those, and the request may arrive after it,
-    /// so no answer ends the repetition early.
+    /// The request was not answered, and its owner has earlier grants. A release may have freed only those, and the
+    /// request may still arrive after it. So no answer ends the repetition early.
     MaybeAgain,
 }
 
-/// Is notified when a key was released in the background.
+/// Receives notifications of keys that were released in the background.
 pub(crate) trait FreedKeys: Send + Sync {
-    /// The key no longer belongs to `owner`, or this is the last notification about it: a waiter in this process must
-    /// ask the store.
+    /// Notifies that the key no longer belongs to `owner`, or that no later notification about it will follow. In both
+    /// cases a waiter in this process must send a request.
     fn freed(&self, key: &Key, owner: Owner);
 }
 
@@ -49,33 +49,33 @@ pub(crate) struct Cleanup {
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     background: Arc<Background>,
-    /// The waiters of this process. The reference is weak, because the waiters keep claims and grants that are released
+    /// The waiters of this process. The reference is weak, because the waiters have claims and grants that are released
     /// here.
     waiters: Weak<dyn FreedKeys>,
-    /// All unanswered releases, by key: the next acquisition of a key waits for them.
+    /// All unanswered releases, by key. The next acquisition of a key waits for these.
     pub(crate) under_way: Arc<ReleasesUnderWay>,
-    /// Releases under way.
+    /// The number of releases under way.
     pending: AtomicUsize,
-    /// Notified when the last of them is answered.
+    /// Notified when the last release under way is answered.
     settled: Notify,
     permits: Semaphore,
-    /// Whether the manager ends: then answered releases are no longer repeated.
+    /// Whether the manager ends. In that case answered releases are no longer repeated.
     hurrying: AtomicBool,
     hurry: Notify,
 }
 
-/// When a release is repeated after an answer that did not settle it. A request that is still under way on an older
-/// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
+/// When a release is repeated after an answer that did not settle it. A request on an older connection usually arrives
+/// within milliseconds. After a stopped server or a healed partition, it arrives later.
 const REPEATS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
 
-/// The shortest time for which the release of a short lease is repeated.
+/// The minimum time for which the release of a short lease is repeated.
 const SHORTEST_REPEAT: Duration = Duration::from_millis(1_500);
 
-/// How many releases are under way at the same time.
+/// The maximum number of releases under way at the same time.
 const AT_ONCE: usize = 256;
 
-/// Pauses between tries that are not answered.
+/// The pauses between unanswered attempts.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
 
 impl std::fmt::Debug for Cleanup {
@@ -102,12 +102,12 @@ impl Cleanup {
         })
     }
 
-    /// Returns whether the grants of this process live in one session with the store, so that none of them expires.
+    /// Returns whether all grants of this process live in one session with the store, so that none of them expires.
     pub(crate) fn has_session(&self) -> bool {
         self.capability.lease == LeaseScope::Session
     }
 
-    /// Releases a claim that no caller has held. See [`release_as`](Self::release_as).
+    /// Releases a claim that no caller has held; see [`release_as`](Self::release_as).
     pub(crate) fn release(
         self: &Arc<Self>,
         claim: &Claim,
@@ -118,11 +118,11 @@ impl Cleanup {
         self.release_as(claim, None, certainty, until, begun, ReleaseContext::default());
     }
 
-    /// Releases a claim in the background. Never blocks and never panics; callable from anywhere, even outside a
-    /// runtime and while unwinding.
+    /// Releases a claim in the background. This never blocks and never panics. It can be called from anywhere, even
+    /// outside a runtime and during unwinding.
     ///
-    /// `keep_until` is the end of its `min_hold`. From `until` on the claim has expired at the store, unless it lives in a
-    /// session. `begun` is the release, if it has begun before.
+    /// `keep_until` is the end of the claim's `min_hold`. After `until` the claim has expired at the store, if it does
+    /// not live in a session. `begun` is the release if it has already begun.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
@@ -132,7 +132,7 @@ impl Cleanup {
         begun: Option<ReleaseUnderWay>,
         context: ReleaseContext,
     ) {
-        // If the grant of one of two requests is released, the other request may still be under way.
+        // If a request was sent twice, and the grant of one copy is released, the other copy may still be under way.
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         // A session keeps its grants until they are released, so the release is repeated until it is answered.
         let until = Some(until).filter(|_| !self.has_session());
@@ -148,8 +148,8 @@ impl Cleanup {
         });
     }
 
-    /// Releases a claim again in the background: its release was answered, and an earlier request may still be granted. No
-    /// acquisition waits for this release: the key is free.
+    /// Releases a claim again in the background. Its release was answered, but an earlier request may still be granted.
+    /// No acquisition waits for this release, because the key is free.
     pub(crate) fn release_again(self: &Arc<Self>, claim: &Claim, until: Moment) {
         self.start(PendingRelease {
             claim: claim.clone(),
@@ -162,8 +162,8 @@ impl Cleanup {
         });
     }
 
-    /// Releases the grant of a lost lease after the time that the lease would have lasted: until then the body may not
-    /// know that the lock is lost. This is for a session, whose grants do not expire.
+    /// Releases the grant of a lost lease at the time when the lease would have ended. Until then the body may not know
+    /// that the lock is lost. This is for grants of a session, which do not expire.
     pub(crate) fn release_later(
         self: &Arc<Self>,
         claim: &Claim,
@@ -182,42 +182,42 @@ impl Cleanup {
         });
     }
 
-    /// Returns the runtime of the background; `None` if it has ended.
+    /// Returns the runtime of the background, or `None` if it has ended.
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
         self.background.runtime()
     }
 
-    /// Completes with `call`, which is polled inside tokio, whatever executor polls this. See [`Background::inside`].
+    /// Runs `call` to its end, as [`Background::inside`] does.
     pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
         self.background.inside(call).await
     }
 
     fn start(self: &Arc<Self>, release: PendingRelease) {
-        // The release is counted before the first poll, or a shutdown would not wait for it.
+        // The release is counted before the first poll. Otherwise a shutdown would not wait for it.
         let (counted, claim) = (self.count(), release.claim.clone());
         let mut running = Box::pin(async move { counted.0.run(release).await });
-        // A store in this process answers at once, even if all runtimes have ended.
+        // A store in this process answers at once, even if all runtimes have ended. So the first poll is made here.
         if self.capability.placement == Placement::Embedded && poll_once(running.as_mut()).is_ready() {
             return;
         }
-        // The task runs on a runtime of the library, and is never spawned with `tokio::spawn`, which panics outside a
-        // runtime. While a thread unwinds, that panic would abort the process.
+        // The task runs on a runtime of the library. `tokio::spawn` would panic outside a runtime, and that panic would
+        // abort the process if the thread is unwinding.
         match self.background.runtime() {
             Some(runtime) => drop(runtime.spawn(running)),
             None => {
                 tracing::error!("no runtime for a release: the key stays until the store's lease is over");
-                // Only this notifies the head of the local queue that the holder has released.
+                // Only this call notifies the head of the local queue that the holder has released.
                 self.freed(&claim);
             }
         }
     }
 
-    /// Counts one release for as long as the returned value lives: a shutdown waits for it.
+    /// Counts one release for as long as the returned value lives. A shutdown waits for it.
     pub(crate) fn count(self: &Arc<Self>) -> Counted {
         Counted::new(self)
     }
 
-    /// Returns how many releases are not answered yet.
+    /// Returns the number of unanswered releases.
     pub(crate) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
@@ -226,7 +226,8 @@ impl Cleanup {
     pub(crate) async fn settled(&self) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
-            // The waiter registers before the count is read: the last release notifies only registered waiters.
+            // The waiter registers before it reads the count, because the last release notifies only registered
+            // waiters.
             settled.as_mut().enable();
             if self.pending() == 0 {
                 return;
@@ -235,10 +236,10 @@ impl Cleanup {
         }
     }
 
-    /// Stops the repetition of answered releases: a shutdown waits for the last of them.
+    /// Stops the repetition of answered releases, because a shutdown waits for the last of them.
     pub(crate) fn hurry(&self) {
-        // The flag is stored before the notification: a release that begins to sleep now reads it after it has
-        // registered.
+        // The flag is stored before the notification. A release that is about to sleep registers first, and then reads
+        // the flag.
         self.hurrying.store(true, Ordering::Release);
         self.hurry.notify_waiters();
     }
@@ -247,8 +248,8 @@ impl Cleanup {
         self.hurrying.load(Ordering::Acquire)
     }
 
-    /// Notifies the waiters of this process. This is called when the store has answered: before that a request would
-    /// still find the key held.
+    /// Notifies the waiters of this process. Call this after the store has answered: an earlier request would still
+    /// find the key held.
     fn freed(&self, claim: &Claim) {
         if let Some(waiters) = self.waiters.upgrade() {
             for key in claim.keys() {
@@ -263,8 +264,8 @@ impl Cleanup {
         }
         let first = self.until_answered(&release).await;
         release.under_way = None;
-        // This is done without an answer too: the grant has expired by now, or the store is closed, and the waiters
-        // must find out.
+        // The waiters are notified even without an answer. In that case the grant has expired or the store is closed,
+        // and the waiters must learn of it.
         self.freed(&release.claim);
         let Some(mut answer) = first else { return };
         let until = self.clock.now().plus(release.claim.ttl.max(SHORTEST_REPEAT));
@@ -281,39 +282,39 @@ impl Cleanup {
             let Some(next) = self.until_answered(&release).await else { return };
             answer = next;
             if answer == Released::Released {
-                // The request had taken effect late, and the waiters of this process took its grant for that of a
-                // holder here.
+                // The request took effect late, and the waiters of this process believed that a holder in this process
+                // had the grant.
                 self.freed(&release.claim);
             }
         }
     }
 
-    /// Sleeps, unless the manager ends: the next release is then the last.
+    /// Sleeps for `pause`, or until the manager ends. In the second case the next release is the last attempt.
     async fn sleep(&self, pause: Duration) {
-        // The first poll may be outside of tokio, without a timer.
+        // The first poll may happen outside of tokio, where no timer exists.
         tokio::task::yield_now().await;
         let mut hurry = std::pin::pin!(self.hurry.notified());
-        // The waiter registers before the flag is read, as in `settled`.
+        // The waiter registers before it reads the flag, as in `settled`.
         hurry.as_mut().enable();
         if !self.is_hurrying() {
             let _ = tokio::time::timeout(pause, hurry).await;
         }
     }
 
-    /// Repeats the release until the store answers; `None` when the grant has expired, or the store is closed.
+    /// Repeats the release until the store answers. Returns `None` if the grant has expired, or the store is closed.
     async fn until_answered(&self, release: &PendingRelease) -> Option<Released> {
         let mut pauses = PAUSES;
         loop {
-            // The permit is returned before the pause, so that releases that wait for their next try keep no others
-            // back.
+            // The permit is returned before the pause, so that a release that waits for its next attempt does not block
+            // others.
             let answer = {
-                // While the store hangs, the releases must not use up the connection.
+                // Permits limit the releases, so that they do not use up the connection while the store hangs.
                 let _permit = self.permits.acquire().await;
-                // The rest is computed again for each try, because `min_hold` counts from the grant, however late its
-                // release arrives.
+                // The rest of `min_hold` is calculated for each attempt, because `min_hold` counts from the grant,
+                // however late the release arrives.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
-                // The log and the metrics of the application run within, and may panic. Only this task releases the
-                // key.
+                // The log and the metrics of the application run inside this call, and may panic. Only this task
+                // releases the key, so it must survive that.
                 let answer = survives_polls(self.store.release(&release.claim, keep_for)).await;
                 answer.unwrap_or_else(|| {
                     let what = "the log or the metrics of the application panicked";
@@ -326,7 +327,7 @@ impl Cleanup {
                 Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
                 Err(error) => {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
-                        // For other claims it is unknown whether there was a grant, so they are not reported.
+                        // For other claims it is unknown whether a grant existed, so these are not reported.
                         if release.certainty == Certainty::Granted {
                             survives(|| self.log_abandoned(release, &error));
                         }
@@ -354,7 +355,7 @@ impl Cleanup {
     }
 }
 
-/// Polls a future once, outside of tokio's budget, which the calling task may have used up.
+/// Polls a future once. The poll is not subject to tokio's budget, which the calling task may have used up.
 fn poll_once(future: Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
     pin!(unconstrained(future)).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -362,15 +363,15 @@ fn poll_once(future: Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
 /// A claim that is released in the background.
 struct PendingRelease {
     claim: Claim,
-    /// The end of its `min_hold`.
+    /// The end of the claim's `min_hold`.
     keep_until: Option<Moment>,
     certainty: Certainty,
-    /// The release waits until this time, unless the manager ends.
+    /// The release waits until this time, or until the manager ends.
     not_before: Option<Moment>,
-    /// When the claim has expired at the store. `None` if it does not expire: the release is repeated until it is
-    /// answered.
+    /// When the claim expires at the store. It is `None` for a claim that does not expire; its release is repeated
+    /// until it is answered.
     until: Option<Moment>,
-    /// Keeps the next acquisition of the keys waiting until the first answer.
+    /// Makes the next acquisition of the keys wait until the first answer.
     under_way: Option<ReleaseUnderWay>,
     /// The description of the claim, for the log.
     context: ReleaseContext,

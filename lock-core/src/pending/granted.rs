@@ -1,9 +1,9 @@
-//! A grant, and when it arrived.
+//! Defines [`Granted`]: a grant with its time of arrival.
 
 use crate::backend::Grant;
 use crate::clock::Moment;
 
-/// A grant of the store, and the time at which its answer arrived.
+/// A grant from the store, and the time at which the answer arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) grant: Grant,

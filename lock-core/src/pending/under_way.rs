@@ -1,11 +1,11 @@
-//! Releases that the store has not answered yet.
+//! Tracks the releases that the store has not answered yet.
 //!
 //! The next acquisition of a key by this process waits for the answer before it sends its first request. Otherwise a
-//! caller that does not wait could be refused because of a lock that its own process is releasing: the release may be
-//! under way on another connection, or be sent again after a failure.
+//! caller that does not wait could be refused because of a lock that its own process is releasing. The release may be
+//! under way on another connection, or may be repeated after a failure.
 //!
-//! A release keeps an acquisition waiting for at most [`PATIENCE`] after it began: the time for which the caller of a
-//! body waits for its release by default.
+//! A release delays an acquisition for at most [`PATIENCE`] after the release began. By default, the caller of a body
+//! waits equally long for its release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,29 +16,29 @@ use crate::clock::Moment;
 use crate::key::{Key, KeyMap};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// For how long a release keeps the next acquisition of its key waiting, from its beginning.
+/// How long a release delays the next acquisition of its key, counted from the start of the release.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const SHARDS: usize = 16;
 
-/// A release that is not answered yet, as an acquisition of the same key sees it.
+/// An unanswered release, as an acquisition of the same key sees it.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     key: Key,
     more: MoreKeys,
     over: AtomicBool,
     changed: Notify,
-    /// How many releases began before it.
+    /// The number of releases that began before this one.
     number: u64,
-    /// From this time on it keeps no acquisition waiting.
+    /// The end of the time for which this release may delay an acquisition.
     pub(crate) until: Moment,
 }
 
 impl Unanswered {
-    /// Completes when the store has answered the release, or the release was given up. Cancel safe.
+    /// Completes when the store has answered the release, or the release was given up. This method is cancel safe.
     pub(crate) async fn over(&self) {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // Registered before the flag is read: a change in between would notify no one.
+        // The waiter registers before it reads the flag. Otherwise it would miss a change between the two steps.
         changed.as_mut().enable();
         if !self.over.load(Ordering::Acquire) {
             changed.await;
@@ -46,11 +46,11 @@ impl Unanswered {
     }
 }
 
-/// The releases of one manager that are not answered yet, by key.
+/// The unanswered releases of one manager, by key.
 #[derive(Debug)]
 pub(crate) struct ReleasesUnderWay {
     shards: [Mutex<KeyMap<Vec<Arc<Unanswered>>>>; SHARDS],
-    /// The number of keys in all shards: while it is zero, an acquisition needs no look-up.
+    /// The number of keys in all shards. While it is zero, an acquisition needs no lookup.
     keys: AtomicUsize,
     begun: AtomicU64,
 }
@@ -66,7 +66,7 @@ impl Default for ReleasesUnderWay {
 }
 
 impl ReleasesUnderWay {
-    /// Adds the release of `claim`, which begins at `now`.
+    /// Adds the release of `claim`, which starts at `now`.
     pub(crate) fn add(self: &Arc<Self>, claim: &Claim, now: Moment) -> ReleaseUnderWay {
         let release = Arc::new(Unanswered {
             key: claim.key.clone(),
@@ -87,13 +87,13 @@ impl ReleasesUnderWay {
         ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
-    /// Returns how many releases have begun. A release that begins later has this number or a larger one.
+    /// Returns the number of releases that have begun. A later release has this number or a larger one.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Returns the first release of `key` with a number below `before` that may still keep an acquisition waiting at the
-    /// time that `now` reads.
+    /// Returns the first release of `key` that has a number below `before`, and may still delay an acquisition at the
+    /// time that `now` returns.
     pub(crate) fn first(
         &self,
         key: &Key,

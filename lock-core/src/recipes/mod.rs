@@ -1,4 +1,4 @@
-//! How to solve common tasks, one page each. There is nothing to call here.
+//! Explains how to solve common tasks, with one page for each. There is nothing to call here.
 //!
 //! | page | task |
 //! | --- | --- |
@@ -7,13 +7,13 @@
 //! | [`checkout`] | one request at a time for each order |
 //! | [`fencing`] | a database that refuses the write of a late holder |
 //! | [`background_work`] | work that outlives the function that acquired the lock |
-//! | [`resume`] | a worker that takes up the half-done work of one that has crashed |
+//! | [`resume`] | a worker that continues the half-done work of a crashed one |
 //! | [`leader`] | one process of several that does a job for as long as it lives |
-//! | [`release`] | what happens to a key when a future is dropped, or a process dies; a release without waiting |
+//! | [`release`] | a key after a dropped future or a dead process; a release without waiting |
 //! | [`configuration`] | options from a file and from the environment |
 //! | [`shutdown`] | a program that ends without leaving keys locked |
 //! | [`migration`] | coming from rslock, redis-py, ShedLock, Redisson, Curator, kazoo or etcdctl |
-//! | [`without_rust`] | who holds a lock, and how to free it by hand: with redis-cli, psql, etcdctl and zkCli |
+//! | [`without_rust`] | the holder of a lock, and freeing it by hand: redis-cli, psql, etcdctl, zkCli |
 //! | [`faq`] | what a lock can promise, clocks, pauses, the ttl, cancelled futures |
 //!
 //! The crate `lock-axum` has pages for HTTP: the key of a tenant, a key from the body, `Idempotency-Key`.

@@ -1,4 +1,4 @@
-//! From a request to a guard, or to a body under its lock.
+//! Turns a request into a guard, or runs a body under its lock.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::options::{OnLost, Resolved, find};
 use crate::strategy;
 
 impl LockRequest {
-    /// Checks whether the request could ever be granted, without any I/O: for programs that build requests from
-    /// settings, at the start and not at the first call.
+    /// Checks whether the request could ever be granted, without any I/O. A program that builds requests from settings
+    /// can call this at its start, and need not wait for the first request to fail.
     ///
     /// # Errors
-    /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
-    /// [`Unsupported`](LockErrorKind::Unsupported): the errors that [`acquire`](Self::acquire) would return before any
-    /// I/O.
+    /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest) or
+    /// [`Unsupported`](LockErrorKind::Unsupported). These are the errors that [`acquire`](Self::acquire) would return
+    /// before any I/O.
     ///
     /// # Examples
     /// ```
@@ -35,32 +35,33 @@ impl LockRequest {
         self.plan().map(drop)
     }
 
-    /// Acquires the lock, waiting as the strategy says.
+    /// Acquires the lock. The strategy decides whether and how long to wait.
     ///
     /// # Errors
     /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error
-    ///   names the holder, if the store knows it, and [`is_skipped`](crate::LockError::is_skipped) is true when the
-    ///   strategy skips.
+    ///   names the holder, if the store knows it. If the strategy skips, [`is_skipped`](crate::LockError::is_skipped)
+    ///   is true.
     /// - [`Overloaded`](LockErrorKind::Overloaded): too many requests are already waiting.
-    /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy tries again within
-    ///   its limit; [`wait`](strategy::wait()) continues for ever, and logs that.
+    /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy retries within its
+    ///   limit. [`wait`](strategy::wait()) retries forever, and logs the failure.
     /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
     ///   [`Unsupported`](LockErrorKind::Unsupported): the request is refused before any I/O.
-    /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.
+    /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task already holds the key.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
     ///
     /// # Panics
-    /// In a tokio runtime without the timer. A store on the network needs the I/O driver too (`enable_all`).
+    /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
     /// If the future is dropped, a possible grant is released in the background, and the queue entry is removed.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard>> + Send {
-        // The plan is made here, because a future that made it would contain the request as well, and be moved with it.
+        // The plan is made outside of the future. Otherwise the future would also contain the request, and would be
+        // moved with it.
         acquire::acquire(self.plan())
     }
 
-    /// Tries exactly once. Returns `None` when the key is held. The strategy is not used, and the call does not wait for a
-    /// holder. It waits, for at most a second, for the answer to a release of the key that this process has begun before.
+    /// Tries exactly once. Returns `None` if the key is held. The strategy is not used, and the call does not wait for
+    /// a holder. If this process has begun a release of the key, the call waits for its answer, for at most a second.
     ///
     /// # Errors
     /// The errors of [`acquire`](Self::acquire), except for a held key.
@@ -83,18 +84,19 @@ impl LockRequest {
 
     /// Acquires the lock, runs `body` under it, and releases the lock.
     ///
-    /// The body runs at most once, and never without the lock. When the lock is lost, the body is dropped (see
+    /// The body runs at most once, and never without the lock. If the lock is lost, the body is dropped (see
     /// [`on_lost`](Self::on_lost)). The values of the body are dropped before the lock is released. A nested request
-    /// for the same key in the same task enters the grant again. The caller waits for the release for at most a second;
-    /// after that it continues in the background. With [`Release::Background`](crate::Release::Background) the caller
-    /// does not wait for it at all. A release that fails never masks the body's result.
+    /// for the same key in the same task enters the existing grant. The caller waits for the release for at most a
+    /// second, and then the release continues in the background. With
+    /// [`Release::Background`](crate::Release::Background) the caller does not wait at all. A failed release never
+    /// hides the result of the body.
     ///
     /// # Errors
-    /// The errors of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the
-    /// body ran. The effects of the body are not undone.
+    /// The errors of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) if the lock was lost while the body
+    /// ran. The effects of the body are not undone.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body first, then releases the lock in the background.
+    /// If the future is dropped, the body is dropped first, and the lock is then released in the background.
     ///
     /// # Examples
     /// ```
@@ -107,15 +109,15 @@ impl LockRequest {
     /// # }
     /// ```
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
-        // The future is boxed, because every async function that takes a future by value stores a copy of it in its
-        // own.
+        // The future is boxed, because an async function that takes a future by value stores a copy of it in its own
+        // future.
         let body = Box::pin(body);
         let (guard, on_lost) = self.acquire_for_body().await?;
         body::under(guard, on_lost, body).await
     }
 
-    /// Like [`run`](Self::run), with a handle for the body: the fencing token, the time left, and whether the lock is
-    /// lost.
+    /// Runs `body` like [`run`](Self::run), and passes a handle to it. With the handle the body reads the fencing token
+    /// and the time left, and checks whether the lock is lost.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -143,8 +145,8 @@ impl LockRequest {
         body::under(guard, on_lost, body).await
     }
 
-    /// Acquires the lock for a body, and returns what happens to the body when the lock is lost: for layers that run the
-    /// body by [`LockGuard::run_on_lost`] and release the lock by [`LockGuard::release_within`].
+    /// Acquires the lock for a body. Also returns what happens to the body if the lock is lost. This is for layers that
+    /// run the body with [`LockGuard::run_on_lost`] and release the lock with [`LockGuard::release_within`].
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -173,7 +175,7 @@ impl LockRequest {
         async move { Ok((acquire.await?, on_lost)) }
     }
 
-    /// Fills in unset options, and checks everything that can be checked without the store.
+    /// Fills in unset options, and makes every check that needs no store.
     pub(crate) fn plan(mut self) -> Result<Plan> {
         let own = self.resolve()?;
         let plan = Plan {
@@ -188,7 +190,8 @@ impl LockRequest {
         Ok(plan)
     }
 
-    /// Takes the options out of the request, filled in and checked. `None` if they are the manager's.
+    /// Moves the options out of the request, filled in and checked. Returns `None` if they are the defaults of the
+    /// manager.
     fn resolve(&mut self) -> Result<Option<Box<Resolved>>> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         if self.is_plain() {
@@ -212,7 +215,7 @@ impl LockRequest {
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
     }
 
-    /// Returns whether the request is for one holder of one key without further options, as most requests are.
+    /// Returns whether the request is for one holder of one key, and sets no options. Most requests are like that.
     fn is_plain(&self) -> bool {
         self.options.is_none()
             && self.profile.is_none()

@@ -1,4 +1,4 @@
-//! How many permits of a semaphore are free.
+//! Counts the free permits of a semaphore.
 
 use super::lock_request::LockRequest;
 use crate::backend::Mode;
@@ -7,14 +7,14 @@ use crate::error::LockErrorKind;
 use crate::error::{LockError, LockErrorKind as Kind, Result};
 
 impl LockRequest {
-    /// Returns how many permits of the semaphore are free now. It is for people and for metrics: the answer may be out
-    /// of date when it arrives, and queued requests go first. This is one request to the store. It takes no permit, and
-    /// no place in the queue.
+    /// Returns how many permits of the semaphore are free now. The result is for people and for metrics. It may be out
+    /// of date when it arrives, and queued requests are served first. This sends one request to the store. It takes no
+    /// permit, and no place in the queue.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a kind that has no permits, and for a key that is in use
-    /// as another kind or with another number of permits. [`Unsupported`](LockErrorKind::Unsupported) over a store that
-    /// cannot list its holders. Else as [`LockManager::inspect`](crate::LockManager::inspect).
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the kind has no permits, or if the key is in use as another
+    /// kind or with another number of permits. [`Unsupported`](LockErrorKind::Unsupported) if the store cannot list its
+    /// holders. Otherwise as [`LockManager::inspect`](crate::LockManager::inspect).
     ///
     /// # Cancel safety
     /// Cancel safe.

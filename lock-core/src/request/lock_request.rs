@@ -1,4 +1,4 @@
-//! A request for a lock.
+//! Defines [`LockRequest`], a request for a lock.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,13 +13,13 @@ use crate::kind::Kind;
 use crate::options::{Profile, Usual};
 use crate::strategy::Strategy;
 
-/// A request for a lock. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings. It does nothing
-/// until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
-/// [`run_with`](Self::run_with).
+/// A request for a lock. [`LockManager::lock`](crate::LockManager::lock) and its siblings make one. A request does
+/// nothing until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
+/// [`run_with`](Self::run_with) is called.
 ///
-/// Options that are not set here come from the [profile](Self::profile), then from the manager. A request of a task
-/// that already holds the key enters that grant again, with the options of the grant: its own ttl, bounds and label do
-/// not count.
+/// Options that are not set here come from the [profile](Self::profile), and then from the manager. If the task already
+/// holds the key, its request enters the existing grant, with the options of that grant. The ttl, the limits and the
+/// label of the request are then ignored.
 ///
 /// # Examples
 /// ```
@@ -46,21 +46,21 @@ pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
     pub(super) more: MoreKeys,
-    /// Whether the request was made for several keys, even if only one is left without the duplicates: each key has one
-    /// holder.
+    /// Whether the request was made for several keys. It stays set if only one key remains without duplicates, because
+    /// each key must have one holder.
     pub(super) of_all: bool,
-    /// `None` for the profile's kind.
+    /// `None` stands for the kind of the profile.
     pub(super) kind: Option<Kind>,
-    /// The request's own options, if there are any. They are boxed, because a request is moved several times, and most
-    /// have none.
+    /// The options that the request sets itself, if any. They are boxed, because a request is moved several times, and
+    /// most requests set none.
     pub(super) options: Option<Box<Profile>>,
-    /// The strategy if neither the request nor its profile has one.
+    /// The options of the attribute or layer, which count if neither the request nor its profile sets them.
     pub(super) usual: Usual,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,
 }
 
-/// Writes the key, and the options that are set.
+/// Writes the key, and the options that the request sets.
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("LockRequest");
@@ -92,7 +92,7 @@ impl fmt::Debug for LockRequest {
 }
 
 impl LockRequest {
-    /// Returns the key, with its namespace, or why it was refused.
+    /// Returns the key with its namespace, or the error if the key was refused.
     pub(crate) fn key(&self) -> Result<&Key> {
         self.key.as_ref().map_err(BadKey::error)
     }
@@ -101,12 +101,12 @@ impl LockRequest {
         &self.hub
     }
 
-    /// Returns the request's own options, to set one.
+    /// Returns the options that the request sets itself, for a change.
     pub(super) fn own_options(&mut self) -> &mut Profile {
         self.options.get_or_insert_default()
     }
 
-    /// Returns the lease that it requests, unless a profile sets another.
+    /// Returns the ttl that the request or the manager sets. A profile may set another one.
     pub(crate) fn own_ttl(&self) -> Duration {
         self.options.as_ref().and_then(|own| own.options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
     }
@@ -116,7 +116,7 @@ impl LockRequest {
         Self::with_key(hub, key, kind)
     }
 
-    /// Makes a request for all of `keys`, sorted and without duplicates, so that two requests never wait for each
+    /// Makes a request for all of `keys`. They are sorted and deduplicated, so that two requests never wait for each
     /// other.
     pub(crate) fn for_all<K: IntoKey>(hub: Arc<Hub>, keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Result<Vec<Key>> = keys

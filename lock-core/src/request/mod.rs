@@ -1,4 +1,4 @@
-//! A request: key, kind, ttl, strategy and options, validated once.
+//! Defines requests: key, kind, ttl, strategy and options, which are checked once.
 
 mod acquire;
 mod available;

@@ -1,4 +1,4 @@
-//! How long to pause between two tries.
+//! Calculates the pause between two attempts.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use crate::backoff::doubled;
 
 /// Exponential backoff with full jitter.
 ///
-/// Before the try after the `n`-th, the pause is uniform between zero and `min(max, base * 2^(n - 1))`: the first pause
-/// is at most `base`, and the bound doubles from there on. Drawing from the whole range, instead of around its end,
-/// keeps callers that started together from coming back together; with many of them it needs the fewest tries (Marc
+/// After the `n`-th attempt, the pause is uniform between zero and `min(max, base * 2^(n - 1))`. So the first pause is
+/// at most `base`, and the bound then doubles each time. The pause is drawn from the whole range and not only from
+/// around its end. This spreads callers that started together, and with many callers it needs the fewest attempts (Marc
 /// Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015).
 ///
-/// A pause is at least 1 ms, so that no caller spins. It ends 1 ms after the holder's lease, if that is known, because
-/// the key may be free then. It never exceeds the rest of the wait, so the last try comes at the very end of the wait.
+/// A pause is at least 1 ms, so that no caller spins. If the end of the holder's lease is known, the pause ends at the
+/// latest 1 ms after it, because the key may be free then. The pause never exceeds the rest of the wait, so the last
+/// attempt is made at the very end of the wait.
 ///
-/// A caller that is [notified](Contention::notified) sends no request after a pause, so its pause is not random: it is
-/// 1 s, or the rest of the wait.
+/// A caller that is [notified](Contention::notified) sends no request after a pause. So its pause is not random: it is
+/// 1 s, or the rest of the wait if that is shorter.
 ///
 /// # Examples
 ///
@@ -41,21 +42,20 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
-    /// How often the strategy of a notified waiter is called. This is the only cost of thousands of waiters while they
-    /// wait.
+    /// How often the strategy of a notified waiter is called. Thousands of waiters cost nothing else while they wait.
     const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
-    /// How long after the end of the holder's lease the next try comes: stores count in milliseconds and round.
+    /// How long after the end of the holder's lease the next attempt is made. Stores count in milliseconds and round.
     const AFTER_LEASE: Duration = Duration::from_millis(1);
 
-    /// Makes a backoff with a first pause of at most `base`, doubling up to `max`. A `base` above `max` counts as
-    /// `max`.
+    /// Makes a backoff whose first pause is at most `base`. The bound doubles up to `max`. A `base` above `max` counts
+    /// as `max`.
     #[must_use]
     pub const fn exponential(base: Duration, max: Duration) -> Self {
         Self { base, max }
     }
 
-    /// Returns the pause before the next try; `left` is the rest of the wait, `None` when it has no end.
+    /// Returns the pause before the next attempt. `left` is the rest of the wait, or `None` if the wait has no limit.
     #[must_use]
     pub fn delay(&self, contention: &Contention, left: Option<Duration>) -> Duration {
         let left = left.unwrap_or(Duration::MAX);
@@ -69,21 +69,21 @@ impl Backoff {
             .min(left)
     }
 
-    /// Returns the longest pause after `attempts` tries.
+    /// Returns the longest pause after `attempts` attempts.
     fn bound(&self, attempts: u32) -> Duration {
         doubled(self.base, self.max, attempts.saturating_sub(1))
     }
 }
 
 impl Default for Backoff {
-    /// [`DEFAULT_BASE`](Self::DEFAULT_BASE) and [`DEFAULT_MAX`](Self::DEFAULT_MAX).
+    /// Returns a backoff with [`DEFAULT_BASE`](Self::DEFAULT_BASE) and [`DEFAULT_MAX`](Self::DEFAULT_MAX).
     fn default() -> Self {
         Self::exponential(Self::DEFAULT_BASE, Self::DEFAULT_MAX)
     }
 }
 
-/// `duration * fraction`. This is done in integers, because `Duration::mul_f64` panics if rounding exceeds
-/// `Duration::MAX`. A fraction that is not a number counts as 1: the longer pause is the safe one.
+/// Returns `duration * fraction`, calculated in integers, because `Duration::mul_f64` panics if rounding exceeds
+/// `Duration::MAX`. A fraction that is not a number counts as 1, because the longer pause is the safe one.
 fn scale(duration: Duration, fraction: f64) -> Duration {
     const ONE: u128 = 1 << 32;
     let fraction = if fraction.is_nan() { 1.0 } else { fraction.clamp(0.0, 1.0) };

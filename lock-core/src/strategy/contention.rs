@@ -1,8 +1,8 @@
-//! The input of a strategy.
+//! Defines [`Contention`], the input of a strategy.
 
 use std::time::Duration;
 
-/// The facts that are known when a try has found the key held.
+/// The known facts after an attempt has found the key held.
 ///
 /// # Examples
 ///
@@ -16,31 +16,30 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Contention {
-    /// The number of tries so far, this one included: 1 at the first decision.
+    /// The number of attempts so far, including this one. It is 1 at the first decision.
     pub attempts: u32,
-    /// How long the caller has waited since the first try.
+    /// How long the caller has waited since the first attempt.
     pub waited: Duration,
-    /// The limit that the request sets to the wait. It overrides the strategy's own.
+    /// The limit that the request sets for the wait. It overrides the limit of the strategy.
     pub wait_limit: Option<Duration>,
-    /// The rest of the holder's lease, if known. A holder that renews keeps the key longer.
+    /// The rest of the holder's lease, if known. A holder that renews its lease keeps the key longer.
     pub holder_remaining: Option<Duration>,
     /// The number of other waiters of the key, if known.
     pub waiters: Option<usize>,
-    /// The number of requests a second of this process that have recently found the key held, this one included. Known
-    /// if the strategy [uses](super::Strategy::uses_rate) it.
+    /// The number of requests per second of this process that have recently found the key held, including this one. It
+    /// is known only if the strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
-    /// Whether the caller is notified of its grant or its turn, because it waits in the store's queue or behind others of
-    /// its process. A pause then delays no request to the store: after the pause, only
-    /// the strategy is called again. Such a pause counts as one of [`attempts`](Self::attempts), and most are cut short
-    /// at 1 s.
+    /// Whether the caller is notified of its grant or its turn, because it waits in the store's queue or behind others
+    /// of its process. In that case a pause delays no request: after the pause, only the strategy is called again. Such
+    /// a pause counts as one of the [`attempts`](Self::attempts), and most of these pauses are limited to 1 s.
     pub notified: bool,
-    /// A random number, uniform in 0..1, that the caller draws anew for every decision.
+    /// A random number, uniform in 0..1. The caller draws a new one for every decision.
     pub jitter: f64,
 }
 
 impl Contention {
-    /// Makes the input for a first try: no wait so far, nothing known of the holder or of other waiters, and no
-    /// notification to expect. `jitter` is 0.5.
+    /// Makes the input for a first attempt. The caller has not waited yet, nothing is known about the holder or other
+    /// waiters, and no notification will come. `jitter` is 0.5.
     #[must_use]
     pub fn new() -> Self {
         Self {

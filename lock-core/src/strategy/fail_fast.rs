@@ -1,4 +1,4 @@
-//! Fail at once.
+//! Defines the strategy that fails at once.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub struct FailFast;
 
 /// Fails at once with [`Contended`](crate::LockErrorKind::Contended).
 ///
-/// For requests that must answer now, and for work that a second caller must not start again.
+/// This is for requests that need an immediate answer, and for work that a second caller must not start again.
 ///
 /// # Examples
 ///

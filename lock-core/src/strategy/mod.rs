@@ -1,7 +1,7 @@
-//! Strategies: what to do when the key is held.
+//! Strategies decide what a request does when the key is held.
 //!
-//! A strategy is a pure decision. It receives what is known about the contention and returns what to do. It never
-//! waits, reads a clock or draws a random number: the acquire loop does that for all strategies.
+//! A strategy is a pure decision. It receives the known facts about the contention, and returns what to do. It never
+//! waits, reads a clock or draws a random number, because the acquire loop does so for all strategies.
 //!
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
@@ -13,18 +13,18 @@
 //! | [`shed()`] | waits like another strategy; fails at once with `Overloaded` if many wait | hot keys under load |
 //! | [`shed_above()`] | waits like another strategy; fails at once with `Overloaded` above a rate | the same, before a queue builds up |
 //!
-//! A strategy also decides how long the store may be unavailable: [`wait()`] waits through an outage, and a bounded
-//! strategy waits until its bound.
+//! A strategy also decides how long a request tolerates an unavailable store. [`wait()`] waits through an outage, and a
+//! strategy with a limit waits until its limit.
 //!
-//! To *skip* means that the body does not run and nothing is wrong: a locked function returns `None` or `()`, and
-//! [`LockError::is_skipped`](crate::LockError::is_skipped) is true. Without `min_hold`, a short job runs on each
-//! machine in turn.
+//! To *skip* means that the body does not run, and that this is not a failure. A locked function returns `None` or
+//! `()`, and [`LockError::is_skipped`](crate::LockError::is_skipped) is true. Without `min_hold`, each machine may
+//! still run a short job, one after another.
 //!
 //! A [`NamedStrategy`] is parsed from a name, for example in a configuration file: `retry`, `shed_above(200)`.
 //!
 //! # A strategy of your own
 //!
-//! This one waits only for a holder whose lease is about to end:
+//! This strategy waits only for a holder whose lease is about to end:
 //!
 //! ```
 //! use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Strategies by name.
+//! Parses strategies from their names.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::words::strategy::StrategyWord;
 /// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip`, `wait`,
 /// or `shed_above(200)` with a rate.
 ///
-/// For configuration files and environment variables. The default is `retry`.
+/// This is for configuration files and environment variables. The default is `retry`.
 ///
 /// # Examples
 ///
@@ -44,10 +44,10 @@ enum BuiltIn {
 }
 
 impl NamedStrategy {
-    /// The names of the strategies without a number.
+    /// The names of the strategies that have no number.
     pub const NAMES: [&str; 5] = StrategyWord::NAMES;
 
-    /// Returns the strategy of the word.
+    /// Returns the strategy that `word` names.
     pub(crate) fn from_word(word: StrategyWord) -> Self {
         Self(match word {
             StrategyWord::FailFast => BuiltIn::FailFast(fail_fast()),
@@ -59,8 +59,8 @@ impl NamedStrategy {
         })
     }
 
-    /// Returns whether the strategy may skip the call, so that a caller needs a way to say "not done": `skip` and
-    /// `retry_or_skip`.
+    /// Returns whether the strategy may skip the call: `skip` and `retry_or_skip`. The caller then needs a way to
+    /// express "not done".
     #[must_use]
     pub fn skips(&self) -> bool {
         matches!(self.0, BuiltIn::Skip(_) | BuiltIn::RetryOrSkip(_))
@@ -110,7 +110,7 @@ impl Strategy for NamedStrategy {
     }
 }
 
-/// Writes the text that parses to it.
+/// Writes the text from which this strategy can be parsed.
 impl fmt::Display for NamedStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -135,9 +135,9 @@ fn unknown(name: &str) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// The known name that `name` most resembles, if it resembles any: by at most a third of its letters changed.
+/// Returns the known name that `name` resembles most, or `None`. At most a third of its letters may differ.
 fn nearest(name: &str) -> Option<&'static str> {
-    // The comparison is quadratic, and a text that is much longer than every name resembles none.
+    // The comparison is quadratic, and a text that is much longer than every name resembles none of them.
     let name = Some(name).filter(|name| name.len() <= 32)?.to_lowercase();
     NamedStrategy::NAMES
         .into_iter()

@@ -1,4 +1,4 @@
-//! The trait, and its decisions.
+//! Defines the trait [`Strategy`] and its decisions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,33 +15,36 @@ use super::{Backoff, Contention};
             max_waiters)` and `shed_above(inner, rate)`; a name in a text is read with `text.parse::<NamedStrategy>()?`"
 )]
 pub trait Strategy: fmt::Debug + Send + Sync + 'static {
-    /// Decides after a try that found the key held.
+    /// Decides after an attempt that found the key held.
     ///
-    /// This is a pure function of its arguments: no I/O, no clock, no random numbers of its own (the caller draws
-    /// [`Contention::jitter`]), and it must not panic.
+    /// This is a pure function of its arguments. It must not use I/O, a clock or its own random numbers (the caller
+    /// draws [`Contention::jitter`]), and it must not panic.
     fn decide(&self, contention: &Contention) -> Decision;
 
-    /// Returns the name in spans and errors, such as `retry`.
+    /// Returns the name that spans and errors show, such as `retry`.
     fn name(&self) -> Cow<'static, str>;
 
-    /// Returns whether the strategy uses [`Contention::wait_limit`]. A request that sets a limit for any other strategy
-    /// is refused, not ignored. Default: `false`.
+    /// Returns whether the strategy uses [`Contention::wait_limit`]. For any other strategy, a request that sets a
+    /// limit is refused; the limit is not silently ignored. Default: `false`.
     fn takes_wait_limit(&self) -> bool {
         false
     }
 
-    /// Returns whether the strategy uses [`Contention::rate`], which is not counted otherwise. Default: `false`.
+    /// Returns whether the strategy uses [`Contention::rate`]. The rate is counted only for such strategies. Default:
+    /// `false`.
     fn uses_rate(&self) -> bool {
         false
     }
 
-    /// Returns whether the strategy uses [`Contention::waiters`]. If not, they need not be counted. Default: `true`.
+    /// Returns whether the strategy uses [`Contention::waiters`]. For other strategies the waiters need not be counted.
+    /// Default: `true`.
     fn uses_waiters(&self) -> bool {
         true
     }
 
-    /// Returns the same strategy with other pauses between tries, or `None` if it does not pause or its pauses are not
-    /// a [`Backoff`]. A request that sets a backoff for such a strategy is refused, not ignored. Default: `None`.
+    /// Returns the same strategy with other pauses between attempts. Returns `None` if the strategy does not pause, or
+    /// if its pauses are not a [`Backoff`]. A request that sets a backoff for such a strategy is refused; the backoff
+    /// is not silently ignored. Default: `None`.
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         let _ = backoff;
         None
@@ -77,13 +80,13 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
 /// The answer of a [`Strategy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// Try again after this time, or sooner when the key is known to be free.
+    /// Try again after this time, or earlier when the key is known to be free.
     RetryAfter(Duration),
-    /// Give up: Fail: with `Contended` if the caller has not waited, else with `TimedOut`.
+    /// Give up and fail: with `Contended` if the caller has not waited, otherwise with `TimedOut`.
     Fail,
-    /// Skip: the body does not run, and nothing is wrong.
+    /// Skip: the body does not run, and that is not a failure.
     Skip,
-    /// Fail because too many wait: `Overloaded`. Not a kind of `Fail`, because callers treat load differently from a
-    /// key that is held.
+    /// Fail with `Overloaded` because too many requests wait. This differs from `Fail`, because callers treat load
+    /// differently from a held key.
     Shed,
 }

@@ -1,4 +1,4 @@
-//! Waiting up to a limit, then failing or skipping.
+//! Defines the strategies that wait up to a limit, and then fail or skip.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Bounded {
         Self { within: Retry::DEFAULT_WAIT, backoff: Backoff::default() }
     }
 
-    /// Continues to wait, or returns `up` when the wait is over.
+    /// Returns a pause, or `up` if the wait is over.
     fn decide(&self, contention: &Contention, up: Decision) -> Decision {
         let limit = contention.wait_limit.unwrap_or(self.within);
         let left = limit.saturating_sub(contention.waited);
@@ -33,9 +33,9 @@ impl Bounded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry(Bounded);
 
-/// Waits up to a limit, 5 s by default, then fails with [`TimedOut`](crate::LockErrorKind::TimedOut).
+/// Waits up to a limit, by default 5 s, then fails with [`TimedOut`](crate::LockErrorKind::TimedOut).
 ///
-/// The default: for work that a caller waits for. The last try comes at the very end of the wait.
+/// This is the default, for work that a caller waits for. The last attempt is made at the very end of the wait.
 ///
 /// # Examples
 ///
@@ -62,9 +62,9 @@ impl Retry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryOrSkip(Bounded);
 
-/// Waits up to a limit, 5 s by default, then skips: the body does not run, and nothing is wrong.
+/// Waits up to a limit, by default 5 s, then skips: the body does not run, and that is not a failure.
 ///
-/// For work that may be skipped, but rarely should.
+/// This is for work that may be skipped, but rarely should.
 ///
 /// # Examples
 ///
@@ -80,18 +80,18 @@ pub fn retry_or_skip() -> RetryOrSkip {
     RetryOrSkip(Bounded::new())
 }
 
-/// Implements both: they differ in what they decide at the end of the wait.
+/// Implements both strategies. They differ only in their decision at the end of the wait.
 macro_rules! bounded {
     ($strategy:ident, $new:ident, $end:expr) => {
         impl $strategy {
-            /// Sets the limit of the wait. A limit of the request overrides it. Zero means no wait at all.
+            /// Sets the limit of the wait. A limit of the request overrides this limit. Zero means no wait at all.
             #[must_use]
             pub fn within(mut self, limit: Duration) -> Self {
                 self.0.within = limit;
                 self
             }
 
-            /// Sets the pauses between tries.
+            /// Sets the pauses between attempts.
             #[must_use]
             pub fn backoff(mut self, backoff: Backoff) -> Self {
                 self.0.backoff = backoff;

@@ -1,11 +1,11 @@
-//! Waiting while few others wait.
+//! Defines the strategy that waits only while few others wait.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits like another strategy while few wait, and fails at once if many wait; see [`shed`].
+/// Waits like another strategy while few others wait, and fails at once if many wait; see [`shed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed<S> {
     inner: S,
@@ -15,9 +15,9 @@ pub struct Shed<S> {
 /// Decides like `inner` while fewer than `max_waiters` others wait for the key. Otherwise a newcomer fails at once with
 /// [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// For hot keys: under load, the callers that would time out anyway fail at once. The number is checked on arrival
-/// only, so that a waiter does not lose its turn later. An `inner` that would not wait decides alone, and so does any
-/// `inner` if the number of waiters is not known. With 0, every request that would have to wait is shed.
+/// This is for hot keys. Under load, the callers that would time out anyway fail at once. The number is checked only on
+/// arrival, so that a waiter does not lose its turn later. If `inner` would not wait, or the number of waiters is
+/// unknown, the decision of `inner` counts. With 0, every request that would have to wait is shed.
 ///
 /// # Examples
 ///

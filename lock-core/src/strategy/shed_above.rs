@@ -1,27 +1,27 @@
-//! Failing at once while requests come too fast.
+//! Defines the strategy that fails at once while requests arrive too fast.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits like another strategy while few requests come, and fails at once while many come; see [`shed_above`].
+/// Waits like another strategy while few requests arrive, and fails at once while many arrive; see [`shed_above`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShedAbove<S> {
     inner: S,
     pub(super) rate: u32,
 }
 
-/// Decides like `inner` while at most `rate` requests a second find the key held. Above that, a newcomer fails at once
-/// with [`Overloaded`](crate::LockErrorKind::Overloaded).
+/// Decides like `inner` while at most `rate` requests per second find the key held. At higher rates, a newcomer fails
+/// at once with [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// [`shed`](super::shed()) counts waiters, and this counts requests a second: it refuses newcomers before a queue has
-/// built up, and needs no number that depends on how long each holds the lock. The rate counts the requests of this
-/// process for this key that found it held, this one included, over the last second. Refused requests count too, so
-/// that it is the rate of the callers. The rate is checked on arrival only, so that a waiter does not lose its turn
-/// later. An `inner` that would not wait decides alone, and so does any `inner` if the rate is not known.
+/// [`shed`](super::shed()) counts waiters, and this strategy counts requests per second. So it refuses newcomers before
+/// a queue builds up, and its number does not depend on how long each caller holds the lock. The rate is the number of
+/// requests of this process that found this key held during the last second, including this request. Refused requests
+/// count too, so the rate is the rate of the callers. It is checked only on arrival, so that a waiter does not lose its
+/// turn later. If `inner` would not wait, or the rate is unknown, the decision of `inner` counts.
 ///
-/// As a text it is `shed_above(200)`, with [`retry`](super::retry()) as `inner`.
+/// The text `shed_above(200)` stands for this strategy, with [`retry`](super::retry()) as `inner`.
 ///
 /// # Examples
 ///

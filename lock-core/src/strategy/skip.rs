@@ -1,4 +1,4 @@
-//! Skip at once.
+//! Defines the strategy that skips at once.
 
 use std::borrow::Cow;
 
@@ -9,9 +9,9 @@ use super::{Contention, Decision, Strategy};
 #[non_exhaustive]
 pub struct Skip;
 
-/// Skips at once: the body does not run, and nothing is wrong.
+/// Skips at once: the body does not run, and that is not a failure.
 ///
-/// For jobs that every machine starts at the same time and one machine should do.
+/// This is for jobs that every machine starts at the same time, but only one machine should do.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Tables for each strategy, and properties that hold for all of them.
+//! Tests each strategy with a table, and all strategies with properties.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn pause(decision: Decision) -> Duration {
 fn the_end_of_the_wait_decides_as_documented() {
     use Decision::{Fail, Skip};
     let table: [(&dyn Strategy, Option<Decision>, Option<Decision>); 5] = [
-        // strategy, decision at once, decision when the wait is over; `None` is a pause
+        // Each row: the strategy, its first decision, and its decision when the wait is over. `None` is a pause.
         (&fail_fast(), Some(Fail), Some(Fail)),
         (&skip(), Some(Skip), Some(Skip)),
         (&retry(), None, Some(Fail)),
@@ -83,10 +83,10 @@ fn the_bound_of_the_pause_doubles_up_to_the_maximum() {
         (7, 1.0, 200),
         (u32::MAX, 1.0, 200),
         (u32::MAX, 0.25, 50),
-        // Never less than 1 ms, so that no caller spins.
+        // A pause is never shorter than 1 ms, so that no caller spins.
         (1, 0.0, 1),
         (7, -0.0, 1),
-        // Numbers that no caller should give.
+        // No caller should pass these numbers.
         (7, -1.0, 1),
         (7, 2.0, 200),
         (7, f64::INFINITY, 200),

@@ -1,11 +1,11 @@
-//! Waiting for ever.
+//! Defines the strategy that waits forever.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits for ever; see [`wait`].
+/// Waits forever; see [`wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
     backoff: Backoff,
@@ -13,8 +13,8 @@ pub struct Wait {
 
 /// Waits until the key is free, however long that takes.
 ///
-/// For work in the background that must happen. The wait ends when the caller drops the future. A limit of the request
-/// is refused.
+/// This is for work in the background that must happen. The wait ends when the caller drops the future. A request that
+/// sets a limit is refused.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub fn wait() -> Wait {
 }
 
 impl Wait {
-    /// Sets the pauses between tries.
+    /// Sets the pauses between attempts.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;

@@ -1,4 +1,4 @@
-//! The doors to code of the application: its log, its metrics, its wakers, and the drop of its values.
+//! Calls code of the application: its log, its metrics, its wakers, and the drop of its values.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::task::Poll;
 use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 
-/// Counts a lock of this thread for as long as it lives. Nothing without debug assertions.
+/// Counts a lock of this thread while this value lives. Without debug assertions it does nothing.
 #[derive(Debug)]
 pub(crate) struct Locked(());
 
@@ -21,7 +21,7 @@ mod count {
     }
 
     pub(super) fn add(change: i32) {
-        // A thread that ends may no longer have a count.
+        // A thread that is ending may no longer have a count.
         let _ = LOCKS.try_with(|locks| locks.set(locks.get().saturating_add_signed(change)));
     }
 
@@ -46,8 +46,8 @@ impl Drop for Locked {
     }
 }
 
-/// Checks that this thread has no lock of the library. A drop while it unwinds is not checked: a second panic would
-/// abort the process.
+/// Checks that this thread holds no lock of the library. During unwinding there is no check, because a second panic
+/// would abort the process.
 #[inline]
 fn check(what: &str) {
     #[cfg(debug_assertions)]
@@ -55,8 +55,8 @@ fn check(what: &str) {
     let _ = what;
 }
 
-/// Runs what may call into the application (its log, its metrics, its wakers). A panic there must not end work for all
-/// callers: renewals, the watch over a connection. Returns `None` after one.
+/// Runs code that may call into the application (its log, its metrics, its wakers). A panic there must not end work
+/// that is done for all callers, such as renewals or the watch over a connection. Returns `None` after a panic.
 pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
     check("code of the application is called");
     catch_unwind(AssertUnwindSafe(call)).ok()
@@ -72,11 +72,11 @@ pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
     .await
 }
 
-/// Changes the value of a watched channel under its lock, and returns what `change` returns. `change` returns the
-/// values whose drop runs code of the application: `tokio` would drop it under the lock.
+/// Changes the value of a watch channel under its lock, and returns what `change` returns. `change` must return the
+/// values whose drop runs code of the application, because `tokio` would otherwise drop them under the lock.
 pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut T) -> R) -> R {
     let mut answer = None;
-    // Its wakers run after the lock is released, and the counted lock ends before that.
+    // The wakers of the channel run after its lock is released. The counted lock ends before that.
     channel.send_modify(|value| {
         let _locked = Locked::new();
         answer = Some(change(value));
@@ -84,8 +84,8 @@ pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut 
     answer.expect("BUG: the closure is called once")
 }
 
-/// [`tokio::sync::Notify`] whose wakers may panic. Wakers after one that panics in a list are woken late, by their
-/// timers.
+/// A [`tokio::sync::Notify`] whose wakers may panic. If a waker panics, the wakers after it in the list are not run,
+/// and their tasks wake later by their timers.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(tokio::sync::Notify);
 
@@ -107,8 +107,8 @@ impl Notify {
     }
 }
 
-/// A field of a value whose drop may run code of the application, such as the end of a span: it must not be dropped
-/// under a lock. Checked with debug assertions.
+/// A field for a value whose drop may run code of the application, such as the end of a span. Such a value must not be
+/// dropped under a lock. Debug assertions check this.
 #[derive(Debug, Default)]
 pub(crate) struct OutsideOfLocks(());
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::sync::Mutex;
 
-    /// A waker that takes the lock that its library has.
+    /// A waker that acquires a lock of the library. That lock must not be held when the waker runs.
     struct Reenters(Arc<Mutex<u32>>);
 
     impl Wake for Reenters {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(*state.lock(), 3);
     }
 
-    /// A wake-up that does not pass here is not checked.
+    /// A wake-up that bypasses these functions would not be checked.
     #[test]
     fn the_library_wakes_through_these_doors_alone() {
         fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {

@@ -1,4 +1,4 @@
-//! Options whose value is one of two words.
+//! Reads options whose value is one of two words.
 
 use super::suggest::did_you_mean;
 
@@ -12,7 +12,7 @@ pub(crate) enum OnLostWord {
 impl OnLostWord {
     const ALL: [(&'static str, Self); 2] = [("cancel", Self::Cancel), ("finish", Self::Finish)];
 
-    /// The values, for an error.
+    /// Returns the list of values, for an error.
     pub(crate) fn forms() -> String {
         forms(Self::ALL)
     }
@@ -23,7 +23,7 @@ impl OnLostWord {
     }
 }
 
-/// The option `release`: what the caller waits for once the body has ended.
+/// The option `release`: what the caller waits for after the body has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseWord {
     Await,
@@ -33,7 +33,7 @@ pub(crate) enum ReleaseWord {
 impl ReleaseWord {
     const ALL: [(&'static str, Self); 2] = [("await", Self::Await), ("background", Self::Background)];
 
-    /// The values, for an error.
+    /// Returns the list of values, for an error.
     pub(crate) fn forms() -> String {
         forms(Self::ALL)
     }

@@ -1,7 +1,7 @@
-//! Finds a key that two templates can both give. Pure.
+//! Finds a key that two templates can both render. It uses no I/O.
 //!
-//! Both templates are automata that read the same key, byte by byte. The first key that both read to their end is the
-//! shortest one that both can give.
+//! Both templates are automata that read the same key, byte by byte. The search finds the shortest key that both
+//! automata read to their end.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -9,20 +9,20 @@ use std::ops::RangeInclusive;
 /// A part of a template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'a> {
-    /// Text, the same in every key.
+    /// Text that is the same in every key.
     Text(&'a str),
-    /// A value, encoded.
+    /// An encoded value.
     Value(Values),
 }
 
-/// The characters that the values of a placeholder consist of.
+/// The characters of which the values of a placeholder consist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Any text, or none.
+    /// Any text, even the empty text.
     Text,
     /// The digits of a number without a sign.
     Unsigned,
-    /// The digits of a number, with or without a `-` before them.
+    /// The digits of a number, with or without a leading `-`.
     Signed,
     /// The lower-case hexadecimal digits and hyphens of a UUID.
     Uuid,
@@ -44,11 +44,12 @@ impl Values {
     }
 }
 
-/// Returns the shortest key that both templates can give although their fixed texts differ, or `None` if there is none.
+/// Returns the shortest key that both templates can render although their fixed texts differ. Returns `None` if there
+/// is no such key.
 ///
-/// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, are meant to meet: they name one
-/// thing in two ways. An encoded byte counts as a part of a value even if the bytes around it are not UTF-8, as in the
-/// fixed text `%FF`. A key that exceeds the length limit counts as it is before it is shortened.
+/// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, may render the same key, because
+/// they name one thing in two ways. An encoded byte counts as a part of a value even if the bytes around it are not
+/// UTF-8, as in the fixed text `%FF`. A key that exceeds the length limit is compared before it is shortened.
 #[must_use]
 pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     let (left, right) = (tokens(left), tokens(right));
@@ -57,7 +58,8 @@ pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     }
     let start = (Position::START, Position::START);
     let mut seen = HashSet::from([start]);
-    // Breadth first. Each entry is a pair of positions, with the entry and the byte from which it was reached.
+    // The search is breadth-first. Each entry is a pair of positions, with the entry and the byte from which it was
+    // reached.
     let mut found = vec![(start, None)];
     for at in 0.. {
         let &((one, other), _) = found.get(at)?;
@@ -85,7 +87,7 @@ const IN_VALUES: RangeInclusive<u8> = b'%'..=b'~';
 
 type Step = ((Position, Position), Option<(usize, Option<u8>)>);
 
-/// Returns the bytes on the way to an entry.
+/// Returns the bytes on the path to an entry.
 fn key_of(found: &[Step], mut at: usize) -> String {
     let mut bytes = Vec::new();
     while let (_, Some((before, byte))) = found[at] {
@@ -100,7 +102,7 @@ fn key_of(found: &[Step], mut at: usize) -> String {
 #[derive(Clone, Copy)]
 enum Token {
     Byte(u8),
-    /// A value, with the mark that is encoded in it: see the [module](super).
+    /// A value, with the mark that is encoded in it; see the [module](super).
     Value(Values, Option<u8>),
 }
 
@@ -132,8 +134,8 @@ fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     tokens
 }
 
-/// Returns the mark that the value after `text` must not contain: the last mark of `text`, if nothing else separates
-/// that value from the one before.
+/// Returns the mark that the value after `text` must not contain unencoded. This is the last mark of `text`, if nothing
+/// else separates the two values around `text`.
 fn mark(text: &str) -> Option<u8> {
     let soft = text.bytes().all(|byte| is_unreserved(byte) || byte == b'%');
     text.bytes().rev().find(|byte| soft && is_unreserved(*byte) && !byte.is_ascii_alphanumeric())
@@ -157,7 +159,7 @@ struct Position {
 enum Escape {
     Nothing,
     Percent,
-    /// The higher digit.
+    /// A percent sign and the higher digit have been read.
     Digit(u8),
 }
 

@@ -1,8 +1,8 @@
-//! Parses `"500ms"` into a duration, with errors that say what to write instead.
+//! Parses durations such as `"500ms"`. Its errors say what to write instead.
 
 use std::time::Duration;
 
-/// Parses a duration as people write it: `500ms`, `2s`, `1m 30s`.
+/// Parses a duration in the form that people write: `500ms`, `2s`, `1m 30s`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = parse_or_zero(text)?;
     if duration.is_zero() {
@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// As [`parse`], for an option that zero switches off.
+/// Parses like [`parse`], but accepts zero, for an option that zero switches off.
 pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -25,8 +25,8 @@ pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Adds up the parts of a duration, such as `1m` and `30s`. The parts are parsed one by one, because `humantime` panics
-/// if their sum is too large by less than a second.
+/// Adds the parts of a duration, such as `1m` and `30s`. The parts are parsed one by one, because `humantime` panics if
+/// their sum exceeds the maximum by less than a second.
 fn sum(text: &str) -> Result<Duration, String> {
     let mut sum = Duration::ZERO;
     for part in parts(text) {

@@ -1,4 +1,4 @@
-//! The words of the option `kind`.
+//! Defines the words of the option `kind`.
 
 use super::suggest::{did_you_mean, list};
 use super::synonyms;
@@ -13,7 +13,7 @@ pub(crate) enum KindWord {
     Semaphore,
 }
 
-/// The names of the kinds in other libraries. These words are not accepted; an error names the right one.
+/// The names of the kinds in other libraries. These words are not accepted, but the error suggests the right word.
 const SYNONYMS: [(&str, KindWord); 7] = [
     ("exclusive", KindWord::Reentrant),
     ("lock", KindWord::Reentrant),
@@ -37,7 +37,7 @@ impl KindWord {
         }
     }
 
-    /// The words, for an error.
+    /// Returns the list of words, for an error.
     pub(crate) fn list() -> String {
         list(Self::ALL.map(Self::name))
     }

@@ -1,19 +1,19 @@
-//! The words and units in which options are written as text: in the attribute, in a configuration file and in the
-//! environment; and what else both crates need to read them.
+//! Defines the words and units of options that are written as text: in the attribute, in a configuration file and in
+//! the environment. Also contains other code that both crates need to read them.
 //!
 //! The folder belongs to lock-core. A crate of macros cannot use the library that depends on it, so `src/words` of
-//! lock-macros is a link to this folder. It therefore uses nothing but itself, `humantime` and `strsim`.
+//! lock-macros is a link to this folder. Therefore this folder uses only its own modules, `humantime` and `strsim`.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `option` | the names of the options, and the form in which each is written |
+//! | `option` | the names of the options, and the form of each |
 //! | `kind`, `strategy`, `choice` | the values that are words |
 //! | `duration` | the values that are durations |
-//! | `synonyms` | what other libraries call an option or a value |
-//! | `suggest` | the nearest word |
-//! | `clash` | a key that two templates can both give |
+//! | `synonyms` | the names that other libraries use for an option or a value |
+//! | `suggest` | the word that is most similar to a wrong one |
+//! | `clash` | a key that two templates can both render |
 
-// Modules, not re-exports: each crate uses a part of what is here, and would warn of a re-export that it does not use.
+// These are modules without re-exports. Each crate uses only a part of them, and would warn of an unused re-export.
 pub(crate) mod choice;
 pub(crate) mod clash;
 pub(crate) mod duration;

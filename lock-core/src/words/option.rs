@@ -1,4 +1,4 @@
-//! The names of the options, and the form in which each is written.
+//! Lists the names of the options, and the form of each.
 
 /// The name of an option, and the form that an error shows.
 pub(crate) type Form = (&'static str, &'static str);
@@ -30,10 +30,10 @@ pub(crate) const OPTIONS: &[Form] = &[
     ("crate", "crate = ::lock_core"),
 ];
 
-/// The [`OPTIONS`] that belong to one function or one request, and to no profile.
+/// The [`OPTIONS`] that belong to one function or one request, and never to a profile.
 pub(crate) const OF_ONE_CALL: &[&str] = &["key", "keys", "fallback", "handle", "profile", "manager", "crate"];
 
-/// Further options of a profile: options of a request that the attribute has no word for.
+/// The options that only a profile has in text form. A request has them too, but the attribute has no word for them.
 pub(crate) const OF_PROFILES_ONLY: &[Form] =
     &[("fencing", "fencing = true"), ("reentrant", "reentrant = false")];
 

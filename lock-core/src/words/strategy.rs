@@ -1,4 +1,4 @@
-//! The words of the option `strategy`.
+//! Defines the words of the option `strategy`.
 
 use std::fmt;
 
@@ -13,7 +13,8 @@ pub(crate) enum StrategyWord {
     Retry,
     RetryOrSkip,
     Wait,
-    /// `shed_above(200)`: `retry`, unless more requests a second than this number find the key held.
+    /// `shed_above(200)`: like `retry`, but fails at once if more requests per second than this number find the key
+    /// held.
     ShedAbove(u32),
 }
 
@@ -22,7 +23,7 @@ impl StrategyWord {
     /// `lock_core::strategy`.
     pub(crate) const NAMES: [&'static str; 5] = ["fail_fast", "skip", "retry", "retry_or_skip", "wait"];
 
-    /// The strategy with a number, as errors show it.
+    /// The strategy with a number, in the form that errors show.
     const SHED_ABOVE: &'static str = "shed_above(200)";
 
     /// Returns the name, which is also the name of the constructor in `lock_core::strategy`.
@@ -37,22 +38,23 @@ impl StrategyWord {
         }
     }
 
-    /// Returns whether a call can be skipped, which its return type must then be able to express.
+    /// Returns whether the strategy can skip a call. The return type of the call must then be able to represent that.
     pub(crate) fn skips(self) -> bool {
         matches!(self, Self::Skip | Self::RetryOrSkip)
     }
 
-    /// Returns whether the strategy tries again: only then are there waiters to count, and pauses between tries.
+    /// Returns whether the strategy retries. Only such a strategy has waiters to count, and pauses between attempts.
     pub(crate) fn tries_again(self) -> bool {
         self.waits_for_a_while() || self == Self::Wait
     }
 
-    /// Returns whether the strategy waits, but not for ever: only then does a limit of the wait have an effect.
+    /// Returns whether the strategy waits, but not forever. Only for such a strategy does a limit of the wait have an
+    /// effect.
     pub(crate) fn waits_for_a_while(self) -> bool {
         matches!(self, Self::Retry | Self::RetryOrSkip | Self::ShedAbove(_))
     }
 
-    /// Returns the list of the words, for an error.
+    /// Returns the list of words, for an error.
     pub(crate) fn list() -> String {
         list(Self::NAMES.into_iter().chain([Self::SHED_ABOVE]))
     }
@@ -73,7 +75,7 @@ impl StrategyWord {
         })
     }
 
-    /// Returns the strategy of this name.
+    /// Returns the strategy with this name.
     pub(crate) fn from_name(text: &str) -> Option<Self> {
         Some(match text {
             "fail_fast" => Self::FailFast,

@@ -1,6 +1,6 @@
-//! "Did you mean": the most similar word of a list, and the list, as text for an error.
+//! Suggests the word of a list that is most similar to a wrong word, for the text of an error.
 
-/// The lowest similarity (Jaro-Winkler, 0 to 1) at which a suggestion helps more than it confuses.
+/// The minimum similarity (Jaro-Winkler, 0 to 1) at which a suggestion helps more than it confuses.
 const SIMILAR: f64 = 0.7;
 
 /// Returns the candidate that is most similar to `word`, if one is similar enough.
@@ -13,7 +13,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns `; did you mean 'x'?`, or nothing.
+/// Returns `; did you mean 'x'?`, or an empty text if no candidate is similar.
 pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, candidates).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }

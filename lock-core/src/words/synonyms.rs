@@ -1,20 +1,20 @@
-//! The names that other libraries have for an option, or that people guess. They are not accepted; the
-//! errors lead to the right option, or say why there is none.
+//! Lists the names that other libraries use for an option, or that people guess. These names are not accepted. The
+//! errors suggest the right option, or say why there is none.
 
-/// Words for the same thing, and the hint for a program that uses one of them.
+/// Words for the same thing, and the hint for a program that uses one of the words.
 type Row = (&'static [&'static str], &'static str);
 
-/// Returns the hint for `word` as an option.
+/// Returns the hint for `word`, if it was used as an option.
 pub(crate) fn option(word: &str) -> Option<&'static str> {
     find(OPTIONS, word)
 }
 
-/// Returns the hint for `word` as a strategy.
+/// Returns the hint for `word`, if it was used as a strategy.
 pub(crate) fn strategy(word: &str) -> Option<&'static str> {
     find(STRATEGIES, word)
 }
 
-/// Returns the hint for `word`, the name of a strategy, as a kind.
+/// Returns the hint for `word`, if the name of a strategy was used as a kind.
 pub(crate) fn kind(word: &str) -> Option<&'static str> {
     find(KINDS, word)
 }

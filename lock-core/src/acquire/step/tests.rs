@@ -1,4 +1,4 @@
-//! The action that follows from each event, in every state and for every kind.
+//! Tests which action follows from each event, in every state and for every kind.
 
 use super::*;
 
@@ -6,8 +6,8 @@ const PAUSE: Duration = Duration::from_millis(7);
 const PLACES: [Place; 5] =
     [Place::Nowhere, Place::BehindHead, Place::AtHead, Place::HeadQueued, Place::Queued];
 
-/// A kind that is handed off over a store that polls, one over a store with heartbeats, one over a store that is
-/// watched, a kind in order of arrival over the two latter, and several keys over a store with heartbeats.
+/// Returns six sets of rules: a kind that is handed off, over a store that is polled, one with heartbeats and one that
+/// is watched; a kind in order of arrival, over the latter two; and several keys over a store with heartbeats.
 fn kinds() -> [Rules; 6] {
     let polls = Rules {
         queue: Queue::Barging,
@@ -43,7 +43,7 @@ fn letter((_, action): (State, Action)) -> char {
     }
 }
 
-/// Every event in every state, for each kind: a letter for each of the [`PLACES`].
+/// Each row is an event in a state; for each kind it has one letter per place of [`PLACES`].
 #[test]
 fn what_follows_from_each_event() {
     let new = State::BEGIN;
@@ -87,7 +87,7 @@ fn what_follows_from_each_event() {
     assert_eq!(rows, EXPECTED, "{rows:#?}");
 }
 
-/// There is one column for each of the [`kinds`].
+/// Each column belongs to one of the [`kinds`].
 const EXPECTED: [&str; 23] = [
     "begins, free         TTTTT ccccc TTTTT ccccc ccccc TTTTT",
     "begins, busy         ccccc ccccc ccccc ccccc ccccc TTTTT",

@@ -1,4 +1,4 @@
-//! Which templates can give one key, compared with the renderer.
+//! Tests which templates can render the same key, by comparison with the renderer.
 
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ fn templates_clash_where_a_value_can_spell_what_the_other_one_fixes() {
         ("order:<id>", "order:<id>:items", None),
         ("order:<id>", "order:<a>/<b>", None),
         ("order:<id>", "order#<id>", None),
-        // One thing in two ways.
+        // These name one thing in two ways.
         ("account:<from>", "account:<to>", None),
         ("a<<b", "a<<b", None),
         ("<a>:<b>", "<tenant>:<id>", None),
-        // Encoded characters, and others.
+        // These have encoded characters, and characters that no value contains.
         ("a:<x>", "a:b%3Ac", Some("a:b%3Ac")),
         ("a:<x>", "a:b%3ac", None),
         ("a:<x>", "a:b%41", None),
@@ -32,7 +32,7 @@ fn templates_clash_where_a_value_can_spell_what_the_other_one_fixes() {
         ("a:<x>", "a:b%", None),
         ("a:<x>", "a:%3<y>", Some("a:%3A")),
         ("a:%<x>", "a:<y>", Some("a:%00")),
-        // A mark between two values is encoded in the second.
+        // A mark between two values is encoded in the second value.
         ("<a>-<b>", "x-y-z", Some("x-y-z")),
         ("<a>-<b>", "x.y", None),
         ("<a>-<b>:<c>", "<a>:<b>-<c>", Some("-:-")),
@@ -75,7 +75,7 @@ fn values_that_cannot_spell_it_do_not_clash() {
     assert!(template("<a>-<b>").clash_with_values(&template("3-%2D5"), signed).is_some());
 }
 
-/// Every template of at most four pieces of one character or placeholder.
+/// Returns every template of at most four pieces. Each piece is one character or placeholder.
 fn templates() -> Vec<KeyTemplate> {
     let mut texts = vec![String::new()];
     for start in 0.. {
@@ -87,7 +87,7 @@ fn templates() -> Vec<KeyTemplate> {
     texts.iter().filter_map(|text| KeyTemplate::parse(text).ok()).collect()
 }
 
-/// Each pair is compared with every key that the two give for values of at most two characters.
+/// Each pair is compared with all keys that both templates render for values of at most two characters.
 #[test]
 fn whatever_two_templates_render_alike_is_a_clash() {
     let templates = templates();
@@ -126,7 +126,7 @@ fn whatever_two_templates_render_alike_is_a_clash() {
     }
 }
 
-/// The key that a clash names is no invention: both templates render it.
+/// Both templates must really render the key that a clash names.
 #[test]
 fn the_key_of_a_clash_is_given_by_both() {
     let templates = templates();
@@ -150,7 +150,7 @@ fn fixed(template: &KeyTemplate) -> String {
     template.as_str().replace("<x>", "<>")
 }
 
-/// Whether some values, cut out of `key`, render it.
+/// Returns whether some values, cut out of `key`, make the template render `key`.
 fn gives(template: &KeyTemplate, key: &str) -> bool {
     let places = template.placeholders().count();
     let cuts: Vec<usize> = (0..=key.len()).collect();
@@ -168,7 +168,7 @@ fn gives(template: &KeyTemplate, key: &str) -> bool {
     })
 }
 
-/// Whether no encoded byte is cut.
+/// Returns whether `part` cuts no encoded byte.
 fn whole(part: &str) -> bool {
     part.match_indices('%').all(|(at, _)| {
         let digits = part.get(at + 1..at + 3);

@@ -1,4 +1,4 @@
-//! The steps of the loop, one by one.
+//! Tests the steps of the renewal loop one by one.
 
 use tokio::runtime::Handle;
 
@@ -25,7 +25,7 @@ fn yes(sent: Moment) -> Renewal {
     Renewal::Renewed { sent, lease: secs(3), waiters: None }
 }
 
-/// The shard with the keys that begin with `stuck` answers no renewal.
+/// A store of which one shard answers no renewal: the shard of the keys that begin with `stuck`.
 #[derive(Debug)]
 struct Parted(Memory);
 
@@ -65,7 +65,7 @@ async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
     let locks = LockManager::builder(store).build().expect("good defaults");
     let mut guards = Vec::new();
     for key in ["a", "stuck1", "b", "stuck2", "c"] {
-        // The manager's own renewer must not renew them.
+        // With a ttl of 3 s, the manager's own renewer does not renew them during the test.
         guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
     }
     tokio::time::advance(Duration::from_millis(500)).await;
@@ -106,7 +106,7 @@ async fn what_is_lost_or_given_back_is_looked_at_no_more() {
     ended.release().await.expect("it answers");
     let renewer = renewer();
     assert!(!renewer.look(&lease));
-    // The answer to a renewal that was under way during the release.
+    // This is the answer to a renewal that was under way during the release.
     renewer.answered(&lease, lease.ttl(), yes(lease.since));
     assert_eq!(renewer.schedule.next(), None);
 
@@ -141,7 +141,7 @@ async fn no_answer_puts_the_look_at_the_end_off() {
     assert!(!renewer.schedule.take_due(renewer.clock.now()).is_empty(), "and at the end of `max_hold`");
 }
 
-/// The body blocked its runtime for longer than the lease, so the loss was not reported when the answer came.
+/// The body blocked its runtime for longer than the lease. So the loss was not yet reported when the answer arrived.
 #[tokio::test]
 async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     let request = LockManager::in_memory().lock("k").ttl(Duration::from_millis(20)).renew(false);
@@ -154,7 +154,8 @@ async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     assert_eq!(renewer.schedule.next(), None);
 }
 
-/// The grant becomes a shared one while a renewal is under way, so that the renewal does not find the exclusive one.
+/// A store that turns the grant into a shared one while a renewal is under way. The renewal then does not find the
+/// exclusive grant.
 #[derive(Debug)]
 struct Downgrading(Memory);
 
@@ -203,7 +204,7 @@ async fn a_renewal_that_a_downgrade_overtakes_is_no_loss() {
     assert_eq!(guard.lease().loss(), None);
 }
 
-/// The renewal was under way when the lock was released.
+/// The renewal was under way while the lock was released.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_gone_neither_lingers_nor_goes_on() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! The time series of one template.
+//! Keeps the time series of one template.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const STALL_TIME: &str = "lock.client.stall_time";
 
 static METADATA: Metadata<'static> = Metadata::new("lock_core", Level::INFO, Some("lock_core"));
 
-/// Describes the metrics and their units.
+/// Describes the metrics and their units to the recorder.
 pub(super) fn describe() {
     type Describe = fn(&dyn metrics::Recorder, KeyName, Option<Unit>, SharedString);
     let counter: Describe = |recorder, name, unit, text| recorder.describe_counter(name, unit, text);
@@ -69,8 +69,8 @@ pub(super) fn describe() {
     });
 }
 
-/// Shows whether `node` of a quorum is in quarantine. Every manager over the node shows the same value, so it belongs
-/// to no manager's meter.
+/// Records whether `node` of a quorum is in quarantine. Every manager that uses the node records the same value, so it
+/// belongs to no manager's meter.
 pub(crate) fn quarantined(node: &str, is: bool) {
     if RecorderId::current().is_none() {
         return;
@@ -84,19 +84,19 @@ pub(crate) fn quarantined(node: &str, is: bool) {
     });
 }
 
-/// Counts for the locks of one template; does nothing without a recorder.
+/// Counts for the locks of one template. Without a recorder it does nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Option<Arc<Series>>);
 
 impl Meter {
-    /// Counts nothing.
+    /// A meter that counts nothing.
     pub(crate) const NONE: Self = Self(None);
 }
 
 /// The handles of one template.
 ///
-/// Counters are registered at once, so that a rate has a zero to start from. The histograms of refusals and losses are
-/// registered when they are needed: most of them never are, and each is many time series.
+/// Counters are registered at once, so that a rate starts from zero. The histograms of refusals and losses are
+/// registered only when they are needed: most of them never are, and each consists of many time series.
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [Label; 2],
@@ -113,7 +113,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Registers the series of `template`, at zero.
+    /// Registers the series of `template`, which start at zero.
     pub(super) fn register(template: &Arc<str>, backend: &'static str) -> Arc<Self> {
         let labels =
             [Label::new("template", Arc::clone(template)), Label::from_static_parts("backend", backend)];
@@ -153,8 +153,8 @@ impl Series {
     }
 }
 
-/// Returns the value of `cell`, or `registers` it. The cell is not locked meanwhile, because a recorder that calls the
-/// library comes here again.
+/// Returns the value of `cell`. If there is none, stores the result of `registers`. The cell is not locked during that
+/// call, because a recorder may call the library, which then calls this function again.
 fn kept(cell: &OnceLock<Histogram>, registers: impl FnOnce() -> Histogram) -> &Histogram {
     match cell.get() {
         Some(histogram) => histogram,
@@ -171,7 +171,7 @@ pub(super) fn evicted(backend: &'static str, keys: u64) {
     counter(Key::from_parts(KeyName::from_const_str(EVICTED), labels)).increment(keys);
 }
 
-/// Records what a server has answered. That is seldom, so no handle is kept.
+/// Records an answer of a server. Answers are rare, so no handle is kept.
 pub(super) fn node_answered(backend: &'static str, answer: &NodeAnswer<'_>) {
     let key = |name| {
         let labels =
@@ -199,7 +199,7 @@ fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {
 #[allow(clippy::needless_pass_by_value, reason = "a key is made for its handle")]
 fn counter(key: Key) -> Counter {
     let counter = metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA));
-    // Some recorders only show series that were written to.
+    // Some recorders show only series that were written to.
     counter.increment(0);
     counter
 }
@@ -214,7 +214,7 @@ impl Meter {
         Self(Some(series))
     }
 
-    /// Returns whether a recorder is installed, so that reading the clock is worth it.
+    /// Returns whether a recorder is installed. Only then is it worth reading the clock.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -225,12 +225,12 @@ impl Meter {
         }
     }
 
-    /// A request begins.
+    /// Counts a request that begins.
     pub(crate) fn request_began(&self) {
         self.with(|series| series.pending.increment(1));
     }
 
-    /// A request that [began](Self::request_began) has ended.
+    /// Counts the end of a request that [began](Self::request_began).
     pub(crate) fn request_ended(&self, outcome: Outcome, waited: Duration) {
         self.with(|series| {
             series.pending.decrement(1);
@@ -239,42 +239,42 @@ impl Meter {
         });
     }
 
-    /// A lock is held.
+    /// Counts a lock that is now held.
     pub(crate) fn hold_began(&self) {
         self.with(|series| series.held.increment(1));
     }
 
-    /// A lock that [was held](Self::hold_began) is no longer held.
+    /// Counts the end of a [hold](Self::hold_began).
     pub(crate) fn hold_ended(&self) {
         self.with(|series| series.held.decrement(1));
     }
 
-    /// The use of a lock has ended.
+    /// Records how long a lock was held.
     pub(crate) fn hold_time(&self, end: End, held: Duration) {
         self.with(|series| series.used(end).record(held));
     }
 
-    /// A renewal was answered, or was not.
+    /// Counts a renewal, answered or not.
     pub(crate) fn renewed(&self, answer: Renewed) {
         self.with(|series| series.renewals[answer as usize].increment(1));
     }
 
-    /// A lock was lost.
+    /// Counts a lost lock.
     pub(crate) fn lost(&self, reason: LossReason) {
         self.with(|series| series.lost[reason as usize].increment(1));
     }
 
-    /// A release failed.
+    /// Counts a failed release.
     pub(crate) fn release_failed(&self, why: ReleaseError) {
         self.with(|series| series.release_errors[why as usize].increment(1));
     }
 
-    /// A piece of work ran without its lock.
+    /// Counts a piece of work that ran without its lock.
     pub(crate) fn record_bypass(&self) {
         self.with(|series| series.bypassed.increment(1));
     }
 
-    /// A lock is held for long.
+    /// Counts a lock that is held for long.
     pub(crate) fn held_long(&self) {
         self.with(|series| series.long_held.increment(1));
     }

@@ -1,6 +1,7 @@
-//! Counters, gauges and histograms through the `metrics` facade; without the feature `metrics`, nothing.
+//! Provides counters, gauges and histograms through the `metrics` facade. Without the feature `metrics` it does
+//! nothing.
 //!
-//! `on` and `off` have the same functions. Those of `off` are empty and inlined, and its values have no size.
+//! `on` and `off` have the same functions. The functions of `off` are empty and inlined, and its values have no size.
 
 #[cfg(feature = "metrics")]
 mod handles;

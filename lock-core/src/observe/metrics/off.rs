@@ -1,4 +1,4 @@
-//! The twin of `on` and `handles` without the feature `metrics`.
+//! Replaces `on` and `handles` in a build without the feature `metrics`.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::clock::{Clock, Moment};
 use crate::error::LossReason;
 use crate::observe::labels::{End, Op, Outcome, ReleaseError, Renewed};
 
-/// See the twin.
+/// Replaces the type of the same name in `on`.
 #[derive(Debug)]
 pub(crate) struct Meters;
 
-/// See the twin.
+/// Replaces the type of the same name in `handles`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(());
 
@@ -41,7 +41,7 @@ impl Meters {
     pub(crate) fn stalled(&self, _late: Duration) {}
 }
 
-/// See the twin.
+/// Replaces the function of the same name in `handles`.
 #[inline(always)]
 pub(crate) fn quarantined(_node: &str, _is: bool) {}
 

@@ -1,4 +1,4 @@
-//! The meters of one manager.
+//! Defines the meters of one manager.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,18 +12,18 @@ use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 use crate::sync::RwLock;
 
-/// The largest number of templates with a label of their own. A label that contains an id must not fill the memory of
-/// the metrics system.
+/// The maximum number of templates that have their own label. Without a limit, a label that contains an id could fill
+/// the memory of the metrics system.
 const MAX_TEMPLATES: usize = 512;
 
 /// The label of all further templates.
 const OTHERS: &str = "other";
 
-/// How often handles are registered again: an exporter may forget an idle series, and the counts of its handle would be
-/// lost.
+/// How often handles are registered again. An exporter may forget an idle series, and the counts of the old handle
+/// would then be lost.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// The meters of one manager: handles are looked up by template once for each request, not for each count.
+/// The meters of one manager. A handle is looked up by template once per request, not once per count.
 #[derive(Debug)]
 pub(crate) struct Meters {
     backend: &'static str,
@@ -33,9 +33,10 @@ pub(crate) struct Meters {
 
 #[derive(Debug, Default)]
 struct Cache {
-    /// The recorder of these handles, and since when.
+    /// The recorder that registered these handles, and the time of the registration.
     of: Option<(RecorderId, Moment)>,
-    /// `None`: known, and not registered with this recorder since the last refresh.
+    /// The series by template. `None` means that the template is known, but was not registered with this recorder since
+    /// the last refresh.
     templates: HashMap<Arc<str>, Option<Arc<Series>>>,
     store: Arc<StoreSeries>,
 }
@@ -58,8 +59,8 @@ impl Cache {
         self.templates.len() >= MAX_TEMPLATES
     }
 
-    /// Changes to `recorder` and to the handles that it has `registered`, unless that was done meanwhile. Returns the
-    /// replaced handles, which are values of the application, for the caller to drop.
+    /// Changes to `recorder`, and to the handles that it has `registered`. Does nothing if another thread has already
+    /// done so. Returns the replaced handles for the caller to drop, because they are values of the application.
     fn renew(&mut self, recorder: RecorderId, now: Moment, mut registered: Registered) -> Registered {
         if self.is_of(recorder, now) {
             return registered;
@@ -86,12 +87,13 @@ impl Cache {
     }
 }
 
-/// The handles that a recorder has registered, outside the lock of the cache: a recorder is code of the application.
+/// The handles that a recorder has registered. They are made outside the lock of the cache, because a recorder is code
+/// of the application.
 #[derive(Debug, Default)]
 struct Registered {
     templates: HashMap<Arc<str>, Arc<Series>>,
     store: Arc<StoreSeries>,
-    /// The handles that these have replaced.
+    /// The handles that were replaced by these.
     replaced: Vec<Arc<Series>>,
 }
 
@@ -100,7 +102,8 @@ impl Meters {
         Self { backend, clock, cache: RwLock::default() }
     }
 
-    /// Returns the meter of `template`. Without a recorder, only a [registered](Self::register) template is remembered.
+    /// Returns the meter of `template`. If no recorder is installed, only a [registered](Self::register) template is
+    /// remembered.
     pub(crate) fn meter(&self, template: &str, now: Moment) -> Meter {
         let Some(recorder) = RecorderId::current() else { return Meter::default() };
         {
@@ -130,8 +133,8 @@ impl Meters {
         Meter::new(series)
     }
 
-    /// Registers everything again if the handles are not valid for `recorder`. A new recorder gets all registered
-    /// templates, at zero.
+    /// If the handles are not valid for `recorder`, registers everything again. A new recorder receives all registered
+    /// templates, which start at zero.
     fn refresh(&self, recorder: RecorderId, now: Moment) {
         let stale = self.cache.with(|cache| {
             let is_new = cache.of.is_none_or(|(whose, _)| whose != recorder);
@@ -148,7 +151,7 @@ impl Meters {
         drop(self.cache.with(|cache| cache.renew(recorder, now, registered)));
     }
 
-    /// Registers `template` at zero, as soon as there is a recorder.
+    /// Registers `template` at zero as soon as a recorder exists.
     pub(crate) fn register(&self, template: &str) {
         self.cache.with(|cache| cache.name(template));
         self.meter(template, self.clock.now());
@@ -165,7 +168,7 @@ impl Meters {
         Arc::clone(&self.cache.read().store)
     }
 
-    /// Times a call of the store. A call that is dropped before its answer is not counted.
+    /// Measures the time of a call to the store. A call that is dropped before its answer is not counted.
     pub(crate) async fn timed<F: Future>(&self, op: Op, call: F) -> F::Output {
         let Some(recorder) = RecorderId::current() else { return call.await };
         let sent = self.clock.now();
@@ -174,17 +177,17 @@ impl Meters {
         answer
     }
 
-    /// Counts evicted keys. This is rare, so no handle is kept.
+    /// Counts evicted keys. Evictions are rare, so no handle is kept.
     pub(crate) fn evicted(&self, keys: u64) {
         if RecorderId::current().is_some() {
             evicted(self.backend, keys);
         }
     }
 
-    /// Records what a server of the store has answered.
+    /// Records an answer of a server of the store.
     pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
         if let Some(recorder) = RecorderId::current() {
-            // This registers the descriptions: a server answers before the first lock is acquired.
+            // This call registers the descriptions, because a server answers before the first lock is acquired.
             self.store(recorder, self.clock.now());
             node_answered(self.backend, answer);
         }

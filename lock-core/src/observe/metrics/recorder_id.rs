@@ -1,23 +1,23 @@
-//! The identity of the installed recorder.
+//! Identifies the installed recorder.
 
 use metrics::Recorder;
 
-/// The identity of a recorder: its address.
+/// The identity of a recorder, which is its address.
 ///
-/// A recorder is installed once in the life of a process, so there is one value, and none before. Tests replace the
-/// recorder on their thread. A recorder at the address of an earlier one counts as the earlier one, so each test makes
+/// A process installs at most one recorder, so there is either no value or always the same one. Tests replace the
+/// recorder on their thread. A recorder at the address of an earlier one counts as that earlier one, so each test makes
 /// its own manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecorderId(usize);
 
 impl RecorderId {
-    /// Returns the recorder of the calling thread; `None` if none is installed.
+    /// Returns the recorder of the calling thread, or `None` if no recorder is installed.
     pub(super) fn current() -> Option<Self> {
         metrics::with_recorder(Self::new)
     }
 
-    /// Before a recorder is installed, the facade uses one of size zero in its own memory. An installed recorder of
-    /// size zero has no memory: its address is its alignment.
+    /// Returns `None` for the recorder that the facade uses before one is installed. That recorder has size zero and is
+    /// in the memory of the facade. An installed recorder of size zero has no memory, and its address is its alignment.
     fn new(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);

@@ -1,4 +1,4 @@
-//! Reads the content of variables.
+//! Reads profiles from environment variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,11 +7,11 @@ use super::mistake::{Mistakes, Origin};
 use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, words};
 use crate::words::suggest::{list, nearest};
 
-/// The prefix of the variables. The name of a profile follows, and after an underscore, an option.
+/// The prefix of the variables. After it come the name of a profile, an underscore and an option.
 const PREFIX: &str = "LOCK_PROFILE_";
 
-/// Reads the profiles of `variables`. `known` are the profiles that exist without them. An empty variable counts as one
-/// that is not set. A variable that is wrong becomes a mistake, and the others are read.
+/// Reads the profiles of `variables`. `known` are the profiles that exist without variables. An empty variable counts
+/// as not set. A wrong variable becomes a mistake, and the others are still read.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     known: &BTreeSet<&str>,
@@ -40,7 +40,7 @@ pub(super) fn read(
     profiles
 }
 
-/// Returns the profile and the option that a variable names after its prefix.
+/// Returns the profile and the option that a variable names, from the rest of its name after the prefix.
 fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str), String> {
     let of_known = |profile: &&str| {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
@@ -60,13 +60,13 @@ fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str),
         let profile = rest.strip_suffix(&upper(word))?.strip_suffix('_')?;
         (!profile.is_empty()).then(|| (profile.to_ascii_lowercase(), word))
     };
-    // The longest word first, so that no word is taken for a part of the name.
+    // The longest option comes first, so that no part of an option is taken as a part of the profile's name.
     let mut longest: Vec<_> = parts().collect();
     longest.sort_by_key(|word| std::cmp::Reverse(word.len()));
     longest.into_iter().find_map(of_new).ok_or_else(|| no_option(rest, known))
 }
 
-/// Returns the mistake of a variable whose name does not end with an option.
+/// Returns the text of the mistake if the name of a variable does not end with an option.
 fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
     let words: Vec<String> = parts().map(upper).collect();
     let all = || words.iter().map(String::as_str);
@@ -74,7 +74,7 @@ fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
         Some(rest.len() - word.len())
     });
-    // Without a profile, the option may begin after any underscore.
+    // If no known profile matches, the option may begin after any underscore.
     let starts = || rest.match_indices('_').map(|(at, _)| at + 1);
     let near = match behind_known {
         Some(start) => nearest(&rest[start..], all()).map(|near| (start, near)),
@@ -86,13 +86,13 @@ fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
     format!("it ends with no option{near}; options: {}", list(all()))
 }
 
-/// The words that a variable can end with.
+/// Returns the words that can end the name of a variable.
 fn parts() -> impl Iterator<Item = &'static str> {
     words().filter(|word| *word != "backoff").chain([BACKOFF_BASE, BACKOFF_MAX])
 }
 
-/// Returns a name as variables write it: in upper case, with underscores for all characters that are not letters or
-/// digits.
+/// Returns a name in the form that variables use: in upper case, with an underscore in place of every character that is
+/// not a letter or a digit.
 pub(super) fn upper(name: &str) -> String {
     let each = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
     name.chars().map(each).collect()

@@ -1,4 +1,4 @@
-//! Reads the content of a file.
+//! Reads profiles from a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,11 +14,11 @@ use crate::words::suggest::did_you_mean;
 /// The only table of a file.
 const PROFILE: &str = "profile";
 
-/// The file that is read, and the positions of its lines.
+/// The content of a file, and the positions of its lines.
 struct File<'a> {
     name: Arc<str>,
     text: &'a str,
-    /// The positions of its line breaks: a file may have a mistake in every line.
+    /// The positions of the line breaks. They are kept, because a file may have a mistake in every line.
     breaks: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// Reads the profiles of a file. A line that is wrong becomes a mistake, and the others are read.
+/// Reads the profiles of a file. A wrong line becomes a mistake, and the other lines are still read.
 pub(super) fn read(name: &str, text: &str, mistakes: &mut Mistakes) -> BTreeMap<String, Written> {
     let file = File::new(name, text);
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -84,7 +84,7 @@ fn profile(
 ) -> Option<Written> {
     let begin = file.origin_of(name.span());
     let DeValue::Table(options) = value.get_ref() else {
-        // Options are here if the name of the profile was forgotten.
+        // This table contains options directly if the name of the profile was forgotten.
         let name = name.get_ref();
         let text = format!("profile `{name}` takes options: write `[profile.{name}]`, and one option a line");
         mistakes.add(Some(&begin), text);

@@ -1,4 +1,4 @@
-//! A mistake in a configuration, and its place.
+//! Collects the mistakes in a configuration, with their places.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::error::{LockError, LockErrorKind};
 /// The place of a text in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
-    /// In a file, in this line, counted from 1.
+    /// In this file and line, counted from 1.
     Line(Arc<str>, usize),
     /// In the environment variable with this name.
     Variable(String),
@@ -28,7 +28,7 @@ impl fmt::Display for Origin {
 pub(super) struct Mistakes(Vec<(Option<Origin>, String)>);
 
 impl Mistakes {
-    /// Adds a mistake. Each line has at most one: a further mistake may be a consequence of the first.
+    /// Adds a mistake. Each line has at most one, because a second mistake may be a consequence of the first.
     pub(super) fn add(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
         if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
             return;
@@ -37,7 +37,7 @@ impl Mistakes {
         self.0.push((origin.cloned(), text.into().replace('\n', "; ")));
     }
 
-    /// Returns all mistakes in one error, in the order of their lines, or `value` if there is none.
+    /// Returns all mistakes in one error, sorted by line. Returns `value` if there are none.
     pub(super) fn or<T>(mut self, value: T) -> Result<T, LockError> {
         self.0.sort();
         let lines: Vec<String> = self

@@ -1,13 +1,13 @@
-//! Profiles from a TOML file and from the environment.
+//! Reads profiles from a TOML file and from the environment.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `source` | [`Source`]: the file and the environment, and the one state read from them |
+//! | `source` | [`Source`]: the file and the environment, merged into one state |
 //! | `file` | the content of a file, with its lines |
-//! | `environment` | the same from variables |
+//! | `environment` | the content of environment variables |
 //! | `written` | the content: words and values, each with its place |
-//! | `read` | from the words and values to options, by the parsers of [`words`](crate::words) |
-//! | `mistake` | what is wrong, and where |
+//! | `read` | turns words and values into options, with the parsers of [`words`](crate::words) |
+//! | `mistake` | the mistakes, and their places |
 
 mod environment;
 mod file;

@@ -1,4 +1,4 @@
-//! Turns words and values into options, with the parsers of the attribute.
+//! Turns words and values into options, with the same parsers as the attribute.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::words::duration;
 use crate::words::kind::KindWord;
 use crate::words::strategy::StrategyWord;
 
-/// The meaning of one value, or its mistake.
+/// The parsed value, or the text of its mistake.
 type Read<T> = Result<T, String>;
 
-/// Reads the options of a profile except its [kind](kind()) and the permits that it [takes](take()). A missing part of
-/// `backoff` is read from `beneath`.
+/// Reads the options of a profile, except its [kind](kind()) and the permits that it [takes](take()). If a part of
+/// `backoff` is missing, it comes from `beneath`.
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
     let mut get = Reader { written, mistakes };
     Options {
@@ -53,8 +53,8 @@ pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mista
     }
 }
 
-/// Reads `kind` and `permits`, which make one option, even from two sources. The permits of `beneath` do not count if
-/// `written` has a kind other than `semaphore`.
+/// Reads `kind` and `permits`, which form one option, even if they come from two sources. If `written` has a kind other
+/// than `semaphore`, the permits of `beneath` do not count.
 pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Option<Kind> {
     let [own_kind, own_permits] = ["kind", "permits"].map(|word| written.entries.get(word));
     let [their_kind, their_permits] = ["kind", "permits"].map(|word| beneath.entries.get(word));
@@ -100,8 +100,8 @@ pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes
     None
 }
 
-/// Reads `take` from either source. That of `beneath` does not count if `written` names a kind and the result is no
-/// semaphore. `kind` is the result of [`kind`].
+/// Reads `take` from `written`, or otherwise from `beneath`. If `written` names a kind that is not a semaphore, the
+/// value of `beneath` does not count. `kind` is the result of [`kind`].
 pub(super) fn take(
     written: &Written,
     beneath: &Written,
@@ -110,7 +110,7 @@ pub(super) fn take(
 ) -> Option<u32> {
     let is_written = |word| written.entries.contains_key(word) || beneath.entries.contains_key(word);
     if kind.is_none() && (is_written("kind") || is_written("permits")) {
-        // `kind` or `permits` is wrong, which is reported already.
+        // `kind` or `permits` is wrong. That mistake has already been reported.
         return None;
     }
     let is_semaphore = matches!(kind, Some(Kind::Semaphore { .. }));
@@ -185,7 +185,7 @@ fn text<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
     }
 }
 
-/// Reads a text that is not blank.
+/// Reads a text that must not be blank.
 fn words<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
     match text(option, value)? {
         blank if blank.trim().is_empty() => Err(format!("`{option}` is empty: write a text, or remove it")),

@@ -1,4 +1,4 @@
-//! The sources of profiles, and the one state that is read from them.
+//! Reads profiles from their sources, and merges them into one state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -18,21 +18,21 @@ use crate::words::suggest::nearest;
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
-    /// Whether it reads the variables `LOCK_PROFILE_..`.
+    /// Whether the variables `LOCK_PROFILE_..` are read.
     pub(crate) environment: bool,
     /// Whether the file had profiles when it was last read.
     had_profiles: AtomicBool,
 }
 
-/// The longest file that is read, in bytes.
+/// The maximum length of a file, in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-/// The written options of each profile.
+/// The written options of all profiles, by name.
 type Profiles = BTreeMap<String, Written>;
 
 impl Source {
     /// Reads the file and the variables. A variable takes precedence over the file, and the file over the program.
-    /// `flaws` finds options that no request could use. An error has all mistakes.
+    /// `flaws` finds options that no request could use. An error contains all mistakes.
     pub(crate) fn load(
         &self,
         coded: &Named,
@@ -61,7 +61,7 @@ impl Source {
             Profiles::new()
         };
         let named = merge(coded, &of_file, &of_environment, mistakes, flaws)?;
-        // This comes after the mistakes, which say more.
+        // This check comes last, because mistakes in the content are more useful to the reader.
         if let Some(error) = lost_all {
             return Err(error);
         }
@@ -69,8 +69,8 @@ impl Source {
         Ok(named)
     }
 
-    /// Returns the error for a file that had profiles and now has none: it may be half written. A file with an empty
-    /// table `[profile]` says that it has none, and is accepted.
+    /// Returns an error if the file had profiles before and has none now, because it may be half written. A file with
+    /// an empty table `[profile]` is accepted: it states that there are no profiles.
     fn lost_all(&self, name: &str, text: &str, profiles: &Profiles) -> Option<LockError> {
         let says_none = || text.lines().any(|line| line.trim() == "[profile]");
         if !profiles.is_empty() || !self.had_profiles.load(Ordering::Acquire) || says_none() {
@@ -84,9 +84,9 @@ impl Source {
     }
 }
 
-/// Reads a file, if it is a regular one and no longer than [`LONGEST`].
+/// Reads a file, if it is a regular file and not longer than [`LONGEST`].
 fn text_of(path: &Path) -> std::io::Result<String> {
-    // This is checked before the file is opened: opening a pipe without a writer would never end.
+    // The type is checked before the file is opened, because opening a pipe without a writer would never end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
     }
@@ -128,7 +128,7 @@ pub(super) fn merge(
     mistakes.or(named)
 }
 
-/// Returns the place of an option of a profile, or else of the profile.
+/// Returns the place of an option. If the option has none, returns the place of the profile.
 fn origin_of<'a>(
     name: &str,
     option: &str,
@@ -141,8 +141,8 @@ fn origin_of<'a>(
         .or_else(|| both().find_map(|written| written.begin.as_ref()))
 }
 
-/// Logs that a variable made a profile with nearly the name of another one. This may be intended, so it is not a
-/// mistake.
+/// Logs a warning if a variable defined a new profile whose name is similar to another one. This may be intended, so it
+/// is not a mistake.
 fn warn_of_new(of_environment: &Profiles, known: &BTreeSet<&str>) {
     for (name, written) in of_environment.iter().filter(|(name, _)| !known.contains(name.as_str())) {
         if let (Some(near), Some(origin)) = (nearest(name, known.iter().copied()), &written.begin) {

@@ -1,4 +1,4 @@
-//! The result of a configuration, and the errors of a wrong one.
+//! Tests the results of correct configurations, and the errors of wrong ones.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::strategy;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// Loads what the program, a file and variables say, against the memory store.
+/// Loads the profiles of the program, a file and variables, and checks them against the memory store.
 fn load(coded: &Named, text: &str, variables: &[(&str, &str)]) -> Result<Named, String> {
     let mut mistakes = Mistakes::default();
     let of_file = file::read("locks.toml", text, &mut mistakes);
@@ -121,7 +121,7 @@ fn what_a_profile_takes_belongs_to_the_kind_beside_it() {
     let semaphore = Profile::new().kind(Kind::Semaphore { permits: 8 }).take(2);
     let file = "[profile.checkout]\nkind = \"semaphore\"\npermits = 4\n";
     let taking = "[profile.checkout]\nkind = \"semaphore\"\npermits = 4\ntake = 3\n";
-    // The options of the program, the file and a variable, and the resulting kind and number.
+    // Each row: the options of the program, the file, a variable, and the resulting permits and `take`.
     for (coded, text, variable, (permits, take)) in [
         (Profile::new(), taking, ("TTL", "1s"), (Some(4), Some(3))),
         (Profile::new(), taking, ("TAKE", "4"), (Some(4), Some(4))),
@@ -145,7 +145,7 @@ fn what_a_profile_takes_belongs_to_the_kind_beside_it() {
     }
 }
 
-/// A bad line, alone in its profile, and parts of the answer to it.
+/// Each row: a bad line, which is alone in its profile, and parts of the resulting error.
 const BAD: [(&str, &[&str]); 36] = [
     (
         "tll = \"1s\"",

@@ -1,4 +1,4 @@
-//! The content of a configuration: words and values, each with its place.
+//! Represents the content of a configuration: words and values, each with its place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,20 +8,20 @@ use crate::words::option::{OF_ONE_CALL, OF_PROFILES_ONLY, OPTIONS};
 use crate::words::suggest::{list, nearest};
 use crate::words::synonyms;
 
-/// The parts of the option `backoff`, which are separate words here.
+/// The parts of the option `backoff`, as separate words.
 pub(super) const BACKOFF_BASE: &str = "backoff_base";
 pub(super) const BACKOFF_MAX: &str = "backoff_max";
 
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
-    /// A string of the file.
+    /// A string in the file.
     Text(String),
     Number(String),
     Flag(bool),
-    /// The text of a variable, which has no type.
+    /// The text of a variable. Variables have no type.
     Variable(String),
-    /// A value that no option takes, as an error shows it.
+    /// A value that no option accepts, in the form that an error shows.
     Other(&'static str),
 }
 
@@ -36,14 +36,14 @@ impl fmt::Display for Value {
     }
 }
 
-/// A value, and its place.
+/// A value with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) origin: Origin,
     pub(super) value: Value,
 }
 
-/// The options of one profile, by their words.
+/// The options of one profile, by word.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     /// The place of the profile.
@@ -52,7 +52,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Returns the place of `option`, or else of the profile.
+    /// Returns the place of `option`. If the option has none, returns the place of the profile.
     pub(super) fn origin_of(&self, option: &str) -> Option<&Origin> {
         let part = || self.entries.iter().find(|(word, _)| word.starts_with(option) && option == "backoff");
         let entry = self.entries.get(option).or_else(|| part().map(|(_, entry)| entry));
@@ -60,13 +60,13 @@ impl Written {
     }
 }
 
-/// The words of the options of a profile.
+/// Returns the words of all options of a profile.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     let of_both = OPTIONS.iter().filter(|(word, _)| !OF_ONE_CALL.contains(word));
     of_both.chain(OF_PROFILES_ONLY).map(|(word, _)| *word)
 }
 
-/// Returns the option `word` as the file writes it, for an error.
+/// Returns the option `word` in the form that a file uses, for an error.
 pub(super) fn form(word: &str) -> String {
     let form = OPTIONS.iter().chain(OF_PROFILES_ONLY).find(|(option, _)| *option == word);
     let form = form.map_or("", |(_, form)| form);
@@ -76,7 +76,7 @@ pub(super) fn form(word: &str) -> String {
     }
 }
 
-/// Returns the mistake that `word` is not an option of a profile.
+/// Returns the text of the mistake if `word` is not an option of a profile.
 pub(super) fn unknown(word: &str) -> String {
     let all = list(words());
     if OF_ONE_CALL.contains(&word) {
